@@ -1,0 +1,47 @@
+# The virtual environment is ours: uv makes it where uv is, plain venv and pip otherwise.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-slow test-oldest check bench bench-all schema clean
+
+$(STAMP): pyproject.toml
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && uv pip install --quiet --python $(BIN)/python -e . --group dev; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip && $(BIN)/python -m pip install --quiet -e . --group dev; \
+	fi
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(ARGS)
+
+# The same tests on Debian's PostgreSQL 15, where apt can bring it.
+test-oldest: $(STAMP)
+	@MAINSPRING_TEST_BIN=$$($(BIN)/python tests/servers.py postgres) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(STAMP)
+	@$(BIN)/python -m benchmarks run --quick $(if $(JSON),--json $(JSON)) $(ARGS)
+
+bench-all: $(STAMP)
+	@$(BIN)/python -m benchmarks run $(if $(JSON),--json $(JSON)) $(ARGS)
+
+# Write src/mainspring/db/schema.sql anew after a migration; a test compares it.
+schema: $(STAMP)
+	@$(BIN)/python -m mainspring.db.dump > src/mainspring/db/schema.sql.new && mv src/mainspring/db/schema.sql.new src/mainspring/db/schema.sql
+
+clean:
+	rm -rf $(VENV) .mainspring .bench dist

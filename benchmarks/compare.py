@@ -1,0 +1,78 @@
+"""Compare two runs: what changed per workload, and whether it is a regression.
+
+A change counts when it is above the threshold and the two ranges of runs do not overlap: on a
+shared machine a median alone moves by that much from noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Record = dict[str, Any]
+
+
+def compare(before: list[Record], after: list[Record], *, threshold: float, watched: str) -> int:
+    """Print the table; 1 when the watched system got worse by more than the threshold."""
+    table = Table(title=f"Changes; above {threshold:g} % they count", title_justify="left")
+    for name in ("workload", "system", "before", "after", "change", "verdict"):
+        right = name in ("before", "after", "change")
+        table.add_column(name, justify="right" if right else "left")
+    old = {(r["workload"], r["system"]): r for r in before}
+    regressions = 0
+    for record in after:
+        known = old.pop((record["workload"], record["system"]), None)
+        verdict = judge(known, record, threshold)
+        mine = record["system"] == watched
+        regressions += mine and verdict in ("worse", "broken")
+        style = {"worse": "red", "broken": "red", "better": "green"}.get(verdict, "")
+        table.add_row(
+            record["workload"],
+            record["system"],
+            text(known),
+            text(record),
+            change(known, record),
+            verdict,
+            style=style if mine else f"dim {style}".strip(),
+        )
+    for record in old.values():
+        table.add_row(record["workload"], record["system"], text(record), "-", "", "gone")
+    Console().print(table)
+    return 1 if regressions else 0
+
+
+def judge(before: Record | None, after: Record, threshold: float) -> str:
+    if before is None or before["median"] is None:
+        return "not measured" if after["median"] is None else "new"
+    if after["median"] is None:
+        return "broken"
+    if not before["median"]:
+        return "no ratio"
+    gain = (after["median"] / before["median"] - 1) * 100
+    if not after["higher_is_better"]:
+        gain = -gain
+    if abs(gain) <= threshold:
+        return "same"
+    if overlap(before["runs"], after["runs"]):
+        return "noise"
+    return "better" if gain > 0 else "worse"
+
+
+def overlap(before: list[float], after: list[float]) -> bool:
+    if min(len(before), len(after)) < 2:
+        return False
+    return min(before) <= max(after) and min(after) <= max(before)
+
+
+def text(record: Record | None) -> str:
+    if record is None or record["median"] is None:
+        return "-"
+    return f"{record['median']:,.2f} {record['unit']}"
+
+
+def change(before: Record | None, after: Record) -> str:
+    if before is None or not before["median"] or after["median"] is None:
+        return ""
+    return f"{(after['median'] / before['median'] - 1) * 100:+.1f} %"

@@ -1,0 +1,54 @@
+"""Dramatiq on Redis, with plain functions in threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import dramatiq
+import redis
+from dramatiq.brokers.redis import RedisBroker
+
+from benchmarks.adapter import Adapter, Payload
+from benchmarks.probe import PROBE
+
+# The worker is started anew by dramatiq's own command, which knows only the environment.
+BROKER = sys.argv[3] if "benchmarks.adapter" in sys.argv[0] else ""
+URL = os.environ.setdefault("BENCH_BROKER", BROKER or "redis://127.0.0.1/0")
+dramatiq.set_broker(RedisBroker(url=URL))
+
+
+@dramatiq.actor(actor_name="noop")
+def noop(job: Payload) -> None:
+    if job["act"]:
+        PROBE.act_in_thread(job["number"], job["act"])
+    else:
+        PROBE.hit()
+
+
+class System(Adapter):
+    store: Any
+
+    async def open(self) -> None:
+        self.store = redis.Redis.from_url(self.url)
+
+    async def one(self, job: Payload, *, priority: int = 0, group: str | None = None) -> None:
+        noop.send(job)
+
+    async def many(
+        self, jobs: Sequence[Payload], *, priority: int = 0, groups: Sequence[str] | None = None
+    ) -> None:
+        for job in jobs:
+            noop.send(job)
+
+    async def remaining(self) -> int:
+        taken = self.store.scan_iter("dramatiq:__acks__.*")
+        return int(self.store.llen("dramatiq:default")) + sum(self.store.scard(k) for k in taken)
+
+    async def work(self) -> None:
+        os.environ["BENCH_BROKER"] = self.url
+        slots = str(self.settings["slots"])
+        command = [sys.executable, "-m", "dramatiq", "benchmarks.systems.dramatiq"]
+        os.execv(sys.executable, [*command, "-p", "1", "-t", slots, "--skip-logging"])

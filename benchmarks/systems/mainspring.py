@@ -1,0 +1,67 @@
+"""Mainspring as an application uses it: history and fencing on, nothing declared searchable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from benchmarks.adapter import Adapter, Payload
+from benchmarks.probe import PROBE
+from mainspring import Mainspring
+
+
+class System(Adapter):
+    chunk = 50_000
+
+    def __init__(self, url: str, settings: dict[str, Any]) -> None:
+        super().__init__(url, settings)
+        self.app = Mainspring(url)
+
+        @self.app.task(**settings.get("task", {}))
+        async def noop(
+            user_id: int, email: str, template: str, locale: str, number: int, act: int
+        ) -> None:
+            if act:
+                await PROBE.act(number, act)
+            else:
+                PROBE.hit()
+
+        self.task = noop
+
+    async def migrate(self) -> None:
+        await self.app.migrate()
+
+    async def open(self) -> None:
+        await self.app.__aenter__()
+
+    async def close(self) -> None:
+        await self.app.__aexit__(None, None, None)
+
+    async def one(self, job: Payload, *, priority: int = 0, group: str | None = None) -> None:
+        if priority or group:
+            await self.task.options(priority=priority, group=group).enqueue(**job)
+        else:
+            await self.task.enqueue(**job)
+
+    async def many(
+        self, jobs: Sequence[Payload], *, priority: int = 0, groups: Sequence[str] | None = None
+    ) -> None:
+        task = self.task.options(priority=priority) if priority else self.task
+        if groups is None:
+            await task.enqueue_many(jobs)
+            return
+        for name in sorted(set(groups)):
+            mine = [job for job, group in zip(jobs, groups, strict=True) if group == name]
+            await task.options(group=name).enqueue_many(mine)
+
+    async def remaining(self) -> int:
+        async with await psycopg.AsyncConnection.connect(self.url) as connection:
+            cursor = await connection.execute("select count(*) from mainspring.visit")
+            row = await cursor.fetchone()
+        return int(row[0]) if row else 0
+
+    async def work(self) -> None:
+        async with self.app:
+            await self.app.run_worker(concurrency=self.settings["slots"])

@@ -1,0 +1,49 @@
+"""The workloads: what is measured, each in a file of its own, in the order they run."""
+
+from __future__ import annotations
+
+from benchmarks.workloads import (
+    backlog,
+    drain,
+    enqueue,
+    failing,
+    groups,
+    held,
+    latency,
+    long,
+    memory,
+    priorities,
+    recovery,
+)
+from benchmarks.workloads.workload import Figure, Trial, Workload
+
+__all__ = ["WORKLOADS", "Figure", "Trial", "Workload", "chosen"]
+
+WORKLOADS: tuple[Workload, ...] = (
+    enqueue.ONE,
+    enqueue.BULK,
+    drain.ONE,
+    drain.TWO,
+    latency.IDLE,
+    latency.HALF,
+    backlog.SMALL,
+    backlog.MIDDLE,
+    backlog.LARGE,
+    held.HELD,
+    failing.FAILING,
+    groups.GROUPS,
+    long.LONG_TASKS,
+    priorities.PRIORITIES,
+    memory.MEMORY,
+    recovery.RECOVERY,
+)
+
+
+def chosen(names: list[str] | None, *, quick: bool) -> list[Workload]:
+    """Those that give one of the named records, or all (of the quick ones)."""
+    if names:
+        known = {name for workload in WORKLOADS for name in (workload.name, *workload.gives)}
+        if unknown := sorted(set(names) - known):
+            raise ValueError(f"no workload {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        return [w for w in WORKLOADS if {w.name, *w.gives} & set(names)]
+    return [workload for workload in WORKLOADS if workload.quick or not quick]

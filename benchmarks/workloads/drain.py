@@ -1,0 +1,58 @@
+"""Drain: a filled queue of no-op jobs, from the first handler start to the last handler run.
+
+The start of the worker process is not counted. Afterwards the store itself must say that
+nothing is left. One process also gives the cost: CPU, write-ahead log, peak memory.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks import meter
+from benchmarks.workloads.workload import Figure, Trial, Workload
+
+MOST_SECONDS = 90.0
+
+
+def drain(trial: Trial, processes: int) -> list[Figure]:
+    n = trial.tuned.drain_jobs
+    with trial.lab.stage(trial.system, trial.settings, jobs=n) as stage:
+        log_before = trial.lab.wal_bytes()
+        stage.start_workers(processes)
+        seen = stage.wait_for(1, seconds=60)
+        worker_cpu, server_cpu = stage.worker_cpu(), stage.server_cpu()
+        stage.wait_for(n, seconds=MOST_SECONDS)
+        time.sleep(0.05)
+        end = stage.look()
+        worker_cpu = stage.worker_cpu() - worker_cpu
+        note = stage.wait_until_stored()
+        server_cpu = stage.server_cpu() - server_cpu
+        log = trial.lab.wal_bytes() - log_before
+        peak = meter.memory_mb(stage.worker_pids(), "VmHWM")
+    rate = (end.count - 1) / ((end.last - end.first) / 1e9)
+    extra = {"n": n, "settings": trial.settings, "note": note}
+    figures = [Figure(f"drain-{processes}", rate, extra=extra)]
+    if processes == 1:
+        trial.rates[trial.system.name] = rate
+        counted = n - seen.count
+        figures += [
+            cost("cpu-worker-us", worker_cpu / counted * 1e6, "us/job"),
+            cost("cpu-server-us", server_cpu / counted * 1e6, "us/job"),
+            cost("rss-mb", peak, "MB"),
+        ]
+        if trial.system.store == "postgres":
+            figures.append(cost("wal-bytes", log / n, "bytes/job"))
+    return figures
+
+
+def cost(name: str, value: float, unit: str) -> Figure:
+    return Figure(name, value, unit, higher_is_better=False)
+
+
+ONE = Workload(
+    "drain-1",
+    lambda trial: drain(trial, 1),
+    gives=("drain-1", "cpu-worker-us", "cpu-server-us", "wal-bytes", "rss-mb"),
+    quick=True,
+)
+TWO = Workload("drain-2", lambda trial: drain(trial, 2), quick=True)

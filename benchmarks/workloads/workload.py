@@ -1,0 +1,74 @@
+"""What a workload is made of, and arithmetic that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.catalog import Settings, System, Tuned
+from benchmarks.lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value of one run."""
+
+    workload: str
+    value: float
+    unit: str = "jobs/s"
+    higher_is_better: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One system in one workload, one run."""
+
+    lab: Lab
+    system: System
+    tuned: Tuned
+    quick: bool
+    rates: dict[str, float]  # jobs/s of drain-1 measured in this very run, by system
+
+    @property
+    def settings(self) -> Settings:
+        return self.tuned.settings
+
+    @property
+    def idle_settings(self) -> Settings:
+        return {**self.tuned.settings, **self.system.idle}
+
+    @property
+    def rate(self) -> float:
+        return self.rates.get(self.system.name, self.tuned.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    measure: Callable[[Trial], list[Figure]]
+    gives: tuple[str, ...] = ()  # names of its records where they differ from its own
+    needs: str | None = None  # ability that a system must have
+    quick: bool = False
+    quick_systems: tuple[str, ...] | None = None
+    systems: tuple[str, ...] | None = None  # the only ones it is worth the time for
+    most_runs: int | None = None
+    quick_runs: int | None = None
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        return self.gives or (self.name,)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
+
+
+CURVE = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9, 100)
+
+
+def curve(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Percentiles for the plot."""
+    return [(percent, round(percentile(values, percent), 3)) for percent in CURVE]

@@ -1,0 +1,21 @@
+"""Mainspring: a durable reactive engine on PostgreSQL.
+
+It runs code when something happens and never loses one of them. Everything it does is a *visit* in
+one durable table: queue Q should look at key K at time T.
+
+    app         the one object an application holds
+    tasks       functions whose calls are durable
+    kernel      visits: offered, read, run and settled
+    db          connections, statements, migrations, the private server
+    testing     a moving clock, run until idle, crash points
+    cli         the command line
+"""
+
+from mainspring.app import Mainspring
+from mainspring.errors import MainspringError
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.tasks.context import Context
+from mainspring.tasks.handle import Handle
+from mainspring.tasks.task import Task
+
+__all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]

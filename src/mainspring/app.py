@@ -1,0 +1,406 @@
+"""Mainspring: the one object an application holds; the only place that wires the layers together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, overload
+
+import psycopg
+
+from mainspring.db import connect, migrate
+from mainspring.db.connect import Database
+from mainspring.db.embedded import EmbeddedServer, release, shared
+from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.errors import (
+    DuplicateTask,
+    InvalidSetting,
+    InvalidTask,
+    UnknownTask,
+)
+from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.register import register_arguments
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.kernel.worker import Worker
+from mainspring.tasks.connections import Connections
+from mainspring.tasks.context import Context
+from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync
+from mainspring.tasks.execute import Executor
+from mainspring.tasks.handle import Handle
+from mainspring.tasks.signature import Signature
+from mainspring.tasks.store import SQL as TASKS_SQL
+from mainspring.tasks.task import Call, Connection, Task, TaskSettings, as_tuple, check_priority
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CLIENT_CONNECTIONS = 10
+
+
+class Mainspring:
+    """A durable reactive engine on PostgreSQL.
+
+    Without an address it uses `MAINSPRING_URL`, and without that a private PostgreSQL in
+    `.mainspring/`, started when first needed and stopped with the last process that uses it.
+
+        app = Mainspring()
+
+        @app.task
+        async def greet(name: str) -> str:
+            return f"hello {name}"
+    """
+
+    def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
+        self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
+        if self._url is not None:
+            connect.check_url(self._url)
+        self._directory = Path(directory)
+        self._server: EmbeddedServer | None = None
+        self._database: Database | None = None
+        self._pool: AsyncPool | None = None
+        self._sync_pool: SyncPool | None = None
+        self.tasks: dict[str, Task[Any, Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Mainspring with {len(self.tasks)} tasks>"
+
+    # -- declaring
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        pool: str = "default",
+        priority: int = DEFAULT_PRIORITY,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        hold_after: float = 1.0,
+        crash_limit: int = 3,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        group_concurrency: int | None = None,
+        group_rate: float | None = None,
+        searchable: Iterable[str] | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, function: Any = None, /, **settings: Any) -> Any:
+        """Declare a task. Works on async and plain functions (these run in threads).
+
+        `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take.
+        `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
+        `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
+        `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
+        after which a run is marked in its row (0: before it starts). `crash_limit`: parked after so
+        many deaths of a worker that ran it.
+        """
+        if function is None:
+            return lambda f: self._declare(f, settings)
+        return self._declare(function, settings)
+
+    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Task[Any, Any]:
+        if not callable(function):
+            raise InvalidTask(f"a task must be a function, got {function!r}")
+        name = given.pop("name", None) or getattr(function, "__name__", "")
+        if name in self.tasks and self.tasks[name].function is not function:
+            raise DuplicateTask(
+                f"task {name!r} is declared twice: {_place(self.tasks[name].function)} and "
+                f"{_place(function)}; give one of them another name"
+            )
+        check_priority(given.get("priority", DEFAULT_PRIORITY))
+        retry = given.pop("retry", None) or RetryPolicy()
+        if not isinstance(retry, RetryPolicy):
+            raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+        searchable = as_tuple(given.pop("searchable", None))
+        settings = TaskSettings(name=name, retry=retry, searchable=searchable, **given)
+        signature = Signature(name, function, Context)
+        signature.check_fields("searchable", searchable)
+        task: Task[Any, Any] = Task(function, settings, signature, self)
+        queue_settings(task, _not_here)  # refuses what is out of range now, not in the worker
+        self.tasks[name] = task
+        return task
+
+    def find_task(self, name: str) -> Task[Any, Any]:
+        """The task of that name; an error that names the nearest otherwise."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            raise UnknownTask(name, self.tasks) from None
+
+    # -- the database
+
+    async def database(self) -> Database:
+        """The database, looked at once: reachable, new enough, with our schema in it."""
+        if self._database is None:
+            self._database = await self._look(await asyncio.to_thread(self._address))
+        return self._database
+
+    def database_sync(self) -> Database:
+        """The same for code that is not async."""
+        if self._database is None:
+            self._database = _run_apart(self._look(self._address()))
+        return self._database
+
+    def _address(self) -> str:
+        """The URL; starts the private server if there is none."""
+        if self._url is not None:
+            return self._url
+        if self._server is None:
+            self._server = shared(self._directory)
+            self._server.create_database("mainspring")
+        return self._server.url("mainspring")
+
+    async def _look(self, url: str) -> Database:
+        database = await connect.probe(url)
+        if self._server is not None:
+            await asyncio.to_thread(migrate.migrate, database)
+        connection = await database.connect("probe", client=True)
+        try:
+            number, shard_count = await migrate.read_schema(connection)
+        finally:
+            await connection.close()
+        migrate.check_schema(number)
+        return Database(url, pooled=database.pooled, shard_count=shard_count)
+
+    async def migrate(self) -> list[int]:
+        """Create or upgrade the schema; answers the numbers of the migrations applied."""
+        return await asyncio.to_thread(self.migrate_sync)
+
+    def migrate_sync(self) -> list[int]:
+        """The same for code that is not async."""
+        database = _run_apart(connect.probe(self._address()))
+        applied = migrate.migrate(database)
+        with database.connect_sync("migrate", client=True) as connection:
+            queues = [queue_settings(task, _not_here) for task in self.tasks.values()]
+            connection.execute(
+                KERNEL_SQL["register_queues"].text, {"update": True, **register_arguments(queues)}
+            )
+        return applied
+
+    async def __aenter__(self) -> Mainspring:
+        await self.database()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the application's connections; a private server is let go."""
+        if self._pool is not None and self._pool.is_mine():
+            await self._pool.close()
+        self._pool = None
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """The same for code that is not async."""
+        if self._sync_pool is not None:
+            self._sync_pool.close()
+            self._sync_pool = None
+        self._database = None
+        if self._server is not None:
+            release(self._server)
+            self._server = None
+
+    async def pool(self) -> AsyncPool:
+        """The application's connections for the running event loop."""
+        if self._pool is None or not self._pool.is_mine():
+            self._pool = AsyncPool(await self.database(), most=CLIENT_CONNECTIONS)
+        return self._pool
+
+    def sync_pool(self) -> SyncPool:
+        """The application's connections for plain code."""
+        if self._sync_pool is None:
+            self._sync_pool = SyncPool(self.database_sync(), most=CLIENT_CONNECTIONS)
+        return self._sync_pool
+
+    # -- enqueueing
+
+    async def enqueue(self, name: str, arguments: Mapping[str, Any]) -> Handle[Any]:
+        """Enqueue a task by its name."""
+        return await self.find_task(name).enqueue(**arguments)
+
+    async def enqueue_many(
+        self, calls: Iterable[Call], *, on: Connection | None = None
+    ) -> list[Handle[Any]]:
+        """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
+        return await self.enqueue_calls(list(calls), on)
+
+    async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
+        """Enqueue calls on a connection of the caller's, or on one of our own."""
+        if isinstance(on, psycopg.Connection):
+            raise InvalidSetting(
+                "a sync psycopg connection was given to an async enqueue; use enqueue_sync, "
+                "or an AsyncConnection"
+            )
+        if not calls:
+            return []
+        database = await self.database()
+        batch = Batch(calls, database.shard_count, self)
+        if on is not None:
+            return await on_psycopg(on, batch)
+        pool = await self.pool()
+        async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
+            return await on_asyncpg(connection, batch)
+
+    def enqueue_calls_sync(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
+        """The same for code that is not async."""
+        if isinstance(on, psycopg.AsyncConnection):
+            raise InvalidSetting(
+                "an async psycopg connection was given to enqueue_sync; await enqueue instead"
+            )
+        if not calls:
+            return []
+        batch = Batch(calls, self.database_sync().shard_count, self)
+        if on is not None:
+            return on_psycopg_sync(on, batch)
+        with self.sync_pool().connection() as connection:
+            return on_psycopg_sync(connection, batch)
+
+    async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
+        """State, result and error of a call."""
+        pool = await self.pool()
+        statement = TASKS_SQL["look_up"]
+        values = _look_up_arguments(handle)
+        async with pool.connection() as connection:
+            rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        return self._found(handle.task, rows)
+
+    def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
+        """The same for code that is not async."""
+        values = _look_up_arguments(handle)
+        with self.sync_pool().connection() as connection:
+            rows = connection.execute(TASKS_SQL["look_up"].text, values).fetchall()
+        return self._found(handle.task, rows)
+
+    def _found(self, queue: str, rows: list[Any]) -> tuple[str, Any, str | None]:
+        if not rows:
+            return ("unknown", None, None)
+        state, result, error = rows[0]
+        return (state, self.find_task(queue).signature.decode_result(result), error)
+
+    # -- running
+
+    @asynccontextmanager
+    async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
+        """A worker inside this event loop, for as long as the block lasts."""
+        worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+            executor.close()
+            await connections.close()
+
+    async def _make_worker(
+        self, settings: WorkerSettings
+    ) -> tuple[Worker, Executor, Connections]:
+        database = await self.database()
+        holder: list[Worker] = []
+        connections = Connections(database, lambda: holder[0].hand.worker_id)
+        executor = Executor(connections, threads=settings.concurrency)
+        queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
+        worker = Worker(database, queues, settings)
+        worker.interrupt = executor.interrupt
+        holder.append(worker)
+        return worker, executor, connections
+
+    async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
+        """Run a worker until a signal stops it, or (`drain`) until nothing is due.
+
+        The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
+        """
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+
+        def signalled() -> None:
+            if stop.is_set():
+                os._exit(130)
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, signalled)
+        try:
+            async with self.worker(**settings) as worker:
+                waits = [loop.create_task(stop.wait())]
+                if drain:
+                    waits.append(loop.create_task(worker.drained()))  # type: ignore[arg-type]
+                _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in pending:
+                    wait.cancel()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def run(self, *, drain: bool = False, **settings: Any) -> None:
+        """Run a worker from plain code: `run_worker` on an event loop of its own."""
+
+        async def main() -> None:
+            async with self:
+                await self.run_worker(drain=drain, **settings)
+
+        runner(main())
+
+
+def queue_settings(task: Task[Any, Any], handler: Any) -> QueueSettings:
+    """The kernel's queue of a task."""
+    s = task.settings
+    return QueueSettings(
+        name=s.name,
+        handler=handler,
+        pool=s.pool,
+        hold_after=s.hold_after,
+        timeout=s.timeout,
+        crash_limit=s.crash_limit,
+        concurrency=s.concurrency,
+        rate=s.rate,
+        group_concurrency=s.group_concurrency,
+        group_rate=s.group_rate,
+        searchable=s.searchable,
+        retry=s.retry,
+    )
+
+
+def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:
+    return {"shard": handle.shard, "key": handle.key, "queue": handle.task, "id": handle.id}
+
+
+async def _not_here(_: Any) -> Any:
+    raise AssertionError("this queue's handler is for declarations only")
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def _run_apart(coroutine: Any) -> Any:
+    """Run a coroutine to its end from plain code, whether or not this thread has an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+def runner(coroutine: Any) -> None:
+    """Run on uvloop where it installs."""
+    if sys.platform == "win32":
+        asyncio.run(coroutine)
+        return
+    import uvloop
+
+    uvloop.run(coroutine)

@@ -1,0 +1,252 @@
+"""How the engine reaches PostgreSQL.
+
+A `Database` opens connections of the engine's own: asyncpg for the loops, psycopg for the heart's
+thread and for what users touch. Each sets its own `synchronous_commit`, timeouts and isolation, so
+that no default of the server or the role can weaken a promise. Behind a transaction pooler
+(PgBouncer) nothing belongs to a session: no startup settings, no named prepared statements, no
+LISTEN; then each transaction sets what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+from urllib.parse import quote, urlencode
+
+import asyncpg
+import psycopg
+from psycopg import conninfo
+
+from mainspring.db.sql import Statement
+from mainspring.errors import DatabaseUnavailable, InvalidUrl, UnsupportedServer
+
+OLDEST_SERVER = 150000
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 30.0
+
+# The engine's waits are shorter than the server's deadlock_timeout (1 s): in a deadlock with a
+# user's transaction the engine gives way, never the user.
+_ENGINE: Mapping[str, str] = {
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": "30s",
+    "lock_timeout": "200ms",
+    "idle_in_transaction_session_timeout": "30s",
+    # The hot statements must ride their indexes whatever the statistics say: a plan made while the
+    # table was empty would else scan it when it holds a million rows.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+_CLIENT: Mapping[str, str] = {
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": "60s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "jit": "off",
+}
+# What asyncpg understands in a URL besides the address.
+_KEPT = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "krbsrvname")
+
+# SQLSTATE classes of the connection and the server: nothing is wrong with the statement, send it again.
+_TRANSIENT = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed when sent again."""
+    state = getattr(error, "sqlstate", None)
+    if state:
+        return str(state)[:2] in _TRANSIENT
+    return isinstance(
+        error, OSError | asyncpg.InterfaceError | TimeoutError | EOFError | psycopg.OperationalError
+    )
+
+
+def backoff(tries: int, *, first: float = 0.05, most: float = 5.0) -> float:
+    """Seconds to wait before try number `tries` + 1: doubling, with jitter."""
+    return min(most, first * float(2 ** min(tries, 10))) * (0.5 + random.random() / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An address, and what is known of the server behind it."""
+
+    url: str
+    pooled: bool = False
+    shard_count: int = 1024
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def _startup(self, base: Mapping[str, str], role: str) -> dict[str, str]:
+        if self.pooled:
+            return {}
+        name = f"mainspring:{role}:{os.getpid()}"
+        return {**base, **self.settings, "application_name": name}
+
+    async def connect(
+        self, role: str, *, client: bool = False, **overrides: str
+    ) -> asyncpg.Connection[Any]:
+        """Open an asyncpg connection of the engine's (or, for enqueueing, a client's)."""
+        startup = self._startup(_CLIENT if client else _ENGINE, role)
+        if not self.pooled:
+            startup |= overrides
+        try:
+            return await asyncpg.connect(
+                asyncpg_url(self.url),
+                server_settings=startup,
+                statement_cache_size=0 if self.pooled else 200,
+                max_cached_statement_lifetime=0,
+                timeout=CONNECT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+            )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise _unreachable(self.url, error) from error
+
+    def connect_sync(self, role: str, *, client: bool = False) -> psycopg.Connection[Any]:
+        """Open a psycopg connection in autocommit."""
+        try:
+            return psycopg.connect(
+                self.url,
+                autocommit=True,
+                prepare_threshold=None if self.pooled else 2,
+                connect_timeout=int(CONNECT_SECONDS),
+                tcp_user_timeout=15000,
+                **_options(self._startup(_CLIENT if client else _ENGINE, role)),
+            )
+        except psycopg.Error as error:
+            raise _unreachable(self.url, error) from error
+
+    def psycopg_arguments(self, role: str) -> dict[str, Any]:
+        """Keyword arguments for a psycopg connection that a task's own SQL runs on."""
+        return {
+            "prepare_threshold": None if self.pooled else 5,
+            **_options(self._startup(_CLIENT, role)),
+        }
+
+    def local_settings(self, *, client: bool = False) -> LiteralString | None:
+        """What each transaction must set for itself behind a pooler."""
+        return (_CLIENT_LOCAL if client else _ENGINE_LOCAL) if self.pooled else None
+
+    @asynccontextmanager
+    async def transaction(self, connection: asyncpg.Connection[Any]) -> AsyncIterator[None]:
+        """A READ COMMITTED transaction with the engine's settings in force."""
+        async with connection.transaction(isolation="read_committed"):
+            if self.pooled:
+                await connection.execute(_ENGINE_LOCAL)
+            yield
+
+    @contextmanager
+    def transaction_sync(self, connection: psycopg.Connection[Any]) -> Any:
+        """The same for psycopg."""
+        with connection.transaction():
+            if self.pooled:
+                connection.execute(_ENGINE_LOCAL)
+            yield connection
+
+    async def fetch(
+        self, connection: asyncpg.Connection[Any], statement: Statement, *values: Any
+    ) -> list[Any]:
+        """Run one statement alone, with the engine's settings in force."""
+        if self.pooled and not connection.is_in_transaction():
+            async with self.transaction(connection):
+                return await connection.fetch(statement.numbered, *values)
+        return await connection.fetch(statement.numbered, *values)
+
+
+def _local(settings: Mapping[str, str]) -> Any:
+    kept = {k: v for k, v in settings.items() if k != "default_transaction_isolation"}
+    return "; ".join(f"set local {name} = '{value}'" for name, value in kept.items())
+
+
+_ENGINE_LOCAL: LiteralString = _local(_ENGINE)
+_CLIENT_LOCAL: LiteralString = _local(_CLIENT)
+
+
+def _options(startup: Mapping[str, str]) -> dict[str, str]:
+    if not startup:
+        return {}
+    rest = {k: v for k, v in startup.items() if k != "application_name"}
+    joined = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in rest.items())
+    return {"application_name": startup["application_name"], "options": joined}
+
+
+def check_url(url: str) -> str:
+    """The address, if it can be one; an error that shows it without its password otherwise."""
+    try:
+        parts = conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidUrl(
+            f"cannot read the database address {_shown(url)!r}: {reason}; "
+            "write it as postgresql://user:password@host:5432/database"
+        ) from None
+    if not parts:
+        raise InvalidUrl("the database address is empty; write postgresql://user@host/database")
+    return url
+
+
+def asyncpg_url(url: str) -> str:
+    """The same address in the form that asyncpg reads (it knows fewer parameters than libpq)."""
+    parts = conninfo.conninfo_to_dict(url)
+    user = quote(str(parts["user"]), safe="") if "user" in parts else ""
+    if "password" in parts:
+        user += ":" + quote(str(parts["password"]), safe="")
+    query = {name: str(parts[name]) for name in _KEPT if name in parts}
+    if "host" in parts:
+        query["host"] = str(parts["host"])
+    if "port" in parts:
+        query["port"] = str(parts["port"])
+    database = quote(str(parts.get("dbname", "")), safe="")
+    return f"postgresql://{user}{'@' if user else ''}/{database}?{urlencode(query)}"
+
+
+def _shown(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.split('://')[0]}://...@{tail}" if at and "://" in head else url
+
+
+def _unreachable(url: str, error: BaseException) -> Exception:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return DatabaseUnavailable(
+        f"cannot connect to {_shown(url)}: {reason}; is the server up and the address right?"
+    )
+
+
+async def probe(url: str, settings: Mapping[str, str] | None = None) -> Database:
+    """Look at the server once: its version, its encoding, and whether a pooler stands before it.
+
+    A pooler shows itself by the process id of its greeting, which is not the backend's.
+    """
+    check_url(url)
+    plain = Database(url, pooled=True, settings=settings or {})
+    connection = await plain.connect("probe")
+    try:
+        row = await connection.fetchrow(
+            "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version,"
+            " current_setting('server_encoding') as encoding,"
+            " current_setting('server_version') as name"
+        )
+        assert row is not None
+        check_server(row["version"], row["name"], row["encoding"])
+        pooled = row["pid"] != connection.get_server_pid()
+    finally:
+        await connection.close()
+    return Database(url, pooled=pooled, settings=settings or {})
+
+
+def check_server(version: int, name: str, encoding: str) -> None:
+    """Refuse a server that is too old or does not store UTF-8."""
+    if version < OLDEST_SERVER:
+        raise UnsupportedServer(
+            f"PostgreSQL {name} is too old: Mainspring needs {OLDEST_SERVER // 10000} or newer"
+        )
+    if encoding != "UTF8":
+        raise UnsupportedServer(
+            f"the database is encoded as {encoding}: Mainspring needs UTF8; "
+            "create one with: create database ... encoding 'UTF8' template template0"
+        )

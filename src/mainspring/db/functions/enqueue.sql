@@ -1,0 +1,73 @@
+-- Enqueue a task from plain SQL, in the caller's transaction. Answers the task's id; with a key that is already
+-- taken in its group, the id of the task that has it.
+create or replace function mainspring.enqueue(
+  task text,
+  arguments jsonb default '{}',
+  due_at timestamptz default null,
+  priority integer default null,
+  grp text default null,
+  key text default null
+) returns uuid
+  language plpgsql volatile
+  set search_path = mainspring, pg_catalog, pg_temp
+  as $$
+declare
+  fresh uuid := mainspring.uuid7();
+  wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
+  visit_key text;
+  count integer;
+  near text;
+  winner uuid;
+begin
+  if not exists (select from mainspring.queue q where q.name = task) then
+    select q.name into near from mainspring.queue q
+      where q.kind = 'task' order by abs(length(q.name) - length(task)), q.name limit 1;
+    raise exception 'unknown task %', quote_literal(task) using
+      errcode = 'undefined_object',
+      hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
+        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+  end if;
+  if jsonb_typeof(arguments) is distinct from 'object' then
+    raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
+      using errcode = 'invalid_parameter_value', hint = 'name the arguments: {"to": "someone@example.org"}';
+  end if;
+  if octet_length(arguments::text) > 2 * 1024 * 1024 then
+    raise exception 'arguments of task % are % bytes, the limit is 2097152', quote_literal(task), octet_length(arguments::text)
+      using errcode = 'invalid_parameter_value', hint = 'store the data elsewhere and pass a reference';
+  end if;
+  if not isfinite(wanted_at) then
+    raise exception 'due_at of task % must be finite, got %', quote_literal(task), wanted_at using errcode = 'invalid_parameter_value';
+  end if;
+  if coalesce(enqueue.priority, 5) not between 0 and 9 then
+    raise exception 'priority of task % must be 0 to 9, got %', quote_literal(task), enqueue.priority using errcode = 'invalid_parameter_value';
+  end if;
+  if key = '' or octet_length(key) > 1024 then
+    raise exception 'key of task % must have 1 to 1024 bytes, got %', quote_literal(task), octet_length(key) using errcode = 'invalid_parameter_value';
+  end if;
+  if grp = '' or octet_length(grp) > 255 then
+    raise exception 'group of task % must have 1 to 255 bytes, got %', quote_literal(task), octet_length(grp) using errcode = 'invalid_parameter_value';
+  end if;
+  select shard_count into strict count from mainspring.install;
+  visit_key := case
+    when key is null then fresh::text
+    when grp is null then key
+    else octet_length(grp) || ':' || grp || ':' || key
+  end;
+  loop
+    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
+    values (mainspring.shard(coalesce(enqueue.grp, visit_key), count), visit_key, task, fresh, enqueue.grp,
+      coalesce(enqueue.priority, 5), wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
+    on conflict do nothing;
+    if found then
+      perform mainspring.wake(task, wanted_at);
+      return fresh;
+    end if;
+    select v.id into winner from mainspring.visit v
+      where v.shard = mainspring.shard(coalesce(enqueue.grp, visit_key), count) and v.key = visit_key and v.queue = task;
+    if found then
+      return winner;
+    end if;
+    -- The one that had the key was settled between the two statements: insert again.
+  end loop;
+end
+$$;

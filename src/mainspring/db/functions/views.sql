@@ -1,0 +1,51 @@
+-- The state of each visit as an enumerated type (T4). A run shorter than its queue's hold_after shows as waiting,
+-- with the worker whose lease covers it.
+create or replace view mainspring.visit_status as
+  select v.queue, v.key, v.id, v.grp, v.priority,
+    case
+      when v.parked_at is not null then 'parked'
+      when v.pass is not null then 'running'
+      when v.due_at > mainspring.now() then 'scheduled'
+      else 'waiting'
+    end::mainspring.visit_state as state,
+    v.due_at, v.attempt, v.crashes, v.work_timeouts, v.holder, l.worker_id as leased_by, v.started_at, v.held_until,
+    v.expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard
+  from mainspring.visit v
+  left join mainspring.queue q on q.name = v.queue
+  left join mainspring.lease l on l.pool = q.pool and l.shard = v.shard;
+
+-- What must never be. Empty when the engine is at rest; the tests look at it after every fault.
+create or replace view mainspring.violation as
+  select 'a queue and key has two visits' as rule, queue || ' ' || key as detail
+    from mainspring.visit group by queue, key having count(*) > 1
+  union all
+  select 'a visit lies outside the shards', queue || ' ' || key
+    from mainspring.visit, mainspring.install where shard not between 0 and shard_count - 1
+  union all
+  select 'a visit lies in a shard that is not its route''s', queue || ' ' || key
+    from mainspring.visit, mainspring.install
+    where grp is not null and shard <> mainspring.shard(grp, shard_count)
+  union all
+  select 'a shard has no lease row', p.pool || ' ' || n
+    from (select distinct pool from mainspring.lease) p, mainspring.install,
+      generate_series(0, shard_count - 1) n
+    where not exists (select from mainspring.lease l where l.pool = p.pool and l.shard = n)
+  union all
+  select 'a held visit has no living holder', queue || ' ' || key
+    from mainspring.visit v
+    where pass is not null and held_until is null and not exists (select from mainspring.worker w where w.id = v.holder)
+  union all
+  select 'a visit is half held', queue || ' ' || key
+    from mainspring.visit where (pass is null) <> (started_at is null) or (pass is null and held_until is not null)
+  union all
+  select 'parts add up to more than the limit', p.queue
+    from mainspring.part p join mainspring.queue q on q.name = p.queue
+    group by p.queue, q.concurrency, q.rate
+    having sum(p.size) > q.concurrency or sum(p.rate) > q.rate * 1.000001
+  union all
+  select 'a run is in history twice', run::text
+    from mainspring.history group by run having count(*) > 1
+  union all
+  select 'a lease belongs to no living worker', pool || ' ' || shard
+    from mainspring.lease l
+    where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id);

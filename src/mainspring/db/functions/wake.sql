@@ -1,0 +1,10 @@
+-- Tell sleeping workers of a pool that a queue has a visit due at a time. A hint: nothing is lost without it.
+-- NOTIFY takes a database-wide lock over the commit's flush, so it is sent only when somebody sleeps; the payload
+-- is the same for all offers of one transaction, so they coalesce. The time lets readers step back to a visit whose
+-- transaction lasted long.
+create or replace function mainspring.wake(queue text, due_at timestamptz) returns void
+  language sql volatile
+  as $$
+    select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
+    where exists (select from mainspring.worker where asleep)
+  $$;

@@ -1,0 +1,151 @@
+"""The schema: made and upgraded by numbered files, forward only.
+
+Every migration is one transaction under one lock, so two that race apply each file once. Functions
+and views in `functions/` are replaced on every migrate; what they need is in the migrations. A
+migration must be safe while the previous release still runs; what removes something waits a release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import asyncpg
+import psycopg
+
+from mainspring.db.connect import Database
+from mainspring.errors import MigrationFailed, MissingRights, SchemaError
+
+_LOCK = 0x6D61696E  # "main": serialises migrators of this database
+# Views read functions, enqueue calls the rest: an order that works from nothing.
+_FUNCTIONS = ("now", "clock", "uuid7", "token", "wake", "enqueue", "views")
+
+_LEDGER = """
+create schema if not exists mainspring;
+create table if not exists mainspring.migration (
+  number integer primary key,
+  name text not null,
+  applied_at timestamptz not null default now()
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file."""
+
+    number: int
+    name: str
+    text: str
+
+
+def migrations() -> list[Migration]:
+    """All migrations that this code knows, in order."""
+    found = []
+    for entry in (files("mainspring.db") / "migrations").iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, name = entry.name.removesuffix(".sql").partition("_")
+            found.append(Migration(int(number), name, entry.read_text("utf-8")))
+    return sorted(found, key=lambda m: m.number)
+
+
+def functions() -> str:
+    """The text of all functions and views, in the order in which they may be created."""
+    folder = files("mainspring.db") / "functions"
+    return "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _FUNCTIONS)
+
+
+def script(after: int = 0) -> str:
+    """All SQL that `migrate` would run from migration `after` on, for other tools to apply."""
+    parts = [_LEDGER]
+    for migration in migrations():
+        if migration.number > after:
+            parts.append(f"-- {migration.number:04} {migration.name}\n{migration.text}")
+            parts.append(
+                "insert into mainspring.migration (number, name) "
+                f"values ({migration.number}, '{migration.name}');\n"
+            )
+    return "\n".join([*parts, functions(), _LEASES])
+
+
+_LEASES = """
+insert into mainspring.lease (pool, shard)
+select 'default', n from mainspring.install, generate_series(0, shard_count - 1) n
+on conflict do nothing;
+"""
+
+
+def migrate(database: Database, *, upto: int | None = None) -> list[int]:
+    """Bring the schema up to date; answers the numbers that were applied now."""
+    applied: list[int] = []
+    with database.connect_sync("migrate", client=True) as connection:
+        try:
+            with connection.transaction():
+                connection.execute("set local lock_timeout = '60s'")
+                connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+                connection.execute(_LEDGER)
+                refuse_newer(_newest(connection))
+                have = {r[0] for r in connection.execute("select number from mainspring.migration")}
+                for migration in migrations():
+                    if migration.number in have or (upto and migration.number > upto):
+                        continue
+                    connection.execute(migration.text.encode())
+                    connection.execute(
+                        "insert into mainspring.migration (number, name) values (%s, %s)",
+                        (migration.number, migration.name),
+                    )
+                    applied.append(migration.number)
+                connection.execute(functions().encode())
+                connection.execute(_LEASES)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MissingRights(
+                f"the role may not change schema mainspring: {error.diag.message_primary}; "
+                "run the migration as the schema's owner, or: grant create on database ... to role"
+            ) from error
+        except psycopg.Error as error:
+            raise MigrationFailed(f"nothing was changed: {error}") from error
+    return applied
+
+
+def _newest(connection: psycopg.Connection[tuple[int]]) -> int:
+    row = connection.execute("select coalesce(max(number), 0) from mainspring.migration").fetchone()
+    return row[0] if row else 0
+
+
+async def read_schema(connection: Any) -> tuple[int | None, int]:
+    """The newest migration that was applied (None: no schema) and the shard count."""
+    try:
+        row = await connection.fetchrow(
+            "select max(number) as number, (select shard_count from mainspring.install) as shards"
+            " from mainspring.migration"
+        )
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return None, 0
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise MissingRights(
+            f"the role may not read schema mainspring: {error}; docs/operate/rights.md lists the "
+            "grants an application's role needs"
+        ) from None
+    return row["number"], row["shards"]
+
+
+def refuse_newer(number: int) -> None:
+    """Code that is older than the schema may run beside it, but not change it."""
+    known = migrations()[-1].number
+    if number > known:
+        raise SchemaError(
+            f"the schema is at migration {number}, this code knows {known}: "
+            "upgrade mainspring before you migrate"
+        )
+
+
+def check_schema(number: int | None) -> None:
+    """Refuse to run on a schema that is absent or older than the code needs."""
+    known = migrations()[-1].number
+    if number is None:
+        raise SchemaError("there is no schema 'mainspring' in this database: run mainspring migrate")
+    if number < known:
+        raise SchemaError(
+            f"the schema is at migration {number}, this code needs {known}: run mainspring migrate"
+        )

@@ -1,0 +1,95 @@
+"""Small pools of the application's own connections, for enqueueing and looking things up.
+
+asyncpg for async code, psycopg for the rest. A connection is opened when first asked for, kept for
+the next caller, and dropped when it broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+
+from mainspring.db.connect import Database
+
+
+class AsyncPool:
+    """asyncpg connections of one event loop."""
+
+    def __init__(self, database: Database, *, most: int) -> None:
+        self._database = database
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[Any] = []
+        self._room = asyncio.Semaphore(most)
+
+    def is_mine(self) -> bool:
+        """Whether the running event loop is the one these connections belong to."""
+        return self._loop is asyncio.get_running_loop()
+
+    @asynccontextmanager
+    async def connection(self, *, transaction: bool = False) -> AsyncIterator[Any]:
+        """A connection in autocommit, or in a transaction that commits at the end."""
+        async with self._room:
+            connection = await self._take()
+            try:
+                if transaction or self._database.pooled:
+                    async with connection.transaction(isolation="read_committed"):
+                        if (local := self._database.local_settings(client=True)) is not None:
+                            await connection.execute(local)
+                        yield connection
+                else:
+                    yield connection
+            finally:
+                if not connection.is_closed():
+                    self._idle.append(connection)
+
+    async def _take(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self._database.connect("client", client=True)
+
+    async def close(self) -> None:
+        for connection in self._idle:
+            await connection.close(timeout=5)
+        self._idle.clear()
+
+
+class SyncPool:
+    """psycopg connections for all threads."""
+
+    def __init__(self, database: Database, *, most: int) -> None:
+        self._database = database
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._room = threading.BoundedSemaphore(most)
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection in a transaction that commits at the end."""
+        with self._room:
+            connection = self._take()
+            try:
+                with connection.transaction():
+                    if (local := self._database.local_settings(client=True)) is not None:
+                        connection.execute(local)
+                    yield connection
+            finally:
+                if not connection.closed:
+                    self._idle.append(connection)
+
+    def _take(self) -> psycopg.Connection[Any]:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        return self._database.connect_sync("client", client=True)
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()

@@ -1,0 +1,45 @@
+"""Statements: plain SQL files, loaded once by name.
+
+A file writes its parameters as `%(name)s`, so psycopg runs it as it is; for asyncpg the names are
+numbered in the order in which they first appear. No statement is ever built from values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, LiteralString, cast
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class Statement:
+    """One statement in the two spellings that the drivers want."""
+
+    __slots__ = ("name", "names", "numbered", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = cast("LiteralString", text)
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+        self.numbered = _PARAMETER.sub(lambda m: f"${self.names.index(m[1]) + 1}", text)
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """The values in the order of the numbered spelling."""
+        return [values[name] for name in self.names]
+
+    def __repr__(self) -> str:
+        return f"<statement {self.name}>"
+
+
+def load(package: str) -> dict[str, Statement]:
+    """All statements of `package`/sql, by file name."""
+    folder = files(package) / "sql"
+    return {
+        entry.name.removesuffix(".sql"): Statement(
+            entry.name.removesuffix(".sql"), entry.read_text("utf-8")
+        )
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }

@@ -1,0 +1,144 @@
+"""Every exception a caller of Mainspring may meet.
+
+A message says what happened, with which value, and what to do. The values are attributes too,
+and `code` is stable: it is what an API or a log filter may rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class MainspringError(Exception):
+    """The base of all errors that Mainspring raises on purpose."""
+
+    code = "error"
+
+
+class InvalidSetting(MainspringError, ValueError):
+    """A setting is out of range, contradicts another or is not of its type."""
+
+    code = "invalid_setting"
+
+
+class InvalidUrl(InvalidSetting):
+    """The database's address cannot be read."""
+
+    code = "invalid_url"
+
+
+class DatabaseUnavailable(MainspringError):
+    """The database cannot be reached; nothing is known of what was under way."""
+
+    code = "database_unavailable"
+
+
+class UnsupportedServer(MainspringError):
+    """The server is too old, or set up in a way Mainspring cannot work with."""
+
+    code = "unsupported_server"
+
+
+class MissingRights(MainspringError):
+    """The role may not do what Mainspring needs."""
+
+    code = "missing_rights"
+
+
+class SchemaError(MainspringError):
+    """The schema is absent, older than the code needs, or newer than the code knows."""
+
+    code = "schema"
+
+
+class MigrationFailed(SchemaError):
+    """A migration was rolled back; the schema is as it was before it."""
+
+    code = "migration_failed"
+
+
+class InvalidTask(MainspringError, TypeError):
+    """A function cannot be a task as it is declared."""
+
+    code = "invalid_task"
+
+
+class DuplicateTask(InvalidTask):
+    """Two functions claim one task name."""
+
+    code = "duplicate_task"
+
+
+class UnknownTask(MainspringError, LookupError):
+    """No task of that name is declared in this application."""
+
+    code = "unknown_task"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"no task is named {name!r}{hint} declare it with @app.task")
+
+
+class InvalidArguments(MainspringError, TypeError):
+    """The arguments of a task do not fit its signature or cannot be written as JSON."""
+
+    code = "invalid_arguments"
+
+
+class PayloadTooLarge(InvalidArguments):
+    """The arguments or the result are larger than a visit may carry."""
+
+    code = "payload_too_large"
+
+
+class InvalidKey(MainspringError, ValueError):
+    """A key or group is empty, too long, or has characters PostgreSQL cannot store."""
+
+    code = "invalid_key"
+
+
+class InvalidTime(MainspringError, ValueError):
+    """A time has no zone, is not finite or contradicts another."""
+
+    code = "invalid_time"
+
+
+class Fenced(MainspringError):
+    """This run no longer counts: its visit was settled, taken over or deleted meanwhile.
+
+    Raised by `ctx.transaction()`, which has rolled everything back.
+    """
+
+    code = "fenced"
+
+
+class TaskFailed(MainspringError):
+    """Raised by `handle.result()` when the task was parked or cancelled."""
+
+    code = "task_failed"
+
+    def __init__(self, message: str, *, outcome: str, error: str | None = None) -> None:
+        self.outcome = outcome
+        self.error = error
+        super().__init__(message)
+
+
+class ResultTimeout(MainspringError, TimeoutError):
+    """Raised by `handle.result(timeout=...)` when the task has not ended in time."""
+
+    code = "result_timeout"
+
+
+class NotFound(MainspringError, LookupError):
+    """What was asked for is not there."""
+
+    code = "not_found"
+
+
+class WorkerLost(MainspringError):
+    """A worker process ended for a reason of its own and was not replaced."""
+
+    code = "worker_lost"

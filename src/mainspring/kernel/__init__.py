@@ -1,0 +1,16 @@
+"""The kernel: one durable table of visits.
+
+A *visit* is a wish: queue Q should look at key K at time T. The kernel offers, reads, runs and
+settles visits so that none is lost and none is settled twice. It knows nothing of what a visit
+means; the layers above say that.
+
+Leases decide who reads; tokens decide what counts. `docs/design/kernel.md` has the protocol, the
+invariants and the traps; `sql/` is the whole protocol with the database, one statement a file.
+
+    visit.py outcome.py retry.py config.py      what things are, and pure rules
+    cursor.py buffer.py limits.py lease.py      each choice a worker makes, without I/O
+    reader.py runner.py settler.py wake.py      the loops of a worker
+    heart.py                                    its thread: beats, leases, holds, recovery
+    upkeep.py operation.py recurring.py         history's days, bulk jobs, cron
+    worker.py                                   puts them together
+"""

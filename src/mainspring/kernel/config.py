@@ -1,0 +1,100 @@
+"""Settings of a worker and of a queue: frozen, checked once, with every default."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run
+
+Handler = Callable[[Run], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker behaves. Times are seconds."""
+
+    pool: str = "default"
+    concurrency: int = 50
+    lease: float = 10.0  # a worker that does not beat for so long is taken over
+    poll: float = 1.0  # always on, whatever notifications do
+    grace: float = 30.0  # running work may take so long to end when the worker stops
+    page: int = 1000  # visits read and settled at once
+    fence: str = "cancel"  # 'exit': a run that cannot be stopped in time ends the process
+    history_days: int = 30
+
+    def __post_init__(self) -> None:
+        _between("concurrency", self.concurrency, 1, 10_000)
+        _between("lease", self.lease, 0.2, 3600)
+        _between("poll", self.poll, 0.01, 60)
+        _between("grace", self.grace, 0, 86_400)
+        _between("page", self.page, 1, 5_000)
+        _between("history_days", self.history_days, 1, 36_500)
+        if self.fence not in ("cancel", "exit"):
+            raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")
+        if not self.pool:
+            raise InvalidSetting("pool must have a name, got ''")
+
+    @property
+    def beat_every(self) -> float:
+        return self.lease / 5
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """A queue as the code declares it. Times are seconds, rates are starts a second."""
+
+    name: str
+    handler: Handler
+    pool: str = "default"
+    kind: str = "task"
+    turns: str | None = None
+    hold_after: float = 1.0
+    work_timeout: float | None = None
+    timeout: float | None = None  # of one run
+    crash_limit: int = 3
+    concurrency: int | None = None
+    rate: float | None = None
+    group_concurrency: int | None = None
+    group_rate: float | None = None
+    searchable: tuple[str, ...] = ()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    any_pass: bool = False  # takes the first result that comes, even of an overtaken run
+
+    def __post_init__(self) -> None:
+        if not self.name or len(self.name.encode()) > 200 or "\x00" in self.name:
+            raise InvalidSetting(f"a queue's name must have 1 to 200 bytes, got {self.name!r}")
+        _between("hold_after", self.hold_after, 0, 3600)
+        _between("crash_limit", self.crash_limit, 1, 1000)
+        for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
+            value = getattr(self, name)
+            if value is not None:
+                _between(name, value, 1, most)
+        for name in ("rate", "group_rate", "timeout", "work_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                _between(name, value, 0.000_001, 10_000_000)
+
+    def declared(self) -> dict[str, object]:
+        """What the database should know of it."""
+        return {
+            "pool": self.pool,
+            "kind": self.kind,
+            "turns": self.turns,
+            "hold_after": self.hold_after,
+            "work_timeout": self.work_timeout,
+            "crash_limit": self.crash_limit,
+            "concurrency": self.concurrency,
+            "rate": self.rate,
+            "group_concurrency": self.group_concurrency,
+            "group_rate": self.group_rate,
+            "searchable": list(self.searchable),
+        }
+
+
+def _between(name: str, value: float, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidSetting(f"{name} must be {least} to {most}, got {value!r}")

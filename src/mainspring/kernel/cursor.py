@@ -1,0 +1,59 @@
+"""Cursors: where each level (a queue and a priority) is read next. Pure, no I/O.
+
+A level is read from its cursor on, never from the start, so dead rows behind it cost nothing. A
+visit can appear behind the cursor (a long transaction commits, a retry comes back): whoever knows of
+it steps the cursor back, and a step back that arrives while a read is under way is not overwritten
+by it. What nobody knew of is found by the sweep, which reads behind the cursors.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainspring.kernel.visit import END, START, Position, Visit
+
+# Transactions no longer than this are seen by the cursor; the sweep and the hints see the others.
+OVERLAP = timedelta(seconds=0.5)
+
+
+class Cursor:
+    """The reading position of one level."""
+
+    __slots__ = ("_back", "more", "position", "priority", "queue", "reading")
+
+    def __init__(self, queue: str, priority: int) -> None:
+        self.queue = queue
+        self.priority = priority
+        self.position: Position = START  # every due, free visit before it is in hand or a stray
+        self.more = True  # there may be unread visits after it
+        self.reading = False
+        self._back: Position = END  # the earliest step back since the read was sent
+
+    def sent(self) -> None:
+        self.reading = True
+        self.more = False
+        self._back = END
+
+    def answered(self, last: Visit | None, *, full: bool, now: datetime) -> None:
+        """A page has come: everything due by `now`, unless it was full."""
+        reached = last.position if full and last is not None else (now - OVERLAP, "")
+        self.position = min(reached, self._back)
+        self.more = full or self._back < END
+        self.reading = False
+
+    def failed(self) -> None:
+        """The read did not come back: nothing was learned."""
+        self.reading = False
+        self.more = True
+
+    def step_back(self, due_at: datetime) -> None:
+        """A visit due at this time may lie behind the cursor: read from just before it."""
+        before = (due_at, "")
+        self.more = True
+        self.position = min(self.position, before)
+        if self.reading:
+            self._back = min(self._back, before)
+
+    def restart(self) -> None:
+        """Read everything anew: the shards that are mine have changed."""
+        self.step_back(START[0])

@@ -1,0 +1,75 @@
+"""What a worker has in hand, shared by its event loop and its heart's thread.
+
+The gate is held for moments only: to start a run under a lease that is in force, and to let go of
+shards. So no run starts in a shard after the heart has decided to give it away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from mainspring.kernel import moment
+from mainspring.kernel.visit import Run, Visit
+
+
+class Hand:
+    """Shards, runs and the lease's end."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Lock()
+        self.worker_id: UUID | None = None
+        # Mine by the table and by memory. Replaced as a whole, never changed in place.
+        self.shards: frozenset[int] = frozenset()
+        self.all_shards = False  # the reader need not filter
+        # Started and not settled yet, by token.
+        self.runs: dict[int, Run] = {}
+        self.good_until = 0.0  # no run starts, and none goes on, after this local moment
+        self.closed = False  # stopping: nothing new starts
+        # By shard: how far its dead owner had read in each level.
+        self.suspects: dict[int, dict[tuple[str, int], datetime]] = {}
+        self.time = moment.DatabaseTime()
+
+    def start(self, run: Run) -> bool:
+        """Enter a run, if its shard is mine and the lease in force."""
+        with self.gate:
+            if (
+                run.visit.shard not in self.shards
+                or self.closed
+                or run.began > self.good_until
+            ):
+                return False
+            self.runs[run.token] = run
+            return True
+
+    def end(self, run: Run) -> None:
+        self.runs.pop(run.token, None)
+
+    def own(self, shards: Iterable[int], *, count: int) -> None:
+        with self.gate:
+            self.shards = frozenset(shards)
+            self.all_shards = len(self.shards) == count
+
+    def let_go(self, shards: Iterable[int]) -> list[Run]:
+        """Shards are no longer mine; answers the runs that are under way or unsettled in them."""
+        going = frozenset(shards)
+        with self.gate:
+            self.shards = self.shards - going
+            self.all_shards = False
+            return [run for run in self.runs.values() if run.visit.shard in going]
+
+    def snapshot(self) -> list[Run]:
+        with self.gate:
+            return list(self.runs.values())
+
+    def is_suspect(self, visit: Visit) -> bool:
+        """Whether a dead worker may have been running it, or it was there at a death before."""
+        if visit.crashes:
+            return True
+        levels = self.suspects.get(visit.shard)
+        if levels is None:
+            return False
+        reached = levels.get((visit.queue, visit.priority))
+        return reached is not None and visit.due_at <= reached

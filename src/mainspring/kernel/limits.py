@@ -1,0 +1,92 @@
+"""Limits: pure arithmetic of rates, of groups and of a worker's part of a queue's limits.
+
+A group lives on one shard, so its owner alone counts it: exact, and no write. A queue's limit is
+divided into parts, one a worker: a worker starts no more than its part allows, and parts are changed
+only under the queue row's lock, where they never add up to more than the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Bucket:
+    """Tokens that drip at a rate; a start takes one. Begins empty, holds a tenth of a second's worth."""
+
+    __slots__ = ("_at", "_rate", "_tokens")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self._tokens = 0.0
+        self._at = now
+
+    @property
+    def rate(self) -> float:
+        return self._rate
+
+    def change(self, rate: float, now: float) -> None:
+        """Another rate from now on; what had dripped stays, up to the new size."""
+        self._drip(now)
+        self._rate = rate
+        self._tokens = min(self._tokens, self._size())
+
+    def ready_at(self, now: float) -> float:
+        """When a token can be had: now or earlier, if at once; infinity, if never."""
+        self._drip(now)
+        if self._tokens >= 1:
+            return now
+        return now + (1 - self._tokens) / self._rate if self._rate > 0 else math.inf
+
+    def take(self, now: float) -> None:
+        self._drip(now)
+        self._tokens -= 1
+
+    def _drip(self, now: float) -> None:
+        if now > self._at:
+            self._tokens = min(self._size(), self._tokens + (now - self._at) * self._rate)
+            self._at = now
+
+    def _size(self) -> float:
+        return max(1.0, self._rate / 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one worker has of a queue's limits, and whether it could use more."""
+
+    size: int
+    rate: float
+    wants: bool
+
+
+def next_size(limit: int, mine: int, others: Sequence[Part], *, wants: bool, running: int) -> int:
+    """My part of a concurrency limit after a look at the others'; never below what runs.
+
+    Who wants nothing keeps what runs. Who wants takes all that is free, but where others want too no
+    more than a fair share; with fewer permits than wanting workers, one that has had its turn gives
+    its permits up and another takes them.
+    """
+    free = max(0, limit - mine - sum(part.size for part in others))
+    if not wants:
+        return min(mine, running)
+    rivals = sum(1 for part in others if part.wants)
+    if not rivals:
+        target = mine + free
+    elif limit <= rivals and mine > 0 and any(p.wants and p.size == 0 for p in others):
+        target = 0
+    else:
+        share = max(1, limit // (rivals + 1))
+        # More than the share only while nobody else could take it.
+        target = min(mine + free, share) if mine < share else share
+    return max(target, min(mine, running))
+
+
+def next_rate(limit: float, mine: float, others: Sequence[Part], *, wants: bool) -> float:
+    """My part of a rate, by the same rules; a rate divides without a rest."""
+    if not wants:
+        return 0.0
+    free = max(0.0, limit - mine - sum(part.rate for part in others))
+    share = limit / (1 + sum(1 for part in others if part.wants))
+    return min(mine + free, share)

@@ -1,0 +1,330 @@
+"""The reader: brings due visits from the database into the buffer.
+
+It reads each level from its cursor on while there is room, sweeps behind the cursors now and then
+for visits that nobody told it of, and sleeps until it is woken, a visit becomes due, or the poll
+comes round. It reads only shards that are this worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from mainspring.db.connect import Database, backoff
+from mainspring.kernel import moment, steps
+from mainspring.kernel.buffer import GROUP_KEEPS, Buffer
+from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.cursor import Cursor
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.line import Line
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit
+
+log = logging.getLogger("mainspring")
+
+# Visits that waited in memory for longer than this are read again: they may have been cancelled.
+STALE_SECONDS = 5.0
+# Bytes of payload that a page should not much exceed.
+PAGE_BYTES = 8_000_000
+# A freshly asleep worker polls this often for a while: an offer may have looked just before it slept.
+WATCHFUL_SECONDS = 0.075
+WATCHFUL_FOR = 1.0
+# The flag that asks for notifications is taken down only after so long a time of work: it is a write.
+BUSY_SECONDS = 0.1
+
+
+class Reader:
+    """All cursors of a worker, on one connection."""
+
+    def __init__(
+        self,
+        database: Database,
+        line: Line,
+        hand: Hand,
+        buffer: Buffer,
+        settings: WorkerSettings,
+    ) -> None:
+        self._database = database
+        self._line = line
+        self._hand = hand
+        self._buffer = buffer
+        self._settings = settings
+        self._cursors = {
+            (queue, priority): Cursor(queue, priority)
+            for queue in buffer.queues
+            for priority in PRIORITIES
+        }
+        self._woken = asyncio.Event()
+        self._sweep_at = 0.0
+        self._read_at = 0.0  # when the oldest visit in the buffer may have been read
+        self._page = min(settings.page, max(100, 2 * settings.concurrency))
+        self._asleep = False
+        self._idle_at = 0.0
+        self._watchful_until = 0.0
+        self._bytes = 200.0  # of a payload, on average
+        self.passes = 0  # full passes from the start of every level: what a drain waits for
+        self.filled = lambda: None  # told when the buffer has something new
+
+    def wake(self) -> None:
+        """There may be something to read: look at once."""
+        self._woken.set()
+
+    def hint(self, queue: str, due_at: datetime) -> None:
+        """A visit of this queue was offered, due at this time: it may lie behind the cursors."""
+        if queue in self._buffer.queues:
+            for priority in PRIORITIES:
+                self._cursors[queue, priority].step_back(due_at - timedelta(microseconds=1))
+            self.wake()
+
+    def restart(self) -> None:
+        """Shards or the database's clock have changed: every level is read anew."""
+        for cursor in self._cursors.values():
+            cursor.restart()
+        self.wake()
+
+    def settled(self, visit: Visit, due_in: float) -> None:
+        """A visit of mine is free again, due in so many seconds."""
+        cursor = self._cursors[visit.queue, visit.priority]
+        if due_in <= 0:
+            cursor.step_back(visit.due_at - timedelta(microseconds=1))
+            self.wake()
+        else:
+            asyncio.get_running_loop().call_later(due_in, self._again, cursor)
+
+    def _again(self, cursor: Cursor) -> None:
+        cursor.more = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Read for ever, through any outage."""
+        tries = 0
+        while True:
+            try:
+                await self._step()
+                tries = 0
+            except Exception as error:
+                if tries % 20 == 0:
+                    log.warning("read.waiting", extra={"error": str(error)})
+                await self._line.lost()
+                self._asleep = False
+                for cursor in self._cursors.values():
+                    cursor.failed()
+                await asyncio.sleep(backoff(tries))
+                tries += 1
+
+    async def _step(self) -> None:
+        self._woken.clear()
+        if not self._hand.shards or moment.local() > self._hand.good_until:
+            await self._wait(self._settings.poll)
+            return
+        self._drop_stale()
+        await self._read_groups()
+        levels = self._wanting()
+        if levels:
+            await self._read_levels(levels)
+        elif moment.local() >= self._sweep_at:
+            await self._sweep()
+        elif self._buffer.size:
+            # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
+            if moment.local() - self._idle_at > BUSY_SECONDS:
+                await self._set_asleep(False)
+            await self._wait(max(0.01, self._sweep_at - moment.local()))
+        else:
+            await self._sleep()
+
+    def _wanting(self) -> list[Cursor]:
+        """Levels with unread visits and room for them."""
+        if self._buffer.size > self._page // 2:
+            return []
+        return [cursor for cursor in self._cursors.values() if cursor.more]
+
+    async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
+        most = max(10, self._page // len({c.queue for c in cursors}))
+        for cursor in cursors:
+            cursor.sent()
+        sent = moment.local()
+        first = not self._buffer.size
+        now = datetime.fromtimestamp(self._hand.time.at(sent), UTC)
+        rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
+        pages: dict[tuple[str, int], list[Visit]] = {}
+        for visit in rows:
+            pages.setdefault((visit.queue, visit.priority), []).append(visit)
+        for cursor in cursors:
+            page = pages.get((cursor.queue, cursor.priority), [])
+            cursor.answered(page[-1] if page else None, full=len(page) >= most, now=now)
+        if first:
+            self._read_at = sent
+        self._take_in(rows)
+        self._fit(rows, most)
+        await self._let_run()
+
+    async def _fetch(
+        self,
+        cursors: Sequence[Cursor],
+        after: Sequence[Position],
+        upto: Sequence[Position],
+        most: int,
+    ) -> list[Visit]:
+        values = {
+            "queues": [c.queue for c in cursors],
+            "priorities": [c.priority for c in cursors],
+            "after_due": [p[0] for p in after],
+            "after_key": [p[1] for p in after],
+            "upto_due": [p[0] for p in upto],
+            "upto_key": [p[1] for p in upto],
+            "most": [most] * len(cursors),
+            "shards": None if self._hand.all_shards else list(self._hand.shards),
+            "behind": self._buffer.behind_groups(),
+            "worker_id": self._hand.worker_id,
+        }
+        connection = await self._line.get()
+        rows = await self._database.fetch(
+            connection, SQL["read_due"], *SQL["read_due"].arguments(values)
+        )
+        steps.reach("page.read")
+        return [Visit(*row) for row in rows]
+
+    def _take_in(self, visits: Sequence[Visit]) -> None:
+        """Buffer what is mine and not in hand yet."""
+        hand, in_hand = self._hand, self._buffer.in_hand
+        shards = hand.shards
+        fresh = [v for v in visits if v.shard in shards and (v.queue, v.key) not in in_hand]
+        if hand.suspects or any(v.crashes for v in fresh):
+            for visit in fresh:
+                if hand.is_suspect(visit):
+                    self._buffer.add_suspect(visit)
+                else:
+                    self._buffer.add((visit,))
+        else:
+            self._buffer.add(fresh)
+        if fresh:
+            self.filled()
+
+    async def _let_run(self) -> None:
+        """Let the slots take what was read before we look whether there is room."""
+        await asyncio.sleep(0)
+
+    def _fit(self, visits: Sequence[Visit], most: int) -> None:
+        """Size the next page: full pages grow it, heavy payloads shrink it."""
+        if not visits:
+            return
+        mean = sum(len(v.payload) for v in visits) / len(visits)
+        self._bytes = 0.7 * self._bytes + 0.3 * mean
+        limit = max(10, min(self._settings.page, int(PAGE_BYTES / max(1.0, self._bytes))))
+        if len(visits) >= most:
+            self._page = min(limit, self._page * 2)
+        self._page = min(limit, self._page)
+
+    def _drop_stale(self) -> None:
+        """Visits that have waited in memory for long are let go and read again."""
+        now = moment.local()
+        if not self._buffer.size or now - self._read_at < STALE_SECONDS:
+            return
+        self._read_at = now
+        self._page = max(self._settings.concurrency, self._page // 2)
+        earliest: dict[tuple[str, int], datetime] = {}
+
+        def note(visit: Visit) -> bool:
+            level = (visit.queue, visit.priority)
+            earliest[level] = min(earliest.get(level, visit.due_at), visit.due_at)
+            return True
+
+        self._buffer.drop(note)
+        for level, due_at in earliest.items():
+            self._cursors[level].step_back(due_at - timedelta(microseconds=1))
+
+    async def _read_groups(self) -> None:
+        """Groups that had to leave visits in the database and have room again."""
+        hungry = self._buffer.hungry_groups()[:500]
+        if not hungry:
+            return
+        values = {
+            "queues": [queue for queue, _ in hungry],
+            "groups": [group for _, group in hungry],
+            "most": [GROUP_KEEPS] * len(hungry),
+            "worker_id": self._hand.worker_id,
+        }
+        connection = await self._line.get()
+        rows = await self._database.fetch(
+            connection, SQL["read_group"], *SQL["read_group"].arguments(values)
+        )
+        found: dict[tuple[str, str], list[Visit]] = {}
+        for row in rows:
+            visit = Visit(*row)
+            assert visit.group is not None
+            found.setdefault((visit.queue, visit.group), []).append(visit)
+        shards, in_hand = self._hand.shards, self._buffer.in_hand
+        for queue, group in hungry:
+            page = found.get((queue, group), [])
+            fresh = [v for v in page if v.shard in shards and (v.queue, v.key) not in in_hand]
+            self._buffer.refill(queue, group, fresh, more=len(page) >= GROUP_KEEPS)
+        self.filled()
+
+    async def _sweep(self) -> None:
+        """Look behind the cursors for visits that nobody told us of."""
+        began = moment.local()
+        after = dict.fromkeys(self._cursors, START)
+        upto = {level: cursor.position for level, cursor in self._cursors.items()}
+        pending = list(self._cursors.values())
+        while pending:
+            levels = [(c.queue, c.priority) for c in pending]
+            most = self._settings.page
+            rows = await self._fetch(pending, [after[x] for x in levels], [upto[x] for x in levels], most)
+            counts: dict[tuple[str, int], int] = {}
+            for visit in rows:
+                level = (visit.queue, visit.priority)
+                counts[level] = counts.get(level, 0) + 1
+                after[level] = visit.position
+            self._take_in(rows)
+            pending = [c for c in pending if counts.get((c.queue, c.priority), 0) >= most]
+        for cursor in self._cursors.values():
+            cursor.more = True  # the poll: whatever notifications do, every level is read
+        cost = moment.local() - began
+        self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(0.9, 1.1)
+        self.passes += 1
+
+    async def _sleep(self) -> None:
+        """Nothing to do: say so, look once more, then wait."""
+        self._idle_at = moment.local()
+        if not self._asleep:
+            await self._set_asleep(True)
+            for cursor in self._cursors.values():
+                cursor.more = True
+            self._watchful_until = moment.local() + WATCHFUL_FOR
+            return
+        until_sweep = max(0.0, self._sweep_at - moment.local())
+        connection = await self._line.get()
+        values = {
+            "queues": list(self._buffer.queues),
+            "shards": None if self._hand.all_shards else list(self._hand.shards),
+        }
+        rows = await self._database.fetch(
+            connection, SQL["next_due"], *SQL["next_due"].arguments(values)
+        )
+        due_in = rows[0]["seconds"]
+        timeout = until_sweep if due_in is None else min(until_sweep, max(0.0, due_in))
+        if moment.local() < self._watchful_until:
+            timeout = min(timeout, WATCHFUL_SECONDS)
+        if not await self._wait(timeout):
+            for cursor in self._cursors.values():
+                cursor.more = True
+
+    async def _set_asleep(self, asleep: bool) -> None:
+        if asleep == self._asleep:
+            return
+        connection = await self._line.get()
+        values = {"asleep": asleep, "worker_id": self._hand.worker_id}
+        await self._database.fetch(connection, SQL["sleep"], *SQL["sleep"].arguments(values))
+        self._asleep = asleep
+
+    async def _wait(self, timeout: float) -> bool:
+        """Whether we were woken before the time was up."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        return True

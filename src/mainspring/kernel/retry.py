@@ -1,0 +1,89 @@
+"""What a failure leads to: pure rules from a policy, an attempt and an exception to an outcome."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.outcome import Outcome, Parked, Retry
+
+ERROR_BYTES = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a failed visit is tried again, and after how long.
+
+    Delays grow from `first` seconds by `factor` up to `most`, each drawn between half and all of it.
+    `give_up_on` names exceptions that are never retried; `only_on`, if set, those that alone are.
+
+    Example: `RetryPolicy(attempts=5, first=2.0, give_up_on=(ValueError,))`
+    """
+
+    attempts: int = 10
+    first: float = 1.0
+    factor: float = 2.0
+    most: float = 3600.0
+    give_up_on: Sequence[type[BaseException]] = ()
+    only_on: Sequence[type[BaseException]] | None = None
+    per_exception: dict[type[BaseException], RetryPolicy] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.attempts <= 1_000_000:
+            raise InvalidSetting(f"attempts must be 1 to 1000000, got {self.attempts!r}")
+        if not 0 <= self.first <= self.most:
+            raise InvalidSetting(
+                f"first must be 0 to most ({self.most!r} seconds), got {self.first!r}"
+            )
+        if not self.factor >= 1:
+            raise InvalidSetting(f"factor must be 1 or more, got {self.factor!r}")
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after the failure number `failures` (1 for the first)."""
+        full = min(self.most, self.first * self.factor ** min(failures - 1, 64))
+        return full * (0.5 + random.random() / 2)
+
+    def applying_to(self, error: BaseException) -> RetryPolicy:
+        """The policy for this exception: the nearest class that has one of its own."""
+        for kind in type(error).__mro__:
+            if kind in self.per_exception:
+                return self.per_exception[kind]
+        return self
+
+
+def decide(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcome:
+    """What the failure number `failures` of a visit leads to."""
+    policy = policy.applying_to(error)
+    name, text = describe(error)
+    final = isinstance(error, tuple(policy.give_up_on)) or (
+        policy.only_on is not None and not isinstance(error, tuple(policy.only_on))
+    )
+    if final or failures >= policy.attempts:
+        return Parked(error_type=name, error=text)
+    return Retry(after=policy.delay(failures), error_type=name, error=text)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(error)
+    except BaseException as broken:  # an exception whose __str__ raises is still an exception
+        message = f"(its text cannot be had: {type(broken).__name__})"
+    try:
+        frames = "".join(traceback.format_tb(error.__traceback__, limit=-8))
+    except BaseException:
+        frames = ""
+    return clean(name, 500), clean(f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES)
+
+
+def clean(text: str, most: int) -> str:
+    """Text without NUL and lone surrogates, of at most so many bytes; what is cut is said."""
+    raw = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
+    if len(raw) <= most:
+        return raw.decode()
+    return raw[: most - 40].decode("utf-8", "ignore") + f"... ({len(raw)} bytes in all)"

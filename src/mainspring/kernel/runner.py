@@ -1,0 +1,298 @@
+"""The runner: slots that execute visits.
+
+A slot is one asyncio task that runs one visit after another, so a handler that never suspends costs
+no task of its own. Each run has a context of its own all the same, and a run that is stopped from
+outside (timeout, fence, stop) ends alone: its slot goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+from mainspring.kernel import moment, steps
+from mainspring.kernel.buffer import SUSPECTS_AT_ONCE, Buffer, QueueState
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.outcome import Cancelled, Expired, Outcome
+from mainspring.kernel.retry import decide
+from mainspring.kernel.visit import Run, Tokens, Visit
+
+log = logging.getLogger("mainspring")
+_EMPTY = contextvars.Context()
+
+
+class Isolated:
+    """A coroutine that runs in a context of its own inside another's task."""
+
+    __slots__ = ("_coroutine", "_run")
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
+        self._run = _EMPTY.copy().run
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self  # type: ignore[return-value]  # an iterator with send and throw is all await needs
+
+    def __iter__(self) -> Isolated:
+        return self
+
+    def __next__(self) -> Any:
+        return self._run(self._coroutine.send, None)
+
+    def send(self, value: Any) -> Any:
+        return self._run(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._run(self._coroutine.throw, *error)
+
+    def close(self) -> None:
+        self._run(self._coroutine.close)
+
+
+class Runner:
+    """All slots of a worker."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        buffer: Buffer,
+        *,
+        concurrency: int,
+        hold: Callable[[Run, float | None], Awaitable[bool]],
+        finished: Callable[[Run], None],
+        wants_more: Callable[[], None],
+    ) -> None:
+        self.hand = hand
+        self.buffer = buffer
+        self.concurrency = concurrency
+        self.started = 0  # runs so far: the reader measures its pages by it
+        self._hold = hold
+        self._finished = finished
+        self._wants_more = wants_more
+        self._tokens = Tokens()
+        self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
+        self._slots: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    @property
+    def free(self) -> int:
+        return self.concurrency - len(self._slots) + len(self._idle)
+
+    def fill(self) -> None:
+        """There may be something to start: wake or make as many slots as could use it."""
+        wanted = self.buffer.size
+        while wanted > 0 and self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+            wanted -= 1
+        while wanted > 0 and len(self._slots) < self.concurrency and not self._closing:
+            slot = asyncio.get_running_loop().create_task(self._slot(), name="mainspring.slot")
+            self._slots.add(slot)
+            slot.add_done_callback(self._slots.discard)
+            wanted -= 1
+
+    async def _slot(self) -> None:
+        while not self._closing:
+            run = self._next()
+            if run is None:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(waiter)
+                self._wants_more()
+                await waiter
+                continue
+            try:
+                await self._execute(run)
+            except asyncio.CancelledError:
+                # A stop that came when the run had just ended: it was meant for that run alone.
+                task = asyncio.current_task()
+                assert task is not None
+                task.uncancel()
+
+    def _next(self) -> Run | None:
+        now = moment.local()
+        if (run := self._next_suspect(now)) is not None:
+            return run
+        while (visit := self.buffer.pop(now)) is not None:
+            run = self._run_of(visit, now)
+            if self.hand.start(run):
+                return run
+            self.buffer.ended(visit)
+            self.buffer.forget(visit)
+        self._set_alarm(now)
+        return None
+
+    def _next_suspect(self, now: float) -> Run | None:
+        """Visits that may have killed a worker: a few at a time, those that were there twice alone."""
+        buffer = self.buffer
+        for _ in range(len(buffer.suspects)):
+            visit = buffer.suspects.popleft()
+            queue = buffer.queues[visit.queue]
+            allowed = (
+                buffer.crashers_running == 0
+                if visit.crashes
+                else buffer.suspects_running < SUSPECTS_AT_ONCE
+            )
+            if not allowed or queue.ready_at(now) > now:
+                buffer.suspects.append(visit)
+                continue
+            if not buffer._admit(visit, now):
+                continue
+            run = self._run_of(visit, now)
+            run.suspect = True
+            if self.hand.start(run):
+                buffer.suspects_running += 1
+                buffer.crashers_running += visit.crashes > 0
+                return run
+            buffer.ended(visit)
+            buffer.forget(visit)
+        return None
+
+    def _run_of(self, visit: Visit, now: float) -> Run:
+        self.started += 1
+        return Run(visit, self._tokens.draw(), self.hand.time.at(now), now)
+
+    def _set_alarm(self, now: float) -> None:
+        """Look again when a rate allows the next start."""
+        if self.buffer.next_at == float("inf") or self._alarm is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_later(max(0.001, self.buffer.next_at - now), self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.fill()
+
+    async def _execute(self, run: Run) -> None:
+        queue = self.buffer.queues[run.visit.queue]
+        run.slot = asyncio.current_task()
+        try:
+            if (run.suspect or queue.hold_after <= 0) and not await self._hold_first(run, queue):
+                return
+            steps.reach("run.started")
+            if log.isEnabledFor(logging.INFO):
+                log.info("run.started", extra=_facts(run, self.hand))
+            outcome = await self._outcome(run, queue)
+            if outcome is None:
+                self._abandon(run)
+                return
+            self._end(run)
+            run.outcome = outcome
+            run.seconds = moment.local() - run.began
+            steps.reach("run.ended")
+            if log.isEnabledFor(logging.INFO):
+                log.info(
+                    "run.ended",
+                    extra={
+                        **_facts(run, self.hand),
+                        "outcome": type(outcome).__name__.lower(),
+                        "duration_ms": round(run.seconds * 1000, 3),
+                    },
+                )
+            self._finished(run)
+        finally:
+            run.slot = None
+
+    async def _hold_first(self, run: Run, queue: QueueState) -> bool:
+        """Hold before the start; a visit that cannot be held is not started."""
+        try:
+            held = await self._hold(run, queue.work_timeout)
+        except asyncio.CancelledError:
+            held = False
+        except Exception:
+            log.exception("hold.failed", extra=_facts(run, self.hand))
+            held = False
+        if not held:
+            self._abandon(run)
+        return held
+
+    async def _outcome(self, run: Run, queue: QueueState) -> Outcome | None:
+        """What the handler makes of the visit; None if the run was stopped and counts for nothing."""
+        settings = queue.settings
+        visit = run.visit
+        if visit.expires_at is not None and visit.expires_at.timestamp() <= run.started:
+            return Expired()
+        alarm = None
+        if settings.timeout is not None:
+            loop = asyncio.get_running_loop()
+            alarm = loop.call_later(settings.timeout, self.stop_run, run, "timeout")
+        try:
+            return await Isolated(settings.handler(run))  # type: ignore[misc]
+        except BaseException as error:
+            if run.stopped in ("fenced", "stopping"):
+                _swallow_cancel(error)
+                return None
+            if run.stopped == "cancelled":
+                _swallow_cancel(error)
+                return Cancelled(error="cancelled while it ran")
+            if run.stopped == "timeout":
+                _swallow_cancel(error)
+                late = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
+                return decide(settings.retry, failures=visit.attempt + 1, error=late)
+            if isinstance(error, asyncio.CancelledError) and self._closing:
+                _swallow_cancel(error)
+                return None
+            return decide(settings.retry, failures=visit.attempt + 1, error=error)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _end(self, run: Run) -> None:
+        self.buffer.ended(run.visit)
+        if run.suspect:
+            self.buffer.suspects_running -= 1
+            self.buffer.crashers_running -= run.visit.crashes > 0
+
+    def _abandon(self, run: Run) -> None:
+        """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
+        self._end(run)
+        if not run.held:
+            self.hand.end(run)
+        self.buffer.forget(run.visit)
+
+    def stop_run(self, run: Run, why: str) -> None:
+        """End a run from outside; its handler sees a cancellation."""
+        if run.slot is not None and run.stopped is None and run.outcome is None:
+            run.stopped = why
+            run.slot.cancel()
+
+    def stop_all(self, why: str) -> None:
+        for run in self.hand.snapshot():
+            self.stop_run(run, why)
+
+    def close(self) -> None:
+        """No further visit is started; idle slots end."""
+        self._closing = True
+        for waiter in self._idle:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._idle.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    async def ended(self, timeout: float) -> bool:
+        """Wait until all slots have ended."""
+        if self._slots:
+            await asyncio.wait(set(self._slots), timeout=timeout)
+        return not self._slots
+
+
+def _swallow_cancel(error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) is not None:
+        task.uncancel()
+
+
+def _facts(run: Run, hand: Hand) -> dict[str, Any]:
+    visit = run.visit
+    return {
+        "queue": visit.queue,
+        "key": visit.key,
+        "id": str(visit.id),
+        "attempt": visit.attempt + 1,
+        "run": run.token,
+        "worker": str(hand.worker_id),
+    }

@@ -1,0 +1,261 @@
+"""The settler: writes the outcomes of runs, many in one statement.
+
+It keeps every result until the database has answered for it, through any outage. A result that the
+server refuses for what it contains is found by halving its batch and settled as a failure; when all
+fail alike it is the server that is wrong, and all are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.db.connect import Database, backoff, is_transient
+from mainspring.kernel import steps
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Outcome, Parked, Retry
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import Run
+
+log = logging.getLogger("mainspring")
+_encode = msgspec.json.Encoder().encode
+# From one of our own statements these mean that the server is being changed under us, not a bad value.
+_OURS = ("0A000", "42501", "42P01")
+
+
+class Settled(Protocol):
+    """Told of every run that the database has answered for."""
+
+    def __call__(self, run: Run, answer: str) -> None: ...
+
+
+class Connection(Protocol):
+    """A connection that is opened again when it breaks."""
+
+    async def get(self) -> Any: ...
+
+    async def lost(self) -> None: ...
+
+
+class Settler:
+    """Results wait here until they are written."""
+
+    def __init__(
+        self,
+        database: Database,
+        connection: Connection,
+        hand: Hand,
+        *,
+        page: int,
+        any_pass: Callable[[str], bool],
+        settled: Settled,
+        failed: Callable[[Run, Exception], Outcome],
+    ) -> None:
+        self._database = database
+        self._connection = connection
+        self._hand = hand
+        self._page = page
+        self._any_pass = any_pass
+        self._settled = settled
+        self._failed = failed
+        self._waiting: deque[Run] = deque()
+        self._news = asyncio.Event()
+        self.unsettled = 0  # handed in and not answered yet
+
+    def add(self, run: Run) -> None:
+        """Hand in a run that has ended."""
+        if run.settled:
+            self._settled(run, "settled")
+            return
+        self.unsettled += 1
+        self._waiting.append(run)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Settle what is handed in, for ever."""
+        tries = 0
+        while True:
+            await self._news.wait()
+            left = {run.token: run for run in self._take()}
+            if not left:
+                self._news.clear()
+                continue
+            try:
+                await self._settle(left)
+                tries = 0
+            except Exception as error:
+                if tries % 20 == 0:
+                    log.warning("settle.waiting", extra={"runs": len(left), "error": str(error)})
+                await self._connection.lost()
+                self._waiting.extendleft(reversed(left.values()))
+                left = {}
+                await asyncio.sleep(backoff(tries))
+                tries += 1
+            finally:
+                self._waiting.extendleft(reversed(left.values()))
+
+    def _take(self) -> list[Run]:
+        """The next batch; a result with writes of its own goes alone, in its own transaction."""
+        batch: list[Run] = []
+        while self._waiting and len(batch) < self._page:
+            if getattr(self._waiting[0].outcome, "write", None) is not None:
+                return batch or [self._waiting.popleft()]
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _settle(self, left: dict[int, Run]) -> None:
+        """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
+        count = len(left)
+        refused: list[tuple[Run, Exception]] = []
+        pending = [list(left.values())]
+        while pending:
+            part = pending.pop()
+            try:
+                answers = await self._send(part)
+            except Exception as error:
+                if is_transient(error) or getattr(error, "sqlstate", None) in _OURS:
+                    raise
+                if len(part) == 1:
+                    refused.append((part[0], error))
+                else:
+                    middle = len(part) // 2
+                    pending += [part[middle:], part[:middle]]
+                continue
+            await self._sort(part, answers, left)
+        codes = {getattr(error, "sqlstate", None) for _, error in refused}
+        if 1 < count == len(refused) and len(codes) == 1:
+            raise refused[0][1]  # all fail alone and alike: it is the server
+        for run, error in refused:
+            if run.refused:
+                raise error  # even a plain failure cannot be stored
+            run.refused = True
+            run.outcome = self._failed(run, error)
+            log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
+            self._waiting.append(left.pop(run.token))
+
+    async def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
+        locked = 0
+        for run, answer in zip(part, answers, strict=True):
+            del left[run.token]
+            if answer == "locked":
+                locked += 1
+                self._waiting.append(run)
+            else:
+                self.unsettled -= 1
+                self._settled(run, answer)
+        if locked and locked == len(part):
+            await asyncio.sleep(0.02)  # somebody's open transaction: no need to spin
+
+    async def _send(self, batch: Sequence[Run]) -> list[str]:
+        steps.reach("settle.sending")
+        connection = await self._connection.get()
+        values = settle_arguments(batch, self._hand.worker_id, self._any_pass)
+        write = getattr(batch[0].outcome, "write", None)
+        if write is None:
+            rows = await self._database.fetch(connection, SQL["settle"], *values)
+        else:
+            rows = await self._send_with_writes(connection, write, values)
+        steps.reach("settle.answered")
+        return in_order(rows, len(batch))
+
+    async def _send_with_writes(self, connection: Any, write: Any, values: list[Any]) -> Any:
+        """The layer's writes and the settle in one transaction; not settled means none of it."""
+        transaction = connection.transaction(isolation="read_committed")
+        await transaction.start()
+        try:
+            if (local := self._database.local_settings()) is not None:
+                await connection.execute(local)
+            await write(connection)
+            rows = await connection.fetch(SQL["settle"].numbered, *values)
+        except BaseException:
+            if not connection.is_closed():
+                await transaction.rollback()
+            raise
+        if rows[0]["answer"] == "settled":
+            await transaction.commit()
+        else:
+            await transaction.rollback()
+        return rows
+
+
+def in_order(rows: Sequence[Any], count: int) -> list[str]:
+    """The answers by run."""
+    answers = [""] * count
+    for row in rows:
+        answers[row["n"] - 1] = row["answer"]
+    return answers
+
+
+def settle_arguments(
+    batch: Sequence[Run], worker_id: Any, any_pass: Callable[[str], bool]
+) -> list[Any]:
+    """The arguments of settle.sql. What only few runs have travels apart, as JSON."""
+    shards, keys, queues, versions = [], [], [], []
+    runs, started, seconds = [], [], []
+    results: list[str | None] = []
+    details: list[str | None] = []
+    for run in batch:
+        visit = run.visit
+        shards.append(visit.shard)
+        keys.append(visit.key)
+        queues.append(visit.queue)
+        versions.append(visit.version)
+        runs.append(run.token)
+        started.append(run.started)
+        seconds.append(run.seconds)
+        outcome: Outcome = run.outcome
+        if type(outcome) is Done:
+            results.append(outcome.result)
+            if outcome.searchable is None and not any_pass(visit.queue):
+                details.append(None)
+                continue
+        else:
+            results.append(None)
+        details.append(_encode(_detail(run, outcome, any_pass(visit.queue))).decode())
+    values = {
+        "shards": shards,
+        "keys": keys,
+        "queues": queues,
+        "versions": versions,
+        "runs": runs,
+        "started": started,
+        "seconds": seconds,
+        "results": results,
+        "details": details,
+        "worker_id": worker_id,
+    }
+    return SQL["settle"].arguments(values)
+
+
+def _detail(run: Run, outcome: Outcome, any_pass: bool) -> dict[str, object]:
+    detail: dict[str, object] = {"any_pass": any_pass}
+    match outcome:
+        case Done(searchable=searchable):
+            detail |= _searchable(searchable)
+        case Again(at=at, after=after):
+            detail |= {"outcome": "again", "due_at": _iso(at), "delay": after}
+        case Retry(after=after, error_type=kind, error=error, searchable=searchable):
+            detail |= {"outcome": "retry", "delay": after, "attempt": run.visit.attempt + 1}
+            detail |= {"error_type": kind, "error": error, **_searchable(searchable)}
+        case Parked(error_type=kind, error=error, searchable=searchable):
+            detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
+            detail |= {"error_type": kind, "error": error, **_searchable(searchable)}
+        case Cancelled(error=error):
+            detail |= {"outcome": "cancelled", "error": error}
+        case Expired():
+            detail |= {"outcome": "expired"}
+    return detail
+
+
+def _searchable(fields: list[str] | None) -> dict[str, object]:
+    return {} if fields is None else {"searchable": fields}
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

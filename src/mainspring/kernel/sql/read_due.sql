@@ -1,0 +1,40 @@
+-- Read due, free visits of each level (a queue and a priority) after a position and up to another, oldest first.
+-- Locks nothing. Answers nothing to a worker whose row is gone (declared dead). A level that answers fewer rows
+-- than asked has no more. Rides visit_due from the position on, so dead rows behind it cost nothing.
+-- Groups that are full and have visits left here are passed over: read_group reads those when there is room.
+-- How far each level was read is noted in the same transaction: after a death it names the suspects.
+with level as (
+  select queue, priority, after_due, after_key, upto_due, upto_key, most
+  from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(after_due)s::timestamptz[], %(after_key)s::text[],
+    %(upto_due)s::timestamptz[], %(upto_key)s::text[], %(most)s::integer[])
+    as l(queue, priority, after_due, after_key, upto_due, upto_key, most)
+),
+page as materialized (
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload
+  from level l
+  cross join lateral (
+    select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
+      v.payload::text as payload
+    from mainspring.visit v
+    where v.queue = l.queue
+      and v.priority = l.priority
+      and (v.due_at, v.key) > (l.after_due, l.after_key)
+      and (v.due_at, v.key) <= (l.upto_due, l.upto_key)
+      and v.due_at <= mainspring.now()
+      and v.pass is null
+      and v.parked_at is null
+      and (%(shards)s::integer[] is null or v.shard = any(%(shards)s::integer[]))
+      and (v.grp is null or not (v.queue || ' ' || v.grp = any(%(behind)s::text[])))
+    order by v.due_at, v.key
+    limit l.most
+  ) v
+  where exists (select from mainspring.worker w where w.id = %(worker_id)s::uuid)
+),
+noted as (
+  insert into mainspring.reach (worker_id, queue, priority, due_at)
+  select %(worker_id)s::uuid, queue, priority, max(due_at)
+  from page
+  group by queue, priority
+)
+select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload
+from page

@@ -1,0 +1,38 @@
+-- Read the due, free visits of some groups, each by priority and then oldest first: those that a full group kept back.
+-- Locks nothing. Rides visit_group. Notes the reach as read_due does.
+with wanted as (
+  select queue, grp, most
+  from unnest(%(queues)s::text[], %(groups)s::text[], %(most)s::integer[]) as w(queue, grp, most)
+),
+page as materialized (
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload
+  from wanted w
+  cross join lateral (
+    select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
+      v.payload::text as payload
+    from generate_series(9, 0, -1) as p(priority)
+    cross join lateral (
+      select *
+      from mainspring.visit v
+      where v.queue = w.queue
+        and v.grp = w.grp
+        and v.priority = p.priority
+        and v.due_at <= mainspring.now()
+        and v.pass is null
+        and v.parked_at is null
+      order by v.due_at, v.key
+      limit w.most
+    ) v
+    order by p.priority desc, v.due_at, v.key
+    limit w.most
+  ) v
+  where exists (select from mainspring.worker where id = %(worker_id)s::uuid)
+),
+noted as (
+  insert into mainspring.reach (worker_id, queue, priority, due_at)
+  select %(worker_id)s::uuid, queue, priority, max(due_at)
+  from page
+  group by queue, priority
+)
+select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload
+from page

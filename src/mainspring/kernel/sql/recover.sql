@@ -1,0 +1,28 @@
+-- Free held visits of my shards whose holder is dead, or whose work timeout passed. A death is counted (and parks the
+-- visit at the queue's limit), a work timeout in a column of its own. The version stays: the overtaken run's result is
+-- still as good as any. Worker ids never come back, so a holder without a row is dead for good.
+-- Locks and re-checks the visit rows, skips locked ones. Answers what was freed.
+with lost as materialized (
+  select v.shard, v.key, v.queue, v.holder,
+    not exists (select from mainspring.worker w where w.id = v.holder) and v.holder is not null as orphaned
+  from mainspring.visit v
+  where v.pass is not null
+    and v.shard = any(%(shards)s::integer[])
+    and ((v.holder is not null and not exists (select from mainspring.worker w where w.id = v.holder))
+      or v.pass = any(%(overdue)s::bigint[]))
+  order by v.shard, v.key, v.queue
+  limit %(most)s::integer
+  for update of v skip locked
+)
+update mainspring.visit v
+set pass = null, holder = null, started_at = null, held_until = null,
+  crashes = v.crashes + case when l.orphaned then 1 else 0 end,
+  work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
+  parked_at = case when l.orphaned and v.crashes + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
+  error = case when l.orphaned then 'the worker that ran it died (' || (v.crashes + 1) || ' of ' || coalesce(q.crash_limit, 3)
+    || '): ' || l.holder else v.error end,
+  changed_at = mainspring.now()
+from lost l
+left join mainspring.queue q on q.name = l.queue
+where v.shard = l.shard and v.key = l.key and v.queue = l.queue
+returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked

@@ -1,0 +1,17 @@
+-- Take free shards: those freed for me first, then any whose favoured worker is gone. Skips rows that others take.
+with free as materialized (
+  select shard
+  from mainspring.lease l
+  where pool = %(pool)s::text
+    and worker_id is null
+    and (offered_to is null or offered_to = %(worker_id)s::uuid
+      or not exists (select from mainspring.worker w where w.id = l.offered_to))
+  order by offered_to is distinct from %(worker_id)s::uuid, shard
+  limit %(most)s::integer
+  for update skip locked
+)
+update mainspring.lease l
+set worker_id = %(worker_id)s::uuid, epoch = %(epoch)s::bigint, offered_to = null
+from free f
+where l.pool = %(pool)s::text and l.shard = f.shard
+returning l.shard, l.epoch, l.suspect_of

@@ -1,0 +1,71 @@
+"""Upkeep: history's days are made ahead and dropped by age, notes of dead workers forgotten.
+
+Any worker may do it; a lock lets one at a time. A day that cannot be made (its rows are already in
+the catch-all partition) is left there: nothing is lost, and it is deleted by age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import asyncpg
+
+from mainspring.db.connect import Database
+from mainspring.kernel.line import Line
+from mainspring.kernel.store import SQL
+
+log = logging.getLogger("mainspring")
+DAYS_AHEAD = 7
+EVERY_SECONDS = 600.0
+_LOCK = 0x6D61696F  # one upkeep at a time in this database
+
+
+async def run(database: Database, line: Line, *, history_days: int) -> None:
+    """Look after the tables for ever."""
+    while True:
+        try:
+            async with line.lock:
+                await turn(database, await line.get(), history_days=history_days)
+        except Exception as error:
+            log.warning("upkeep.waiting", extra={"error": str(error)})
+            await line.lost()
+        await asyncio.sleep(EVERY_SECONDS * random.uniform(0.8, 1.2))
+
+
+async def turn(database: Database, connection: Any, *, history_days: int) -> None:
+    """One round of all of it."""
+    missing = await database.fetch(connection, SQL["keep_days"], DAYS_AHEAD)
+    for row in missing:
+        await _make_day(database, connection, row["day"].isoformat(), row["name"])
+    for row in await database.fetch(connection, SQL["old_days"], history_days):
+        await _drop_day(database, connection, row["name"])
+    await database.fetch(connection, SQL["delete_old_history"], history_days)
+    await database.fetch(connection, SQL["forget_reach"])
+
+
+async def _make_day(database: Database, connection: Any, day: str, name: str) -> None:
+    try:
+        async with database.transaction(connection):
+            if not await connection.fetchval("select pg_try_advisory_xact_lock($1)", _LOCK):
+                return
+            # The names are our own: a date, written by the server.
+            await connection.execute(
+                f"create table if not exists mainspring.{name} partition of mainspring.history"
+                f" for values from ('{day}') to (date '{day}' + 1)"
+            )
+    except (asyncpg.CheckViolationError, asyncpg.LockNotAvailableError) as error:
+        log.info("history.day_not_made", extra={"day": day, "error": str(error)})
+
+
+async def _drop_day(database: Database, connection: Any, name: str) -> None:
+    try:
+        async with database.transaction(connection):
+            if not await connection.fetchval("select pg_try_advisory_xact_lock($1)", _LOCK):
+                return
+            await connection.execute(f"drop table if exists mainspring.{name}")
+            log.info("history.day_dropped", extra={"day": name})
+    except asyncpg.LockNotAvailableError:
+        log.info("history.day_in_use", extra={"day": name})

@@ -1,0 +1,109 @@
+"""A visit, a run of it, and the tokens and routes that they are made of. Pure data, no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+PRIORITIES = range(10)
+DEFAULT_PRIORITY = 5
+# Before every visit and after every visit that can be.
+EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+
+Position = tuple[datetime, str]
+START: Position = (EARLIEST, "")
+END: Position = (LATEST, "")
+
+
+class Visit(msgspec.Struct, frozen=True, gc=False):
+    """The durable wish to look at a key, as it was read. The fields are in read_due's order."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    group: str | None
+    priority: int
+    due_at: datetime
+    version: int
+    attempt: int
+    crashes: int
+    expires_at: datetime | None
+    payload: str
+
+    @property
+    def position(self) -> Position:
+        return (self.due_at, self.key)
+
+
+class Run(msgspec.Struct, eq=False):
+    """One execution of a visit by this worker."""
+
+    visit: Visit
+    token: int
+    # Wall-clock start by the database's time, and the local clock at the same moment.
+    started: float
+    began: float
+    suspect: bool = False
+    # True once the row says that this run holds it.
+    held: bool = False
+    # Not before this local moment is a hold that failed tried again.
+    hold_at: float = 0.0
+    # Why the run was stopped from outside, if it was: 'timeout', 'fenced', 'stopping', 'cancelled'.
+    stopped: str | None = None
+    # The slot (an asyncio task) that executes it; None before the start and for what runs elsewhere.
+    slot: Any = None
+    # Set by a transaction that settled the run itself.
+    settled: bool = False
+    seconds: float = 0.0
+    outcome: Any = None
+    # The server would not store its outcome; a plain failure took its place.
+    refused: bool = False
+
+
+def shard_of(route: str, shard_count: int) -> int:
+    """The shard of a route: the twin of mainspring.shard() in SQL (S12)."""
+    return int.from_bytes(hashlib.sha256(route.encode()).digest()[:4], "big") % shard_count
+
+
+def grouped_key(group: str | None, key: str) -> str:
+    """The visit key of a user's key: unique within its group, the group named by its length first."""
+    return key if group is None else f"{len(group.encode())}:{group}:{key}"
+
+
+def token() -> int:
+    """64 random bits as a signed integer: never reused, compared only for equality."""
+    return int.from_bytes(secrets.token_bytes(8), "big", signed=True)
+
+
+class Tokens:
+    """Tokens for runs: a random start, then counting.
+
+    As unguessably unique as random ones, but close together, so that history's primary key grows at
+    one end instead of everywhere. A fork draws a new start.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._process = 0
+
+    def draw(self) -> int:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._next = token() >> 1
+        self._next += 1
+        return self._next
+
+
+def new_id() -> UUID:
+    """A time-ordered id (UUID version 7)."""
+    value = int.from_bytes(os.urandom(10), "big") | (time.time_ns() // 1_000_000 << 80)
+    return UUID(int=(value & ~(0xF << 76) & ~(0x3 << 62)) | (0x7 << 76) | (0x2 << 62))

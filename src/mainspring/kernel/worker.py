@@ -1,0 +1,347 @@
+"""A worker: reads, runs and settles the visits of its pool's queues.
+
+Puts the parts together: the heart (leases), the reader, the runner's slots, the settler, the
+listener. Each part is a file of its own; here is only who tells whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from mainspring.db.connect import Database, is_transient
+from mainspring.kernel import moment, upkeep
+from mainspring.kernel.buffer import Buffer
+from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.heart import Heart, hold_arguments
+from mainspring.kernel.limits import Bucket
+from mainspring.kernel.line import Line
+from mainspring.kernel.outcome import Again, Outcome, Retry
+from mainspring.kernel.reader import Reader
+from mainspring.kernel.register import register
+from mainspring.kernel.retry import decide
+from mainspring.kernel.runner import Runner
+from mainspring.kernel.settler import Settler
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import Run
+from mainspring.kernel.wake import Listener
+
+log = logging.getLogger("mainspring")
+
+
+class Worker:
+    """One worker of a pool, inside the running event loop."""
+
+    def __init__(
+        self, database: Database, queues: Iterable[QueueSettings], settings: WorkerSettings
+    ) -> None:
+        self.settings = settings
+        self._database = database
+        self._declared = [q for q in queues if q.pool == settings.pool]
+        self.hand = Hand()
+        self.buffer = Buffer(self._declared, self.hand.gate)
+        # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
+        self._reading = Line(database, "reader", synchronous_commit="off")
+        self._settling = Line(database, "settler")
+        self._listening = Line(database, "listener")
+        self._side = Line(database, "side")
+        self.reader = Reader(database, self._reading, self.hand, self.buffer, settings)
+        self.runner = Runner(
+            self.hand,
+            self.buffer,
+            concurrency=settings.concurrency,
+            hold=self._hold_now,
+            finished=self._finished,
+            wants_more=self.reader.wake,
+        )
+        self.reader.filled = self.runner.fill
+        self.settler = Settler(
+            database,
+            self._settling,
+            self.hand,
+            page=settings.page,
+            any_pass=lambda queue: self.buffer.queues[queue].settings.any_pass,
+            settled=self._settled,
+            failed=self._refused,
+        )
+        self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        # Told when runs must end and cannot be cancelled (threads); set by the executors.
+        self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
+
+    # -- life
+
+    async def start(self) -> None:
+        """Register the queues, join the pool, begin to read."""
+        self._loop = asyncio.get_running_loop()
+        connection = await self._side.get()
+        await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
+        await register(self._database, connection, self._declared, update=True)
+        self.heart.start()
+        for part in self._loops():
+            self._tasks.append(self._loop.create_task(part))
+        log.info(
+            "worker.started",
+            extra={"pool": self.settings.pool, "queues": sorted(self.buffer.queues)},
+        )
+
+    def _loops(self) -> list[Any]:
+        loops: list[Awaitable[None]] = [
+            self.reader.run(),
+            self.settler.run(),
+            upkeep.run(self._database, self._side, history_days=self.settings.history_days),
+        ]
+        if not self._database.pooled:
+            listener = Listener(
+                self._listening,
+                offered=self.reader.hint,
+                shards_freed=self._shards_freed,
+                settings_changed=self.heart.poke_beat,
+                connected=self.reader.restart,
+            )
+            loops.append(listener.run())
+        return loops
+
+    async def ready(self) -> None:
+        """Wait until the worker has its shards and has read once."""
+        while not (self.heart.joined.is_set() and self.hand.shards and self.reader.passes):
+            await asyncio.sleep(0.01)
+
+    async def drained(self) -> None:
+        """Wait until nothing is due in these queues and nothing is under way here."""
+        while True:
+            if self._at_rest() and not await self._anything_due() and self._at_rest():
+                return
+            await asyncio.sleep(0.05)
+
+    def _at_rest(self) -> bool:
+        return not (self.hand.runs or self.settler.unsettled or self.buffer.size)
+
+    async def _anything_due(self) -> bool:
+        try:
+            async with self._side.lock:
+                connection = await self._side.get()
+                rows = await self._database.fetch(
+                    connection, SQL["any_due"], list(self.buffer.queues)
+                )
+            return bool(rows[0]["due"])
+        except Exception as error:
+            if not is_transient(error) and not isinstance(error, Exception):
+                raise
+            await self._side.lost()
+            return True
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Stop in order (T10): take nothing new, let runs end, give back what is left at once."""
+        grace = self.settings.grace if grace is None else grace
+        began = moment.local()
+        log.info("worker.stopping", extra={"worker": str(self.hand.worker_id), "grace": grace})
+        self.hand.closed = True
+        self.runner.close()
+        self.heart.leaving.set()
+        self.heart.poke()
+        await self.runner.ended(grace)
+        self.runner.stop_all("stopping")
+        self.interrupt(self.hand.snapshot())
+        await self.runner.ended(min(2.0, 1.0 + grace))
+        await self._settle_rest(max(1.0, grace - (moment.local() - began)))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.heart.end()
+        await asyncio.to_thread(self.heart.join, 10)
+        try:
+            if self.hand.worker_id is not None:
+                await asyncio.to_thread(self.heart.leave, self.hand.snapshot())
+        except Exception as error:
+            log.warning("worker.left_in_haste", extra={"error": str(error)})
+        for line in (self._reading, self._settling, self._listening, self._side):
+            await line.close()
+        log.info(
+            "worker.stopped",
+            extra={"worker": str(self.hand.worker_id), "seconds": round(moment.local() - began, 3)},
+        )
+
+    async def _settle_rest(self, timeout: float) -> None:
+        """Results that are in must get out, if the database is there to take them."""
+        deadline = moment.local() + timeout
+        while self.settler.unsettled and moment.local() < deadline:
+            await asyncio.sleep(0.01)
+
+    # -- the life of a run
+
+    async def _hold_now(self, run: Run, work_timeout: float | None) -> bool:
+        values = hold_arguments([(run, work_timeout)], self.hand.worker_id)
+        async with self._side.lock:
+            try:
+                connection = await self._side.get()
+                rows = await self._database.fetch(
+                    connection, SQL["hold"], *SQL["hold"].arguments(values)
+                )
+            except Exception:
+                await self._side.lost()
+                raise
+        run.held = bool(rows)
+        return run.held
+
+    def _finished(self, run: Run) -> None:
+        self.settler.add(run)
+
+    def _refused(self, run: Run, error: Exception) -> Outcome:
+        """The server would not store the outcome: that is a failure of the run."""
+        policy = self.buffer.queues[run.visit.queue].settings.retry
+        return decide(policy, failures=run.visit.attempt + 1, error=error)
+
+    def _settled(self, run: Run, answer: str) -> None:
+        self.hand.end(run)
+        self.buffer.forget(run.visit)
+        match run.outcome, answer:
+            case (_, "superseded"):
+                self.reader.settled(run.visit, 0)
+            case (Retry(after=after) | Again(after=after, at=None), _):
+                self.reader.settled(run.visit, after)
+            case (Again(at=at), _) if at is not None:
+                self.reader.settled(run.visit, at.timestamp() - self.hand.time.at(moment.local()))
+            case _:
+                pass
+        if self._waiting_for_group(run):
+            self.reader.wake()
+
+    def _waiting_for_group(self, run: Run) -> bool:
+        group = run.visit.group
+        if group is None:
+            return False
+        state = self.buffer.queues[run.visit.queue].groups.get(group)
+        return state is not None and state.behind
+
+    # -- what the heart asks and tells, from its thread
+
+    def _tell(self, action: Callable[..., None], *values: Any) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(action, *values)
+
+    def _shards_freed(self, pool: str) -> None:
+        if pool == self.settings.pool:
+            self.heart.poke_beat()
+
+    def settings_read(self, rows: Sequence[Any]) -> None:
+        self._tell(self._apply_settings, rows)
+
+    def _apply_settings(self, rows: Sequence[Any]) -> None:
+        """Operators' settings as they stand now."""
+        now = moment.local()
+        for row in rows:
+            (name, _, _, hold_after, work_timeout, _, concurrency, rate, group_size, group_rate, paused) = row
+            queue = self.buffer.queues[name]
+            freed = queue.paused and not paused
+            queue.paused = paused
+            queue.hold_after = hold_after
+            queue.work_timeout = work_timeout
+            queue.concurrency = concurrency
+            queue.rate = rate
+            queue.group_concurrency = group_size
+            if group_rate != queue.group_rate:
+                queue.group_rate = group_rate
+                for group in queue.groups.values():
+                    group.bucket = Bucket(group_rate, now) if group_rate is not None else None
+            if freed:
+                self.runner.fill()
+        self.runner.fill()
+
+    def held_read(self, rows: Sequence[Any]) -> None:
+        self._tell(self._apply_held, rows)
+
+    def _apply_held(self, rows: Sequence[Any]) -> None:
+        """What runs of other workers hold in my shards counts for turns and groups."""
+        groups: dict[tuple[str, str], int] = {}
+        turns: set[tuple[str, str]] = set()
+        for _, key, queue_name, group, _, holder, _, _ in rows:
+            queue = self.buffer.queues.get(queue_name)
+            if queue is None or holder == self.hand.worker_id:
+                continue
+            if group is not None:
+                groups[queue_name, group] = groups.get((queue_name, group), 0) + 1
+            if queue.settings.turns is not None:
+                turns.add((queue.settings.turns, key))
+        freed = groups != self.buffer.foreign_groups or turns != self.buffer.foreign_turns
+        self.buffer.foreign_groups = groups
+        self.buffer.foreign_turns = turns
+        if freed:
+            self.buffer.release_groups()
+            self.reader.restart()
+            self.runner.fill()
+
+    def shards_changed(self) -> None:
+        self._tell(self._apply_shards)
+
+    def _apply_shards(self) -> None:
+        shards = self.hand.shards
+        self.buffer.drop(lambda visit: visit.shard not in shards)
+        self.reader.restart()
+
+    def clock_jumped(self, seconds: float) -> None:
+        log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
+        self._tell(self.reader.restart)
+
+    def fenced(self) -> None:
+        self.interrupt([run for run in self.hand.snapshot() if run.outcome is None])
+        self._tell(self.runner.stop_all, "fenced")
+
+    def waiting_by_shard(self) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for queue in list(self.buffer.queues.values()):
+            if queue.concurrency is not None or queue.paused:
+                continue
+            for level in queue.levels:
+                for visit in list(level):
+                    counts[visit.shard] = counts.get(visit.shard, 0) + 1
+        return counts
+
+    def free_slots(self) -> int:
+        return 0 if self.hand.closed else max(0, self.runner.free - self.buffer.size)
+
+    def hold_after(self, run: Run) -> tuple[float, float | None]:
+        queue = self.buffer.queues[run.visit.queue]
+        return queue.hold_after, queue.work_timeout
+
+    def part_needs(self) -> list[tuple[str, int, float, bool, int]]:
+        needs = []
+        for queue in self.buffer.queues.values():
+            if queue.concurrency is None and queue.rate is None:
+                continue
+            wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
+            queue.wants_part = False
+            rate = queue.bucket.rate if queue.bucket is not None else 0.0
+            needs.append((queue.name, queue.part, rate, wants, queue.running))
+        return needs
+
+    def part_shrink(self, queue: str, size: int, rate: float) -> int:
+        """At once, so that the heart may lend to others what this worker no longer uses."""
+        state = self.buffer.queues[queue]
+        with self.hand.gate:
+            state.part = size
+            if state.bucket is not None:
+                state.bucket.change(rate, moment.local())
+            return state.running
+
+    def part_set(self, queue: str, size: int, rate: float) -> None:
+        self._tell(self._apply_part, queue, size, rate)
+
+    def _apply_part(self, name: str, size: int, rate: float) -> None:
+        queue = self.buffer.queues[name]
+        with self.hand.gate:
+            queue.part = size
+            if queue.bucket is None:
+                queue.bucket = Bucket(rate, moment.local())
+            else:
+                queue.bucket.change(rate, moment.local())
+        self.runner.fill()
+
+    def suspects_done(self) -> bool:
+        return not self.buffer.suspects and not self.buffer.suspects_running and self.reader.passes > 0

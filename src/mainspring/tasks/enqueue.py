@@ -1,0 +1,282 @@
+"""Enqueueing: visits from calls, one or many, on the application's connection or the caller's.
+
+A call without a uniqueness key has a fresh id for a key and cannot conflict, so many of them are
+copied in. A call with a key is inserted if the key is free; if it is taken, the call that has it is
+answered and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from mainspring.db.sql import Statement
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import grouped_key, new_id, shard_of, token
+from mainspring.tasks.handle import Handle, Lookup
+from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
+from mainspring.tasks.task import Call
+
+log = logging.getLogger("mainspring")
+
+# From so many on, copying is faster than one insert of arrays.
+COPY_FROM = 50
+COLUMNS = (
+    "shard",
+    "key",
+    "queue",
+    "id",
+    "grp",
+    "priority",
+    "due_at",
+    "expires_at",
+    "version",
+    "payload",
+    "created_at",
+    "changed_at",
+)
+
+
+class Batch:
+    """Calls on their way to the database."""
+
+    def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
+        self.calls = calls
+        self._lookup = lookup
+        self.ids = [new_id() for _ in calls]
+        self.keys: list[str] = []
+        self.shards: list[int] = []
+        self.keyed = False
+        for call, fresh in zip(calls, self.ids, strict=True):
+            options = call.options
+            if options.key is None:
+                key = str(fresh)
+            else:
+                key = grouped_key(options.group, options.key)
+                self.keyed = True
+            self.keys.append(key)
+            self.shards.append(shard_of(options.group or key, shard_count))
+            if len(call.payload) > PAYLOAD_WARNING_BYTES:
+                log.warning(
+                    "payload.large",
+                    extra={"task": call.task.name, "bytes": len(call.payload), "id": str(fresh)},
+                )
+
+    @property
+    def queues(self) -> list[str]:
+        return sorted({call.task.name for call in self.calls})
+
+    def needs_clock(self) -> bool:
+        """Whether a due time depends on the database's clock."""
+        return any(call.options.delay is not None for call in self.calls)
+
+    def due_at(self, call: Call, now: datetime | None) -> datetime | None:
+        if call.options.delay is not None:
+            assert now is not None
+            return now + call.options.delay
+        return call.options.at
+
+    def one(self, now: datetime | None) -> dict[str, Any]:
+        """The arguments of insert_one.sql."""
+        call = self.calls[0]
+        options = call.options
+        return {
+            "shard": self.shards[0],
+            "key": self.keys[0],
+            "queue": call.task.name,
+            "id": self.ids[0],
+            "grp": options.group,
+            "priority": _priority(call),
+            "due_at": self.due_at(call, now),
+            "expires_at": options.expires_at,
+            "version": token(),
+            "payload": call.payload.decode(),
+        }
+
+    def arrays(self, now: datetime | None) -> dict[str, list[Any]]:
+        """The arguments of insert_new.sql."""
+        calls = self.calls
+        return {
+            "shards": self.shards,
+            "keys": self.keys,
+            "queues": [call.task.name for call in calls],
+            "ids": self.ids,
+            "groups": [call.options.group for call in calls],
+            "priorities": [_priority(call) for call in calls],
+            "due_ats": [self.due_at(call, now) for call in calls],
+            "expires_ats": [call.options.expires_at for call in calls],
+            "versions": [token() for _ in calls],
+            "payloads": [call.payload.decode() for call in calls],
+        }
+
+    def rows(self, now: datetime) -> list[tuple[Any, ...]]:
+        """Rows to be copied in, in the order of COLUMNS."""
+        rows = []
+        for call, id, key, shard in zip(self.calls, self.ids, self.keys, self.shards, strict=True):
+            options = call.options
+            due_at = self.due_at(call, now)
+            rows.append(
+                (
+                    shard,
+                    key,
+                    call.task.settings.name,
+                    id,
+                    options.group,
+                    _priority(call),
+                    now if due_at is None or due_at < now else due_at,
+                    options.expires_at,
+                    token(),
+                    call.payload.decode(),
+                    now,
+                    now,
+                )
+            )
+        return rows
+
+    def handles(self, inserted: set[UUID], taken: dict[tuple[str, str], UUID]) -> list[Handle[Any]]:
+        """The handles, in the order of the calls."""
+        found = []
+        for call, fresh, key, shard in zip(self.calls, self.ids, self.keys, self.shards, strict=True):
+            is_new = fresh in inserted
+            id = fresh if is_new else taken[call.task.name, key]
+            found.append(Handle(call.task.name, key, id, shard, is_new, self._lookup))
+        return found
+
+    def missing(self, inserted: set[UUID], taken: dict[tuple[str, str], UUID]) -> list[int]:
+        """Calls that neither were inserted nor found: the one with their key ended in between."""
+        return [
+            n
+            for n, (call, fresh, key) in enumerate(zip(self.calls, self.ids, self.keys, strict=True))
+            if fresh not in inserted and (call.task.name, key) not in taken
+        ]
+
+
+def _priority(call: Call) -> int:
+    chosen = call.options.priority
+    return call.task.settings.priority if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Run a statement; answered by its rows."""
+
+    statement: Statement
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy rows in."""
+
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Ask for the database's time; answered by it."""
+
+
+def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:
+    """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
+    now: datetime | None = (yield Clock()) if batch.needs_clock() else None
+    if len(batch.calls) == 1:
+        rows = yield Fetch(SQL["insert_one"], batch.one(now))
+    elif batch.keyed or len(batch.calls) < COPY_FROM:
+        rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
+    else:
+        yield Copy(batch.rows(now if now is not None else (yield Clock())))
+        yield Fetch(SQL["wake"], {"queues": batch.queues})
+        return batch.handles(set(batch.ids), {})
+    inserted = {row["id"] for row in rows}
+    taken: dict[tuple[str, str], UUID] = {}
+    while missing := batch.missing(inserted, taken):
+        taken |= _by_key((yield Fetch(SQL["find_visits"], _keys(batch, missing))))
+        if missing := batch.missing(inserted, taken):
+            # Whoever had the key was settled between the two statements: insert again.
+            part = {name: [v[n] for n in missing] for name, v in batch.arrays(now).items()}
+            inserted |= {row["id"] for row in (yield Fetch(SQL["insert_new"], part))}
+    return batch.handles(inserted, taken)
+
+
+_COPY = f"copy mainspring.visit ({', '.join(COLUMNS)}) from stdin"
+_NOW = "select mainspring.now() as now"
+
+
+async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
+    """Enqueue on an asyncpg connection of the application."""
+    walk, answer = steps(batch), None
+    while True:
+        try:
+            step = walk.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        match step:
+            case Fetch(statement, values):
+                answer = await connection.fetch(statement.numbered, *statement.arguments(values))
+            case Clock():
+                answer = await connection.fetchval(_NOW)
+            case Copy(rows):
+                answer = await connection.copy_records_to_table(
+                    "visit", schema_name="mainspring", columns=COLUMNS, records=rows
+                )
+
+
+async def on_psycopg(
+    connection: psycopg.AsyncConnection[Any], batch: Batch
+) -> list[Handle[Any]]:
+    """Enqueue on the caller's async psycopg connection, in its transaction."""
+    walk, answer = steps(batch), None
+    async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        while True:
+            try:
+                step = walk.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            match step:
+                case Fetch(statement, values):
+                    await cursor.execute(statement.text, values)
+                    answer = await cursor.fetchall()
+                case Clock():
+                    answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
+                case Copy(rows):
+                    async with cursor.copy(_COPY) as copy:
+                        for row in rows:
+                            await copy.write_row(row)
+
+
+def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[Handle[Any]]:
+    """Enqueue on a sync psycopg connection, in its transaction."""
+    walk, answer = steps(batch), None
+    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        while True:
+            try:
+                step = walk.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            match step:
+                case Fetch(statement, values):
+                    answer = cursor.execute(statement.text, values).fetchall()
+                case Clock():
+                    answer = cursor.execute(_NOW).fetchall()[0]["now"]
+                case Copy(rows):
+                    with cursor.copy(_COPY) as copy:
+                        for row in rows:
+                            copy.write_row(row)
+
+
+def _by_key(rows: list[Any]) -> dict[tuple[str, str], UUID]:
+    return {(row["queue"], row["key"]): row["id"] for row in rows}
+
+
+def _keys(batch: Batch, numbers: Sequence[int]) -> dict[str, list[Any]]:
+    return {
+        "shards": [batch.shards[n] for n in numbers],
+        "keys": [batch.keys[n] for n in numbers],
+        "queues": [batch.calls[n].task.name for n in numbers],
+    }

@@ -1,0 +1,185 @@
+"""Arguments: typed by the function's own signature, checked at enqueue and again at run.
+
+They travel as a JSON object by parameter name. Nothing is ever pickled. A function with positional-
+only or variadic parameters, or without annotations that msgspec knows, is refused when declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
+
+PAYLOAD_BYTES = 2 * 1024 * 1024
+PAYLOAD_WARNING_BYTES = 256 * 1024
+
+_encoder = msgspec.json.Encoder(decimal_format="string")
+
+
+class Signature:
+    """How a function's arguments are written and read."""
+
+    def __init__(self, name: str, function: Callable[..., Any], context_type: type) -> None:
+        self.name = name
+        self.context_parameter: str | None = None
+        hints = _hints(name, function)
+        fields: list[Any] = []
+        self._parameters: list[str] = []
+        for parameter in inspect.signature(function).parameters.values():
+            kind = hints.get(parameter.name, Any)
+            if kind is context_type:
+                self.context_parameter = parameter.name
+                continue
+            _check_kind(name, parameter)
+            self._parameters.append(parameter.name)
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, kind))
+            else:
+                fields.append((parameter.name, kind, _default(name, parameter)))
+        self._required = {f[0] for f in fields if len(f) == 2}
+        try:
+            self._struct = msgspec.defstruct(
+                "Arguments", fields, kw_only=True, forbid_unknown_fields=True
+            )
+            self._decoder = msgspec.json.Decoder(self._struct)
+            result = hints.get("return", Any)
+            self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
+        except (TypeError, NotImplementedError) as error:
+            raise InvalidTask(
+                f"task {name!r} has a parameter or result that cannot travel as JSON: {error}; "
+                "use builtin types, dataclasses, msgspec Structs or TypedDicts"
+            ) from None
+        self._fields = tuple(self._parameters)
+
+    def check_fields(self, setting: str, fields: Sequence[str]) -> None:
+        """Refuse a setting that names arguments the function does not have."""
+        for field in fields:
+            if field not in self._fields:
+                raise InvalidTask(
+                    f"{setting} of task {self.name!r} names {field!r}, which is not one of its "
+                    f"arguments ({', '.join(self._fields)})"
+                )
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        """The arguments of a call as JSON, checked against the signature."""
+        arguments = self._bind(positional, named) if positional else named
+        try:
+            payload = _encoder.encode(arguments)
+        except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidArguments(
+                f"arguments of task {self.name!r} cannot be written as JSON: {error}; "
+                f"got {_shown(arguments)}"
+            ) from None
+        if len(payload) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"arguments of task {self.name!r} are {len(payload)} bytes, the limit is "
+                f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
+            )
+        try:
+            self._decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise InvalidArguments(
+                f"arguments of task {self.name!r} do not fit its signature: {error}; "
+                f"got {_shown(arguments)}"
+            ) from None
+        if b"\\u0000" in payload and _has_nul(arguments):
+            raise InvalidArguments(
+                f"arguments of task {self.name!r} contain the character NUL, which PostgreSQL "
+                "cannot store; remove it, or encode the bytes"
+            )
+        return payload
+
+    def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        if len(positional) > len(self._fields):
+            raise InvalidArguments(
+                f"task {self.name!r} takes {len(self._fields)} arguments "
+                f"({', '.join(self._fields)}), got {len(positional)}"
+            )
+        bound = dict(zip(self._fields, positional, strict=False))
+        if twice := bound.keys() & named.keys():
+            raise InvalidArguments(f"task {self.name!r} got {sorted(twice)[0]!r} twice")
+        return {**bound, **named}
+
+    def decode(self, payload: str) -> dict[str, Any]:
+        """The arguments for the function; raises InvalidArguments for a payload that does not fit."""
+        try:
+            arguments = self._decoder.decode(payload)
+        except msgspec.MsgspecError as error:
+            raise InvalidArguments(
+                f"the stored arguments of task {self.name!r} do not fit its signature: {error}; "
+                f"got {payload[:200]}"
+            ) from None
+        return {name: getattr(arguments, name) for name in self._fields}
+
+    def encode_result(self, result: Any) -> str | None:
+        """A result as JSON; None is no result."""
+        if result is None:
+            return None
+        try:
+            encoded = _encoder.encode(result)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise InvalidArguments(
+                f"the result of task {self.name!r} cannot be written as JSON: {error}; "
+                f"got {type(result).__name__}"
+            ) from None
+        if len(encoded) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"the result of task {self.name!r} is {len(encoded)} bytes, the limit is "
+                f"{PAYLOAD_BYTES}; store it elsewhere and return a reference"
+            )
+        return encoded.decode()
+
+    def decode_result(self, result: str | None) -> Any:
+        """A stored result as the function's return type."""
+        return None if result is None else self._result_decoder.decode(result)
+
+
+def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidTask(
+            f"an annotation of task {name!r} cannot be resolved: {error}; "
+            "import the type where the function is defined"
+        ) from None
+
+
+def _check_kind(name: str, parameter: inspect.Parameter) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise InvalidTask(
+            f"task {name!r} has the parameter {parameter}: arguments travel by name, "
+            "so *args, **kwargs and positional-only parameters cannot be used"
+        )
+
+
+def _default(name: str, parameter: inspect.Parameter) -> Any:
+    default = parameter.default
+    if isinstance(default, list | dict | set | bytearray):
+        if default:
+            raise InvalidTask(
+                f"task {name!r} has the mutable default {parameter}: use None and make it inside"
+            )
+        return msgspec.field(default_factory=type(default))
+    return default
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, Mapping):
+        return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return any(map(_has_nul, value))
+    if isinstance(value, str | int | float | bytes | bytearray | None):
+        return False
+    return _has_nul(msgspec.to_builtins(value))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."

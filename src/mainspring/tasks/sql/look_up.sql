@@ -1,0 +1,15 @@
+-- What became of a call: its live row, or its last run in history. No row: unknown. Rides the primary key and
+-- history_key.
+select state, result, error
+from (
+  select s.state::text as state, null::text as result, s.error, 1 as rank, null::timestamptz as ended_at
+  from mainspring.visit_status s
+  where s.shard = %(shard)s::integer and s.key = %(key)s::text and s.queue = %(queue)s::text and s.id = %(id)s::uuid
+  union all
+  select h.outcome::text, h.result::text, h.error, 2, h.ended_at
+  from mainspring.history h
+  where h.key = %(key)s::text and h.queue = %(queue)s::text and h.id = %(id)s::uuid
+    and h.outcome in ('done', 'cancelled', 'expired') and not h.superseded
+) found
+order by rank, ended_at desc
+limit 1

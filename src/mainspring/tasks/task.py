@@ -1,0 +1,226 @@
+"""What `@app.task` makes: a function whose calls can be enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import psycopg
+
+from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.tasks.handle import Handle
+from mainspring.tasks.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+KEY_BYTES = 1024
+GROUP_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """A task as it is declared. Times are seconds."""
+
+    name: str
+    pool: str = "default"
+    priority: int = DEFAULT_PRIORITY
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout: float | None = None
+    hold_after: float = 1.0
+    crash_limit: int = 3
+    concurrency: int | None = None
+    rate: float | None = None
+    group_concurrency: int | None = None
+    group_rate: float | None = None
+    searchable: tuple[str, ...] = ()
+    cron: str | None = None
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a call is enqueued."""
+
+    at: datetime | None = None
+    delay: timedelta | None = None
+    priority: int | None = None
+    group: str | None = None
+    key: str | None = None
+    expires_at: datetime | None = None
+    # What a call with a taken key does. The other policies come later; this is their place.
+    if_taken: str = "existing"
+    on: Connection | None = None
+
+    def __post_init__(self) -> None:
+        check_time("at", self.at)
+        check_time("expires_at", self.expires_at)
+        if self.at is not None and self.delay is not None:
+            raise InvalidTime(f"give at or delay, not both: at={self.at!r}, delay={self.delay!r}")
+        if self.delay is not None and not isinstance(self.delay, timedelta):
+            raise InvalidTime(f"delay must be a timedelta, got {self.delay!r}")
+        if self.priority is not None:
+            check_priority(self.priority)
+        if self.key is not None:
+            check_text("key", self.key, KEY_BYTES)
+        if self.group is not None:
+            check_text("group", self.group, GROUP_BYTES)
+        if self.if_taken != "existing":
+            raise InvalidSetting(f"if_taken must be 'existing', got {self.if_taken!r}")
+
+
+def check_priority(priority: int) -> None:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise InvalidSetting(f"priority must be 0 to 9 (greater is sooner), got {priority!r}")
+
+
+def check_time(name: str, at: datetime | None) -> None:
+    """A time must say its zone: a naive one means another moment on every machine."""
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        raise InvalidTime(
+            f"{name} must be a datetime with a time zone, got {at!r}; "
+            "use datetime.now(UTC) + ... or .replace(tzinfo=...)"
+        )
+
+
+def check_text(name: str, value: str, most: int) -> None:
+    """Keys and groups are short texts that PostgreSQL can store."""
+    if not isinstance(value, str):
+        raise InvalidKey(f"{name} must be a str, got {type(value).__name__}: {value!r}")
+    if not value:
+        raise InvalidKey(f"{name} must not be empty; leave it out to have none")
+    if "\x00" in value:
+        raise InvalidKey(f"{name} {value!r} contains the character NUL, which PostgreSQL cannot store")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidKey(f"{name} {value!r} contains a lone surrogate, which is no text") from None
+    if size > most:
+        raise InvalidKey(f"{name} {value[:40]!r}... is {size} bytes, the limit is {most}; use a digest")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call to be enqueued: a task, its encoded arguments, its options."""
+
+    task: Task[Any, Any]
+    payload: bytes
+    options: Options
+
+
+class Enqueuer(Protocol):
+    """What enqueues calls: the application."""
+
+    async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]: ...
+    def enqueue_calls_sync(
+        self, calls: list[Call], on: Connection | None
+    ) -> list[Handle[Any]]: ...
+
+
+class Task(Generic[P, R]):
+    """A function whose calls are durable.
+
+    Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
+
+        await send_email.enqueue(to="someone@example.org")
+        await send_email.options(delay=timedelta(hours=1), key="welcome-7").enqueue(to="...")
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        settings: TaskSettings,
+        signature: Signature,
+        enqueuer: Enqueuer,
+        options: Options | None = None,
+    ) -> None:
+        self.function = function
+        self.settings = settings
+        self.signature = signature
+        self._enqueuer = enqueuer
+        self._options = options if options is not None else Options()
+        self.__doc__ = function.__doc__
+        self.__name__ = settings.name
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The task's name, which is its queue's."""
+        return self.settings.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function itself, as if it were no task."""
+        return self.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        at: datetime | None = None,
+        delay: timedelta | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        expires_at: datetime | None = None,
+        on: Connection | None = None,
+    ) -> Task[P, R]:
+        """The same task with options for the calls made through it.
+
+        `at` or `delay`: not before. `priority`: 0 to 9, greater is sooner. `group`: what limits per
+        group count by. `key`: at most one such call at a time (within the group); a second one
+        returns the first. `expires_at`: not started after. `on`: your own psycopg connection, sync
+        or async; the call is part of its transaction.
+        """
+        given = {
+            "at": at,
+            "delay": delay,
+            "priority": priority,
+            "group": group,
+            "key": key,
+            "expires_at": expires_at,
+            "on": on,
+        }
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options = replace(self._options, **changes)
+        return Task(self.function, self.settings, self.signature, self._enqueuer, options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Call:
+        """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
+        return Call(self, self.signature.encode(args, kwargs), self._options)
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
+        """Enqueue a call; when this returns it is committed (or part of your transaction)."""
+        handles = await self._enqueuer.enqueue_calls([self.bind(*args, **kwargs)], self._options.on)
+        return handles[0]
+
+    def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[R]:
+        """The same for code that is not async."""
+        handles = self._enqueuer.enqueue_calls_sync([self.bind(*args, **kwargs)], self._options.on)
+        return handles[0]
+
+    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+        """Enqueue many calls at once: all or none."""
+        return await self._enqueuer.enqueue_calls(self._bind_all(calls), self._options.on)
+
+    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+        """The same for code that is not async."""
+        return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
+
+    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+        encode, options = self.signature.encode, self._options
+        return [Call(self, encode((), arguments), options) for arguments in calls]
+
+
+@overload
+def as_tuple(value: None) -> tuple[()]: ...
+@overload
+def as_tuple(value: Iterable[str]) -> tuple[str, ...]: ...
+def as_tuple(value: Iterable[str] | None) -> tuple[str, ...]:
+    return () if value is None else tuple(value)
