@@ -94,7 +94,7 @@ class Mainspring:
         cron: str | None = None,
         zone: str = "UTC",
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(self, function: Any = None, /, **settings: Any) -> Any:
+    def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a task. Works on async and plain functions (these run in threads).
 
         `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take.
@@ -302,9 +302,7 @@ class Mainspring:
             executor.close()
             await connections.close()
 
-    async def _make_worker(
-        self, settings: WorkerSettings
-    ) -> tuple[Worker, Executor, Connections]:
+    async def _make_worker(self, settings: WorkerSettings) -> tuple[Worker, Executor, Connections]:
         database = await self.database()
         holder: list[Worker] = []
         connections = Connections(database, lambda: holder[0].hand.worker_id)

@@ -30,9 +30,9 @@ def server_in(directory: Path) -> EmbeddedServer:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that was started once and stopped: copying it is faster than initdb."""
-    directory = tmp_path_factory.mktemp("template") / "m"
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for all tests: what they kill must come up again in the next."""
+    directory = tmp_path_factory.mktemp("server") / "m"
     server = server_in(directory)
     server.start()
     server.create_database()
@@ -41,11 +41,18 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stopped(template: Path, tmp_path: Path) -> Iterator[EmbeddedServer]:
-    subprocess.run(["cp", "-a", template, tmp_path / "m"], check=True)
-    server = server_in(tmp_path / "m")
+def stopped(directory: Path) -> Iterator[EmbeddedServer]:
+    server = server_in(directory)
     yield server
     server.stop(fast_seconds=1)
+
+
+@pytest.fixture
+def copied(directory: Path) -> Iterator[Path]:
+    """A parent of its own for a copy of the directory, which root's server could walk to."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        subprocess.run(["cp", "-a", directory, Path(parent) / "m"], check=True)
+        yield Path(parent)
 
 
 @pytest.fixture
@@ -108,7 +115,7 @@ def test_start_and_stop_may_be_repeated(stopped: EmbeddedServer) -> None:
 
 def test_restart_gives_a_new_server_over_the_same_data(server: EmbeddedServer) -> None:
     first = server.pid
-    query(server, "create table kept as select 7 as n")
+    query(server, "drop table if exists kept; create table kept as select 7 as n")
 
     server.restart()
 
@@ -117,7 +124,7 @@ def test_restart_gives_a_new_server_over_the_same_data(server: EmbeddedServer) -
 
 
 def test_committed_data_outlives_a_kill(server: EmbeddedServer) -> None:
-    query(server, "create table kept as select 7 as n")
+    query(server, "drop table if exists kept; create table kept as select 7 as n")
 
     server.kill()
 
@@ -189,11 +196,10 @@ def test_a_pid_file_that_names_another_program_is_stale(stopped: EmbeddedServer)
         assert other.poll() is None
 
 
-def test_a_directory_too_deep_for_a_socket_gets_a_short_one(template: Path, tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 60) / ("e" * 60)
+def test_a_directory_too_deep_for_a_socket_gets_a_short_one(copied: Path) -> None:
+    deep = copied / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
-    subprocess.run(["cp", "-a", template, deep / "m"], check=True)
-    server = server_in(deep / "m")
+    server = server_in((copied / "m").rename(deep / "m"))
 
     server.start()
 
@@ -219,11 +225,13 @@ def test_a_short_socket_directory_that_others_may_enter_is_refused(tmp_path: Pat
         server.socket_dir.rmdir()
 
 
-def test_data_of_another_major_version_is_refused(stopped: EmbeddedServer) -> None:
-    (stopped.data / "PG_VERSION").write_text("9.6\n")
+def test_data_of_another_major_version_is_refused(tmp_path: Path) -> None:
+    server = server_in(tmp_path / "m")
+    server.data.mkdir(parents=True)
+    (server.data / "PG_VERSION").write_text("9.6\n")
 
     with pytest.raises(EmbeddedServerError, match=r"made by PostgreSQL 9\.6 and the binaries"):
-        stopped.start()
+        server.start()
 
 
 def test_a_failed_start_shows_the_end_of_the_log(stopped: EmbeddedServer) -> None:
@@ -398,7 +406,7 @@ def start_query_kill_stop(directory: Path, binaries: Path) -> str:
     server.start()
     try:
         server.create_database()
-        query(server, "create table kept as select 7 as n")
+        query(server, "drop table if exists kept; create table kept as select 7 as n")
         server.kill()
         server.start()
         kept = query(server, "select n from kept")
@@ -432,21 +440,19 @@ def run_as(user: pwd.struct_passwd, act: Callable[[], object]) -> list[str]:
 
 @as_root
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_root_runs_it_as_another_user_below_any_directory(template: Path, mode: int) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        subprocess.run(["cp", "-a", template, Path(name) / "m"], check=True)
-        Path(name).chmod(mode)
-        server = server_in(Path(name) / "m")
+def test_root_runs_it_as_another_user_below_any_directory(copied: Path, mode: int) -> None:
+    copied.chmod(mode)
+    server = server_in(copied / "m")
 
-        server.start()
+    server.start()
 
-        try:
-            assert server.data.stat().st_uid != 0
-            assert mode == Path(name).stat().st_mode & 0o777
-            shown = query(server, "show data_directory")
-            assert (str(server.data) == shown) is (mode == 0o755)
-        finally:
-            server.stop()
+    try:
+        shown = query(server, "show data_directory")
+        assert (str(server.data) == shown) is (mode == 0o755)
+        assert mode == copied.stat().st_mode & 0o777
+        assert server.data.stat().st_uid != 0
+    finally:
+        server.stop()
 
 
 @as_root
@@ -477,6 +483,7 @@ def test_a_server_of_another_container_is_not_touched(
 ) -> None:
     with monkeypatch.context() as patch, socket.socket(socket.AF_UNIX) as other:
         patch.setattr(embedded, "_listener", lambda client: 0)
+        (stopped.data / ".s.PGSQL.5432").unlink(missing_ok=True)
         other.bind(str(stopped.data / ".s.PGSQL.5432"))
         other.listen()
 
@@ -484,3 +491,4 @@ def test_a_server_of_another_container_is_not_touched(
             stopped.start()
         with pytest.raises(EmbeddedServerError, match="runs in another container"):
             stopped.stop()
+        assert stopped.data.joinpath(".s.PGSQL.5432").exists()

@@ -61,14 +61,14 @@ def search(rules: Rules, bounds: Bounds, start: State = EMPTY, **limits: Any) ->
 # The visit protocol.
 
 SOUND = {
-    "answers lost, runs again": (EMPTY, Bounds(agains=1)),
+    "answers lost, runs again": (EMPTY, Bounds(agains=1, runs=2)),
     "a crash": (EMPTY, Bounds(crashes=1, losses=0, takes=1)),
     "a fence": (EMPTY, Bounds(fences=1, losses=0, takes=1, runs=2, holds=0)),
     "a beat just in time": (
         EMPTY,
         Bounds(offers=1, late_beats=1, fences=1, losses=0, takes=1, runs=1),
     ),
-    "a give": (EMPTY, Bounds(gives=1, losses=0, runs=2)),
+    "a give": (EMPTY, Bounds(gives=1, losses=0, runs=2, takes=1)),
     "a give or take unanswered": (EMPTY, Bounds(gives=1, holds=0, runs=1, takes=1)),
     "gives there and back": (EMPTY, Bounds(offers=1, gives=2, losses=0, holds=0, runs=2)),
     "holds at start, a give": (
@@ -76,7 +76,7 @@ SOUND = {
         Bounds(gives=1, losses=0, runs=2, hold_at_start=BOTH),
     ),
     "holds at start, answers lost": (EMPTY, Bounds(losses=2, runs=2, hold_at_start=BOTH)),
-    "a late settle": (LATE_SETTLE, Bounds(gives=1, losses=0, takes=1)),
+    "a late settle": (LATE_SETTLE, Bounds(gives=1, losses=0, takes=1, holds=0)),
     "a dead holder": (
         DEAD_HOLDER,
         Bounds(offers=1, gives=2, losses=0, holds=0, recovers=2, queues=ONE_QUEUE),

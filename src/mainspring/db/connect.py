@@ -89,12 +89,12 @@ class Database:
         return {**base, **self.settings, "application_name": name}
 
     async def connect(
-        self, role: str, *, client: bool = False, **overrides: str
+        self, role: str, *, client: bool = False, settings: Mapping[str, str] | None = None
     ) -> asyncpg.Connection[Any]:
         """Open an asyncpg connection of the engine's (or, for enqueueing, a client's)."""
         startup = self._startup(_CLIENT if client else _ENGINE, role)
-        if not self.pooled:
-            startup |= overrides
+        if settings is not None and not self.pooled:
+            startup |= settings
         try:
             return await asyncpg.connect(
                 asyncpg_url(self.url),
@@ -109,6 +109,7 @@ class Database:
 
     def connect_sync(self, role: str, *, client: bool = False) -> psycopg.Connection[Any]:
         """Open a psycopg connection in autocommit."""
+        arguments: dict[str, Any] = _options(self._startup(_CLIENT if client else _ENGINE, role))
         try:
             return psycopg.connect(
                 self.url,
@@ -116,7 +117,7 @@ class Database:
                 prepare_threshold=None if self.pooled else 2,
                 connect_timeout=int(CONNECT_SECONDS),
                 tcp_user_timeout=15000,
-                **_options(self._startup(_CLIENT if client else _ENGINE, role)),
+                **arguments,
             )
         except psycopg.Error as error:
             raise _unreachable(self.url, error) from error
@@ -154,8 +155,8 @@ class Database:
         """Run one statement alone, with the engine's settings in force."""
         if self.pooled and not connection.is_in_transaction():
             async with self.transaction(connection):
-                return await connection.fetch(statement.numbered, *values)
-        return await connection.fetch(statement.numbered, *values)
+                return list(await connection.fetch(statement.numbered, *values))
+        return list(await connection.fetch(statement.numbered, *values))
 
 
 def _local(settings: Mapping[str, str]) -> Any:
@@ -167,11 +168,13 @@ _ENGINE_LOCAL: LiteralString = _local(_ENGINE)
 _CLIENT_LOCAL: LiteralString = _local(_CLIENT)
 
 
-def _options(startup: Mapping[str, str]) -> dict[str, str]:
+def _options(startup: Mapping[str, str]) -> dict[str, Any]:
     if not startup:
         return {}
     rest = {k: v for k, v in startup.items() if k != "application_name"}
-    joined = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in rest.items())
+    joined = " ".join(
+        f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in rest.items()
+    )
     return {"application_name": startup["application_name"], "options": joined}
 
 

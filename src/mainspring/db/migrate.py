@@ -144,7 +144,9 @@ def check_schema(number: int | None) -> None:
     """Refuse to run on a schema that is absent or older than the code needs."""
     known = migrations()[-1].number
     if number is None:
-        raise SchemaError("there is no schema 'mainspring' in this database: run mainspring migrate")
+        raise SchemaError(
+            "there is no schema 'mainspring' in this database: run mainspring migrate"
+        )
     if number < known:
         raise SchemaError(
             f"the schema is at migration {number}, this code needs {known}: run mainspring migrate"

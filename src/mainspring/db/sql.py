@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -21,7 +21,7 @@ class Statement:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        self.text = cast("LiteralString", text)
+        self.text: LiteralString = text  # read from our own files
         self.names: tuple[str, ...] = tuple(dict.fromkeys(_PARAMETER.findall(text)))
         self.numbered = _PARAMETER.sub(lambda m: f"${self.names.index(m[1]) + 1}", text)
 

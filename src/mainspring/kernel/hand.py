@@ -35,11 +35,7 @@ class Hand:
     def start(self, run: Run) -> bool:
         """Enter a run, if its shard is mine and the lease in force."""
         with self.gate:
-            if (
-                run.visit.shard not in self.shards
-                or self.closed
-                or run.began > self.good_until
-            ):
+            if run.visit.shard not in self.shards or self.closed or run.began > self.good_until:
                 return False
             self.runs[run.token] = run
             return True

@@ -13,7 +13,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -22,7 +23,6 @@ from mainspring.kernel import moment, steps
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.lease import (
-    Gift,
     Lease,
     Peer,
     Watch,
@@ -41,6 +41,15 @@ FENCE_AFTER = 0.7
 EXIT_AFTER = 0.9
 
 
+@dataclass(frozen=True, slots=True)
+class PartNeed:
+    """A limited queue: whether this worker could use (more of) it, and what it runs."""
+
+    queue: str
+    wants: bool
+    running: int
+
+
 class Mind(Protocol):
     """What the heart asks of the worker and tells it, from its own thread."""
 
@@ -52,7 +61,7 @@ class Mind(Protocol):
     def waiting_by_shard(self) -> dict[int, int]: ...
     def free_slots(self) -> int: ...
     def hold_after(self, run: Run) -> tuple[float, float | None]: ...
-    def part_needs(self) -> list[tuple[str, int, float, bool, int]]: ...
+    def part_needs(self) -> list[PartNeed]: ...
     def part_shrink(self, queue: str, size: int, rate: float) -> int: ...
     def part_set(self, queue: str, size: int, rate: float) -> None: ...
     def suspects_done(self) -> bool: ...
@@ -62,7 +71,12 @@ class Heart(threading.Thread):
     """One per worker. `step()` is one turn of it; the rest is when to turn."""
 
     def __init__(
-        self, database: Database, hand: Hand, mind: Mind, settings: WorkerSettings, queues: Iterable[str]
+        self,
+        database: Database,
+        hand: Hand,
+        mind: Mind,
+        settings: WorkerSettings,
+        queues: Iterable[str],
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
         self._database = database
@@ -77,6 +91,7 @@ class Heart(threading.Thread):
         self._given: dict[int, float] = {}  # shards that came as a gift, and when
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last beat
         self._leases: list[Lease] = []
+        self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
         self._peers: list[Peer] = []
         self._was_fenced = False
         self.joined = threading.Event()
@@ -153,6 +168,10 @@ class Heart(threading.Thread):
         if self.leaving.is_set() and not self.given_all.is_set():
             self._give_all()
 
+    def _me(self) -> UUID:
+        assert self._hand.worker_id is not None
+        return self._hand.worker_id
+
     def _call(self, name: str, **values: Any) -> list[Any]:
         if self._connection is None:
             self._connection = self._database.connect_sync("heart")
@@ -222,12 +241,20 @@ class Heart(threading.Thread):
         return True
 
     def _reconcile(self) -> None:
-        """Mine is what memory and table agree on; what only the table says was a lost answer."""
-        table = {lease.shard for lease in self._leases if lease.worker_id == self._hand.worker_id}
-        memory = self._hand.shards
-        if table == memory:
+        """Mine is what memory and table agree on. Where they differ an answer was lost, so what the
+        table says is adopted under a new epoch: a late give of mine then comes to nothing."""
+        mine = {lease.shard: lease for lease in self._leases if lease.worker_id == self._me()}
+        agreed = mine.keys() == self._hand.shards and all(
+            self._epochs.get(shard) == lease.epoch for shard, lease in mine.items()
+        )
+        if agreed:
             return
-        self._adopt({lease for lease in self._leases if lease.shard in table})
+        rows = self._call(
+            "renew_leases", pool=self._settings.pool, worker_id=self._me(), epoch=token()
+        )
+        renewed = {row[0]: Lease(*row) for row in rows}
+        self._leases = [renewed.get(lease.shard, lease) for lease in self._leases]
+        self._adopt(renewed.values())
 
     def _adopt(self, leases: Iterable[Lease]) -> None:
         """Make these leases, and only these, mine: load what is held there before anything starts."""
@@ -238,6 +265,7 @@ class Heart(threading.Thread):
             suspected = {mine[s].suspect_of for s in new if mine[s].suspect_of is not None}
             if suspected:
                 self._load_suspects({s: mine[s].suspect_of for s in new}, suspected)
+        self._epochs = {shard: lease.epoch for shard, lease in mine.items()}
         self._hand.own(mine, count=len(self._leases))
         self._mind.shards_changed()
 
@@ -251,8 +279,7 @@ class Heart(threading.Thread):
 
     def _bury(self) -> None:
         """Declare dead who stood still for a lease time, and free its shards."""
-        assert self._hand.worker_id is not None
-        for peer in self._watch.look(self._peers, me=self._hand.worker_id, now=self._beat_at):
+        for peer in self._watch.look(self._peers, me=self._me(), now=self._beat_at):
             with self._transaction():
                 if not self._fetch("declare_dead", {"dead_id": peer.id, "beat": peer.beat}):
                     continue
@@ -262,15 +289,19 @@ class Heart(threading.Thread):
                 )
             steps.reach("dead.declared")
             log.warning(
-                "worker.dead", extra={"worker": str(peer.id), "shards": len(freed), "by": str(self._hand.worker_id)}
+                "worker.dead",
+                extra={
+                    "worker": str(peer.id),
+                    "shards": len(freed),
+                    "by": str(self._hand.worker_id),
+                },
             )
             self._leases = [Lease(*r) for r in self._call("read_leases", pool=self._settings.pool)]
             self._peers = [p for p in self._peers if p.id != peer.id]
 
     def _take(self) -> None:
         """Take free shards up to a fair share, and those freed for me."""
-        me = self._hand.worker_id
-        assert me is not None
+        me = self._me()
         most = shards_to_take(self._leases, {p.id for p in self._peers}, me=me)
         if most <= 0:
             return
@@ -288,28 +319,35 @@ class Heart(threading.Thread):
         self._adopt([lease for lease in self._leases if lease.worker_id == me])
 
     def _look_at_held(self) -> None:
-        """Free what a dead worker held, or what passed its work timeout at two beats running."""
+        """Free what a dead worker held, what passed its work timeout at two beats running, and what
+        I hold for a run that I no longer have (a hold that arrived after its run was given up)."""
+        self._release_lost()
         if not self._hand.shards:
             return
-        rows = self._call("read_held", shards=list(self._hand.shards))
+        shards = list(self._hand.shards)
+        rows = self._call("read_held", shards=shards)
         late = {row[4] for row in rows if row[6]}
-        overdue = late & self._overdue
-        self._overdue = late
-        if overdue or any(row[7] for row in rows):
+        overdue, self._overdue = late & self._overdue, late
+        orphaned = [row[4] for row in rows if row[7]]
+        if overdue or orphaned:
             freed = self._call(
-                "recover", shards=list(self._hand.shards), overdue=list(overdue), most=500
+                "recover", shards=shards, orphaned=orphaned, overdue=list(overdue)
             )
             steps.reach("visits.recovered")
-            for _, key, queue, crashes, orphaned, parked in freed:
-                log.warning(
-                    "visit.recovered",
-                    extra={"queue": queue, "key": key, "crashes": crashes, "orphaned": orphaned, "parked": parked},
-                )
-            rows = self._call("read_held", shards=list(self._hand.shards))
-            self._mind.held_read(rows)
+            for _, key, queue, crashes, was_orphaned, parked in freed:
+                facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
+                log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
+            rows = self._call("read_held", shards=shards)
             self._mind.shards_changed()
-        else:
-            self._mind.held_read(rows)
+        self._mind.held_read(rows)
+
+    def _release_lost(self) -> None:
+        held = [row[1] for row in self._call("read_own_holds", worker_id=self._me())]
+        # A run is in hand before its hold is sent, so what is not in hand now has ended.
+        lost = [run for run in held if run not in self._hand.runs]
+        if lost:
+            self._call("release_holds", worker_id=self._me(), runs=lost)
+            self._mind.shards_changed()
 
     def _hold_due(self) -> None:
         """Mark the runs that last: from here on they are seen, and survive one by one."""
@@ -334,8 +372,7 @@ class Heart(threading.Thread):
 
     def _share(self) -> None:
         """Give away what is above my share, or what waits here while another worker is idle."""
-        me = self._hand.worker_id
-        assert me is not None
+        me = self._me()
         if self.leaving.is_set() or len(self._peers) < 2:
             return
         serving = [p for p in self._peers if p.id == me or p.queues >= set(self._queues)]
@@ -375,6 +412,7 @@ class Heart(threading.Thread):
                         "pool": self._settings.pool,
                         "worker_id": self._hand.worker_id,
                         "shards": going,
+                        "epochs": [self._epochs.get(shard, 0) for shard in going],
                         "offered_to": to,
                         "epoch": token(),
                     },
@@ -398,36 +436,45 @@ class Heart(threading.Thread):
 
     def _keep_parts(self) -> None:
         """My part of each limited queue: asked for on demand, given back when not used."""
-        for queue, size, rate, wants, running in self._mind.part_needs():
-            with self._transaction():
-                limits = self._fetch("lock_queue", {"queue": queue})
-                if not limits:
-                    continue
-                limit_size, limit_rate = limits[0]
-                others = [
-                    Part(row[1], row[2], row[3])
-                    for row in self._fetch("read_parts", {"queue": queue})
-                    if row[0] != self._hand.worker_id
-                ]
-                new_size, new_rate = size, rate
-                if limit_size is not None:
-                    new_size = next_size(limit_size, size, others, wants=wants, running=running)
-                if limit_rate is not None:
-                    new_rate = next_rate(limit_rate, rate, others, wants=wants)
-                # Shrink before grow: what the table lends to others I must already have stopped using.
-                running = self._mind.part_shrink(queue, min(size, new_size), min(rate, new_rate))
-                new_size = max(new_size, min(size, running))
+        for need in self._mind.part_needs():
+            self._keep_part(need)
+
+    def _keep_part(self, need: PartNeed) -> None:
+        queue = need.queue
+        with self._transaction():
+            # The row's lock also waits for a commit of my own whose answer was lost.
+            limits = self._fetch("lock_queue", {"queue": queue})
+            if not limits:
+                return
+            rows = self._fetch("read_parts", {"queue": queue})
+            parts = {row[0]: Part(row[1], row[2], row[3]) for row in rows}
+            mine = parts.pop(self._me(), Part(0, 0.0, False))
+            others = list(parts.values())
+            size = rate = 0.0
+            if limits[0][0] is not None:
+                size = next_size(
+                    limits[0][0], mine.size, others, wants=need.wants, running=need.running
+                )
+            if limits[0][1] is not None:
+                rate = next_rate(limits[0][1], mine.rate, others, wants=need.wants)
+            # Shrink before grow: what the table lends to others I must already have stopped using.
+            running = self._mind.part_shrink(
+                queue, min(mine.size, int(size)), min(mine.rate, rate)
+            )
+            size = max(int(size), min(mine.size, running))
+            part = Part(size, rate, need.wants)
+            if part != mine:
                 self._fetch(
                     "keep_part",
                     {
                         "queue": queue,
-                        "worker_id": self._hand.worker_id,
-                        "size": new_size,
-                        "rate": new_rate,
-                        "wants": wants,
+                        "worker_id": self._me(),
+                        "size": part.size,
+                        "rate": part.rate,
+                        "wants": part.wants,
                     },
                 )
-            self._mind.part_set(queue, new_size, new_rate)
+        self._mind.part_set(queue, part.size, part.rate)
 
     # -- tidying and the end
 
@@ -454,23 +501,15 @@ class Heart(threading.Thread):
         self._beat_at = 0.0
         self._poke.set()
 
-    def leave(self, unfinished: Sequence[Run]) -> None:
+    def leave(self) -> None:
         """The end: what is left goes back at once, and my row goes. Called after the thread ended."""
         steps.reach("pool.leaving")
+        me = {"worker_id": self._me()}
         try:
-            held = [run for run in unfinished if run.held]
             with self._transaction():
-                if held:
-                    self._fetch(
-                        "release_holds",
-                        {
-                            "worker_id": self._hand.worker_id,
-                            "shards": [run.visit.shard for run in held],
-                            "runs": [run.token for run in held],
-                        },
-                    )
-                self._fetch("free_own_leases", {"pool": self._settings.pool, "worker_id": self._hand.worker_id})
-                self._fetch("leave_pool", {"worker_id": self._hand.worker_id})
+                self._fetch("release_holds", {**me, "runs": None})
+                self._fetch("free_own_leases", {**me, "pool": self._settings.pool})
+                self._fetch("leave_pool", me)
                 self._fetch("wake_all", {"pool": self._settings.pool})
         finally:
             self._disconnect()
@@ -495,6 +534,3 @@ def hold_arguments(
         "work_timeouts": [timeout for _, timeout in runs],
         "worker_id": worker_id,
     }
-
-
-__all__ = ["Gift", "Heart", "Mind", "hold_arguments"]

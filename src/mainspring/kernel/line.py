@@ -22,7 +22,7 @@ class Line:
     async def get(self) -> Any:
         """The connection, opened if there is none that lives."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._database.connect(self._role, **self._settings)
+            self._connection = await self._database.connect(self._role, settings=self._settings)
         return self._connection
 
     async def lost(self) -> None:

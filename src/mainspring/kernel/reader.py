@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from mainspring.db.connect import Database, backoff
@@ -66,7 +66,7 @@ class Reader:
         self._watchful_until = 0.0
         self._bytes = 200.0  # of a payload, on average
         self.passes = 0  # full passes from the start of every level: what a drain waits for
-        self.filled = lambda: None  # told when the buffer has something new
+        self.filled: Callable[[], None] = lambda: None  # told when the buffer has something new
 
     def wake(self) -> None:
         """There may be something to read: look at once."""
@@ -272,7 +272,9 @@ class Reader:
         while pending:
             levels = [(c.queue, c.priority) for c in pending]
             most = self._settings.page
-            rows = await self._fetch(pending, [after[x] for x in levels], [upto[x] for x in levels], most)
+            rows = await self._fetch(
+                pending, [after[x] for x in levels], [upto[x] for x in levels], most
+            )
             counts: dict[tuple[str, int], int] = {}
             for visit in rows:
                 level = (visit.queue, visit.priority)
@@ -283,7 +285,9 @@ class Reader:
         for cursor in self._cursors.values():
             cursor.more = True  # the poll: whatever notifications do, every level is read
         cost = moment.local() - began
-        self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(0.9, 1.1)
+        self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(
+            0.9, 1.1
+        )
         self.passes += 1
 
     async def _sleep(self) -> None:

@@ -17,7 +17,9 @@ async def register(
 ) -> None:
     """Write the queues' settings; an operator's change stands until the declaration changes."""
     values = {"update": update, **register_arguments(queues)}
-    await database.fetch(connection, SQL["register_queues"], *SQL["register_queues"].arguments(values))
+    await database.fetch(
+        connection, SQL["register_queues"], *SQL["register_queues"].arguments(values)
+    )
 
 
 def register_arguments(queues: Iterable[QueueSettings]) -> dict[str, Any]:

@@ -69,7 +69,11 @@ def decide(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outco
 def describe(error: BaseException) -> tuple[str, str]:
     """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     try:
         message = str(error)
     except BaseException as broken:  # an exception whose __str__ raises is still an exception
@@ -78,7 +82,9 @@ def describe(error: BaseException) -> tuple[str, str]:
         frames = "".join(traceback.format_tb(error.__traceback__, limit=-8))
     except BaseException:
         frames = ""
-    return clean(name, 500), clean(f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES)
+    return clean(name, 500), clean(
+        f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
+    )
 
 
 def clean(text: str, most: int) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import SUSPECTS_AT_ONCE, Buffer, QueueState
@@ -34,7 +34,7 @@ class Isolated:
         self._run = _EMPTY.copy().run
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self  # type: ignore[return-value]  # an iterator with send and throw is all await needs
+        return cast("Generator[Any, Any, Any]", self)  # an iterator with send and throw is enough
 
     def __iter__(self) -> Isolated:
         return self
@@ -221,7 +221,8 @@ class Runner:
             loop = asyncio.get_running_loop()
             alarm = loop.call_later(settings.timeout, self.stop_run, run, "timeout")
         try:
-            return await Isolated(settings.handler(run))  # type: ignore[misc]
+            outcome: Outcome = await Isolated(settings.handler(run))
+            return outcome
         except BaseException as error:
             if run.stopped in ("fenced", "stopping"):
                 _swallow_cancel(error)
@@ -250,8 +251,7 @@ class Runner:
     def _abandon(self, run: Run) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         self._end(run)
-        if not run.held:
-            self.hand.end(run)
+        self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.forget(run.visit)
 
     def stop_run(self, run: Run, why: str) -> None:

@@ -118,11 +118,11 @@ class Settler:
             part = pending.pop()
             try:
                 answers = await self._send(part)
-            except Exception as error:
-                if is_transient(error) or getattr(error, "sqlstate", None) in _OURS:
+            except Exception as refusal:
+                if is_transient(refusal) or getattr(refusal, "sqlstate", None) in _OURS:
                     raise
                 if len(part) == 1:
-                    refused.append((part[0], error))
+                    refused.append((part[0], refusal))
                 else:
                     middle = len(part) // 2
                     pending += [part[middle:], part[:middle]]

@@ -16,7 +16,7 @@ from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.heart import Heart, hold_arguments
+from mainspring.kernel.heart import Heart, PartNeed, hold_arguments
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
 from mainspring.kernel.outcome import Again, Outcome, Retry
@@ -157,7 +157,7 @@ class Worker:
         await asyncio.to_thread(self.heart.join, 10)
         try:
             if self.hand.worker_id is not None:
-                await asyncio.to_thread(self.heart.leave, self.hand.snapshot())
+                await asyncio.to_thread(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
         for line in (self._reading, self._settling, self._listening, self._side):
@@ -237,7 +237,19 @@ class Worker:
         """Operators' settings as they stand now."""
         now = moment.local()
         for row in rows:
-            (name, _, _, hold_after, work_timeout, _, concurrency, rate, group_size, group_rate, paused) = row
+            (
+                name,
+                _,
+                _,
+                hold_after,
+                work_timeout,
+                _,
+                concurrency,
+                rate,
+                group_size,
+                group_rate,
+                paused,
+            ) = row
             queue = self.buffer.queues[name]
             freed = queue.paused and not paused
             queue.paused = paused
@@ -310,15 +322,14 @@ class Worker:
         queue = self.buffer.queues[run.visit.queue]
         return queue.hold_after, queue.work_timeout
 
-    def part_needs(self) -> list[tuple[str, int, float, bool, int]]:
+    def part_needs(self) -> list[PartNeed]:
         needs = []
         for queue in self.buffer.queues.values():
             if queue.concurrency is None and queue.rate is None:
                 continue
             wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
             queue.wants_part = False
-            rate = queue.bucket.rate if queue.bucket is not None else 0.0
-            needs.append((queue.name, queue.part, rate, wants, queue.running))
+            needs.append(PartNeed(queue.name, wants, queue.running))
         return needs
 
     def part_shrink(self, queue: str, size: int, rate: float) -> int:
@@ -344,4 +355,6 @@ class Worker:
         self.runner.fill()
 
     def suspects_done(self) -> bool:
-        return not self.buffer.suspects and not self.buffer.suspects_running and self.reader.passes > 0
+        return (
+            not self.buffer.suspects and not self.buffer.suspects_running and self.reader.passes > 0
+        )

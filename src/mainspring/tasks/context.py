@@ -37,7 +37,9 @@ class Context:
                 await connection.execute("update orders set paid = true where id = %s", (order,))
     """
 
-    def __init__(self, run: Run, encode: Any, connections: Connections, timeout: float | None) -> None:
+    def __init__(
+        self, run: Run, encode: Any, connections: Connections, timeout: float | None
+    ) -> None:
         self._run = run
         self._encode = encode
         self._connections = connections

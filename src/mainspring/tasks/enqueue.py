@@ -141,8 +141,10 @@ class Batch:
 
     def handles(self, inserted: set[UUID], taken: dict[tuple[str, str], UUID]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
-        found = []
-        for call, fresh, key, shard in zip(self.calls, self.ids, self.keys, self.shards, strict=True):
+        found: list[Handle[Any]] = []
+        for call, fresh, key, shard in zip(
+            self.calls, self.ids, self.keys, self.shards, strict=True
+        ):
             is_new = fresh in inserted
             id = fresh if is_new else taken[call.task.name, key]
             found.append(Handle(call.task.name, key, id, shard, is_new, self._lookup))
@@ -152,7 +154,9 @@ class Batch:
         """Calls that neither were inserted nor found: the one with their key ended in between."""
         return [
             n
-            for n, (call, fresh, key) in enumerate(zip(self.calls, self.ids, self.keys, strict=True))
+            for n, (call, fresh, key) in enumerate(
+                zip(self.calls, self.ids, self.keys, strict=True)
+            )
             if fresh not in inserted and (call.task.name, key) not in taken
         ]
 
@@ -227,9 +231,7 @@ async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
                 )
 
 
-async def on_psycopg(
-    connection: psycopg.AsyncConnection[Any], batch: Batch
-) -> list[Handle[Any]]:
+async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> list[Handle[Any]]:
     """Enqueue on the caller's async psycopg connection, in its transaction."""
     walk, answer = steps(batch), None
     async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:

@@ -84,4 +84,6 @@ class Handle(Generic[R]):
 
     def _check_deadline(self, deadline: float | None, timeout: float | None, state: str) -> None:
         if deadline is not None and time.monotonic() >= deadline:
-            raise ResultTimeout(f"task {self.task!r} {self.id} is still {state} after {timeout:g} s")
+            raise ResultTimeout(
+                f"task {self.task!r} {self.id} is still {state} after {timeout:g} s"
+            )

@@ -150,7 +150,11 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+    if parameter.kind in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+        parameter.POSITIONAL_ONLY,
+    ):
         raise InvalidTask(
             f"task {name!r} has the parameter {parameter}: arguments travel by name, "
             "so *args, **kwargs and positional-only parameters cannot be used"

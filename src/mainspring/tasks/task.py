@@ -95,13 +95,17 @@ def check_text(name: str, value: str, most: int) -> None:
     if not value:
         raise InvalidKey(f"{name} must not be empty; leave it out to have none")
     if "\x00" in value:
-        raise InvalidKey(f"{name} {value!r} contains the character NUL, which PostgreSQL cannot store")
+        raise InvalidKey(
+            f"{name} {value!r} contains the character NUL, which PostgreSQL cannot store"
+        )
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise InvalidKey(f"{name} {value!r} contains a lone surrogate, which is no text") from None
     if size > most:
-        raise InvalidKey(f"{name} {value[:40]!r}... is {size} bytes, the limit is {most}; use a digest")
+        raise InvalidKey(
+            f"{name} {value[:40]!r}... is {size} bytes, the limit is {most}; use a digest"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,10 @@ class Call:
 class Enqueuer(Protocol):
     """What enqueues calls: the application."""
 
-    async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]: ...
-    def enqueue_calls_sync(
+    async def enqueue_calls(
         self, calls: list[Call], on: Connection | None
     ) -> list[Handle[Any]]: ...
+    def enqueue_calls_sync(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]: ...
 
 
 class Task(Generic[P, R]):
@@ -187,7 +191,9 @@ class Task(Generic[P, R]):
             "expires_at": expires_at,
             "on": on,
         }
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        changes: dict[str, Any] = {
+            name: value for name, value in given.items() if value is not None
+        }
         options = replace(self._options, **changes)
         return Task(self.function, self.settings, self.signature, self._enqueuer, options)
 

@@ -1,17 +1,15 @@
--- Free held visits of my shards whose holder is dead, or whose work timeout passed. A death is counted (and parks the
+-- Free held visits whose holder was seen dead, or whose work timeout was seen passed. A death is counted (and parks the
 -- visit at the queue's limit), a work timeout in a column of its own. The version stays: the overtaken run's result is
--- still as good as any. Worker ids never come back, so a holder without a row is dead for good.
+-- still as good as any.
+-- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
 -- Locks and re-checks the visit rows, skips locked ones. Answers what was freed.
 with lost as materialized (
-  select v.shard, v.key, v.queue, v.holder,
-    not exists (select from mainspring.worker w where w.id = v.holder) and v.holder is not null as orphaned
+  select v.shard, v.key, v.queue, v.holder, v.pass = any(%(orphaned)s::bigint[]) as orphaned
   from mainspring.visit v
   where v.pass is not null
     and v.shard = any(%(shards)s::integer[])
-    and ((v.holder is not null and not exists (select from mainspring.worker w where w.id = v.holder))
-      or v.pass = any(%(overdue)s::bigint[]))
+    and (v.pass = any(%(orphaned)s::bigint[]) or v.pass = any(%(overdue)s::bigint[]))
   order by v.shard, v.key, v.queue
-  limit %(most)s::integer
   for update of v skip locked
 )
 update mainspring.visit v

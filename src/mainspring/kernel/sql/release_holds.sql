@@ -1,11 +1,12 @@
--- Give runs back that will not end: they are due again at once, nothing is counted. Answers how many.
+-- Give back what this worker holds: these runs, or (null) all of them. Due again at once, nothing is counted.
+-- Compares the pass, skips locked rows. Answers the keys.
 with mine as materialized (
   select shard, key, queue
   from mainspring.visit
-  where pass is not null and holder = %(worker_id)s::uuid and shard = any(%(shards)s::integer[])
-    and pass = any(%(runs)s::bigint[])
+  where pass is not null and holder = %(worker_id)s::uuid
+    and (%(runs)s::bigint[] is null or pass = any(%(runs)s::bigint[]))
   order by shard, key, queue
-  for update
+  for update skip locked
 )
 update mainspring.visit v
 set pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
