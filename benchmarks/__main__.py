@@ -59,11 +59,15 @@ def run_all(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         console.print(f"error: {error}")
         return 2
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True, markup=False)
+
     begin, about = time.monotonic(), meter.machine()
     with Lab() as lab:
         about |= {"server": lab.version(), "settings": SETTINGS, "quick": arguments.quick}
         book = carry_out(
-            lab, systems, workloads, runs=arguments.runs, quick=arguments.quick, say=console.print
+            lab, systems, workloads, runs=arguments.runs, quick=arguments.quick, say=say
         )
     about |= {"date": time.strftime("%Y-%m-%d %H:%M"), "took_seconds": time.monotonic() - begin}
     records = book.records()

@@ -73,7 +73,8 @@ def page(records: list[Record]) -> str:
     ]
     head = f"<meta charset=utf-8><title>Benchmarks</title><style>{STYLE}{colours(records)}</style>"
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return f'<!doctype html><html lang="en"><head>{head}{view}</head><body>{"".join(parts)}</body></html>'
+    body = "".join(parts)
+    return f'<!doctype html><html lang="en"><head>{head}{view}</head><body>{body}</body></html>'
 
 
 def colours(records: list[Record]) -> str:

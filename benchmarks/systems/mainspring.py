@@ -9,7 +9,7 @@ import psycopg
 
 from benchmarks.adapter import Adapter, Payload
 from benchmarks.probe import PROBE
-from mainspring import Mainspring
+from mainspring import Mainspring, RetryPolicy
 
 
 class System(Adapter):
@@ -19,7 +19,9 @@ class System(Adapter):
         super().__init__(url, settings)
         self.app = Mainspring(url)
 
-        @self.app.task(**settings.get("task", {}))
+        retry = RetryPolicy(attempts=3, first=0.0) if settings.get("retry") else None
+
+        @self.app.task(retry=retry, group_concurrency=1 if settings.get("one_per_group") else None)
         async def noop(
             user_id: int, email: str, template: str, locale: str, number: int, act: int
         ) -> None:
@@ -52,9 +54,10 @@ class System(Adapter):
         if groups is None:
             await task.enqueue_many(jobs)
             return
-        for name in sorted(set(groups)):
-            mine = [job for job, group in zip(jobs, groups, strict=True) if group == name]
-            await task.options(group=name).enqueue_many(mine)
+        pairs = zip(jobs, groups, strict=True)
+        await self.app.enqueue_many(
+            [self.task.options(group=group).bind(**job) for job, group in pairs]
+        )
 
     async def remaining(self) -> int:
         async with await psycopg.AsyncConnection.connect(self.url) as connection:

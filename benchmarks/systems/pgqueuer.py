@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
-from pgqueuer.db import AsyncpgDriver
+from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.errors import RetryRequested
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
@@ -27,6 +27,10 @@ class System(Adapter):
         await self.queries.install()
 
     async def open(self) -> None:
+        if self.settings.get("reconnect"):  # only a pool gets over a lost connection
+            self.connection = await asyncpg.create_pool(self.url, min_size=2, max_size=4)
+            self.queries = Queries(AsyncpgPoolDriver(self.connection))
+            return
         self.connection = await asyncpg.connect(self.url)
         self.queries = Queries(AsyncpgDriver(self.connection))
 

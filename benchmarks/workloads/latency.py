@@ -13,14 +13,14 @@ from benchmarks.catalog import LATENCY
 from benchmarks.stage import Failed, Stage
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 
-WARM_SECONDS = 2.0
+WARM_SECONDS = 1.5
 SLOWEST_SECONDS = 15.0
 GAP_SECONDS = 0.05
 HALF_GAP_SECONDS = 0.02
 
 
 def idle(trial: Trial) -> list[Figure]:
-    n = 100 if trial.quick else 300
+    n = 80 if trial.quick else 300
     with trial.lab.stage(trial.system, trial.idle_settings) as stage:
         waits, whole = measure(stage, n=n, gap=GAP_SECONDS, batch=1)
     extra = {

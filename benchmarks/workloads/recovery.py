@@ -24,7 +24,8 @@ select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s
 
 def recovery(trial: Trial) -> list[Figure]:
     start_with = trial.tuned.drain_jobs
-    with trial.lab.stage(trial.system, trial.settings, jobs=start_with) as stage:
+    settings = {**trial.settings, "reconnect": True}
+    with trial.lab.stage(trial.system, settings, jobs=start_with) as stage:
         stage.start_workers()
         stage.wait_for(1, seconds=60)
         before = Feeder(stage, stage.client(), trial.rate, start_with)

@@ -15,8 +15,9 @@ import psycopg
 
 from mainspring.db import connect, migrate
 from mainspring.db.connect import Database
-from mainspring.db.embedded import EmbeddedServer, release, shared
+from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.shared import release, shared
 from mainspring.errors import (
     DuplicateTask,
     InvalidSetting,

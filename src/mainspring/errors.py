@@ -40,6 +40,12 @@ class UnsupportedServer(MainspringError):
     code = "unsupported_server"
 
 
+class EmbeddedServerError(MainspringError):
+    """The embedded PostgreSQL could not be started, reached or stopped."""
+
+    code = "embedded_server"
+
+
 class MissingRights(MainspringError):
     """The role may not do what Mainspring needs."""
 

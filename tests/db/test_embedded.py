@@ -17,8 +17,9 @@ import asyncpg
 import psycopg
 import pytest
 
-from mainspring.db import embedded
-from mainspring.db.embedded import EmbeddedServer, EmbeddedServerError
+from mainspring.db import binaries, embedded, process
+from mainspring.db.embedded import EmbeddedServer
+from mainspring.errors import EmbeddedServerError
 
 SETTINGS = {"fsync": "off"}
 BIN = Path(os.environ["MAINSPRING_TEST_BIN"]) if "MAINSPRING_TEST_BIN" in os.environ else None
@@ -142,7 +143,7 @@ def test_kill_ends_a_backend_that_only_computes(
 
     server.kill()
 
-    assert embedded._look(connection.info.backend_pid) is None
+    assert process.look(connection.info.backend_pid) is None
     connection.close()
     server.start()
     assert query(server, "select 1") == 1
@@ -178,7 +179,7 @@ def test_stop_ends_a_server_that_does_not_react(
 
     server.stop(fast_seconds=0.2)
 
-    assert embedded._look(pid) is None
+    assert process.look(pid) is None
     assert not server.running
 
 
@@ -253,7 +254,7 @@ def test_binaries_that_are_not_there_are_named(tmp_path: Path) -> None:
 USER = """
 import os, sys
 from pathlib import Path
-from mainspring.db.embedded import release, shared
+from mainspring.db.shared import release, shared
 server = None
 for line in sys.stdin:
     match line.strip():
@@ -379,13 +380,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as ano
 @as_root
 def test_a_normal_user_runs_it_as_itself() -> None:
     nobody = pwd.getpwnam("nobody")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a copy, where the environment is root's alone
-        binaries, _ = embedded._binaries(BIN, (nobody.pw_uid, nobody.pw_gid))
+    bin_dir, _ = binaries.runnable_binaries(BIN, (nobody.pw_uid, nobody.pw_gid))
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         os.chown(name, nobody.pw_uid, nobody.pw_gid)
 
-        said = run_as(nobody, lambda: start_query_kill_stop(Path(name), binaries))
+        said = run_as(nobody, lambda: start_query_kill_stop(Path(name), bin_dir))
 
     assert [f"7 False {nobody.pw_uid}"] == said
 
@@ -401,8 +400,8 @@ def test_a_directory_that_may_not_be_written_is_named() -> None:
     assert f"cannot write in {name}/m: Permission denied; give a directory" in said[0]
 
 
-def start_query_kill_stop(directory: Path, binaries: Path) -> str:
-    server = EmbeddedServer(directory / "m", bin_dir=binaries, settings=SETTINGS)
+def start_query_kill_stop(directory: Path, bin_dir: Path) -> str:
+    server = EmbeddedServer(directory / "m", bin_dir=bin_dir, settings=SETTINGS)
     server.start()
     try:
         server.create_database()
@@ -457,24 +456,30 @@ def test_root_runs_it_as_another_user_below_any_directory(copied: Path, mode: in
 
 @as_root
 def test_root_copies_binaries_that_the_server_cannot_reach(
-    stopped: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stopped: EmbeddedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    binaries, _ = embedded._binaries(BIN, None)
-    if not (binaries.parent / "share").exists():
+    bin_dir = binaries.binaries(BIN)
+    if not (bin_dir.parent / "share").exists():
         pytest.skip("only a relocatable tree can be copied")
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
-    subprocess.run(["cp", "-a", binaries.parent, hidden / "tree"], check=True)
+    subprocess.run(["cp", "-a", bin_dir.parent, hidden / "tree"], check=True)
     with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         Path(cache).chmod(0o755)
-        monkeypatch.setattr(embedded, "CACHE", Path(cache))
+        monkeypatch.setattr(binaries, "CACHE", Path(cache))
         server = EmbeddedServer(stopped.directory, bin_dir=hidden / "tree/bin", settings=SETTINGS)
 
-        with pytest.warns(UserWarning, match="copying them to"):
+        with caplog.at_level("WARNING", logger="mainspring"):
             server.start()
 
+        assert "embedded.binaries_copied" in caplog.messages
         assert query(server, "select 1") == 1
+        caplog.clear()
         server.restart()
+        assert "embedded.binaries_copied" not in caplog.messages
         server.stop()
 
 
@@ -482,7 +487,7 @@ def test_a_server_of_another_container_is_not_touched(
     stopped: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, socket.socket(socket.AF_UNIX) as other:
-        patch.setattr(embedded, "_listener", lambda client: 0)
+        patch.setattr(process, "listener", lambda path: 0)
         (stopped.data / ".s.PGSQL.5432").unlink(missing_ok=True)
         other.bind(str(stopped.data / ".s.PGSQL.5432"))
         other.listen()

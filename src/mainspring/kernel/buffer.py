@@ -61,6 +61,11 @@ class QueueState:
         return self.settings.name
 
     @property
+    def limited(self) -> bool:
+        """Whether anything but a free slot is needed to start."""
+        return self.paused or self.concurrency is not None or self.rate is not None
+
+    @property
     def buffered(self) -> int:
         return sum(map(len, self.levels))
 
@@ -102,12 +107,13 @@ class Buffer:
         self.crashers_running = 0
         self._turns: dict[tuple[str, str], list[Visit]] = {}
         self._alarms: list[tuple[float, str, str]] = []  # when a group's rate allows its next start
+        self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
         # When pop found nothing: the local time at which it may find something (rates).
         self.next_at = math.inf
 
     @property
     def size(self) -> int:
-        return sum(q.buffered for q in self.queues.values()) + len(self.suspects)
+        return sum(self._counts) + len(self.suspects)
 
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
@@ -117,6 +123,7 @@ class Buffer:
 
     def _place(self, visit: Visit) -> None:
         level = self.queues[visit.queue].levels[visit.priority]
+        self._counts[visit.priority] += 1
         if level and visit.position < level[-1].position:
             ordered = list(level)
             insort(ordered, visit, key=lambda v: v.position)
@@ -131,23 +138,27 @@ class Buffer:
 
     def pop(self, now: float) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start."""
-        self._release_rated(now)
+        if self._alarms:
+            self._release_rated(now)
         self.next_at = self._alarms[0][0] if self._alarms else math.inf
         while (level := self._best_level(now)) is not None:
             visit = level.popleft()
+            self._counts[visit.priority] -= 1
             if self._admit(visit, now):
                 return visit
         return None
 
     def _best_level(self, now: float) -> deque[Visit] | None:
-        best: deque[Visit] | None = None
+        """The level of the greatest priority, and within it of the oldest visit, that may start."""
         for priority in reversed(PRIORITIES):
+            if not self._counts[priority]:
+                continue
+            best: deque[Visit] | None = None
             for queue in self.queues.values():
                 level = queue.levels[priority]
                 if not level:
                     continue
-                ready_at = queue.ready_at(now)
-                if ready_at > now:
+                if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
                 elif best is None or level[0].position < best[0].position:
                     best = level
@@ -170,14 +181,14 @@ class Buffer:
             if queue.settings.turns is not None:
                 self._end_turn(queue.settings.turns, visit.key)
             return False
+        if not queue.limited:
+            queue.running += 1
+            return True
         with self._gate:
             # Once more, for the heart may have lent the part to another worker since.
-            if queue.ready_at(now) > now:
-                allowed = False
-            else:
-                allowed = True
-                if queue.bucket is not None and queue.rate is not None:
-                    queue.bucket.take(now)
+            allowed = queue.ready_at(now) <= now
+            if allowed and queue.bucket is not None and queue.rate is not None:
+                queue.bucket.take(now)
             queue.running += 1
         if not allowed:
             self.ended(visit)
@@ -313,7 +324,9 @@ class Buffer:
         for queue in self.queues.values():
             for priority in PRIORITIES:
                 if queue.levels[priority]:
+                    before = len(queue.levels[priority])
                     queue.levels[priority] = deque(sift(queue.levels[priority]))
+                    self._counts[priority] += len(queue.levels[priority]) - before
             for group in queue.groups.values():
                 group.kept = sift(group.kept)
         self.suspects = deque(sift(self.suspects))

@@ -27,6 +27,8 @@ log = logging.getLogger("mainspring")
 
 # Visits that waited in memory for longer than this are read again: they may have been cancelled.
 STALE_SECONDS = 5.0
+# While so many pages of results wait to be written nothing more is read: they live in memory only.
+UNSETTLED_PAGES = 3
 # Bytes of payload that a page should not much exceed.
 PAGE_BYTES = 8_000_000
 # A freshly asleep worker polls this often for a while: an offer may have looked just before it slept.
@@ -66,6 +68,7 @@ class Reader:
         self._watchful_until = 0.0
         self._bytes = 200.0  # of a payload, on average
         self.passes = 0  # full passes from the start of every level: what a drain waits for
+        self.unsettled: Callable[[], int] = lambda: 0  # results that wait to be written
         self.filled: Callable[[], None] = lambda: None  # told when the buffer has something new
 
     def wake(self) -> None:
@@ -127,7 +130,7 @@ class Reader:
             await self._read_levels(levels)
         elif moment.local() >= self._sweep_at:
             await self._sweep()
-        elif self._buffer.size:
+        elif self._buffer.size or self.unsettled():
             # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
             if moment.local() - self._idle_at > BUSY_SECONDS:
                 await self._set_asleep(False)
@@ -137,7 +140,7 @@ class Reader:
 
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them."""
-        if self._buffer.size > self._page // 2:
+        if self._buffer.size > self._page // 2 or self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         return [cursor for cursor in self._cursors.values() if cursor.more]
 

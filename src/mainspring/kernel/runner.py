@@ -77,6 +77,7 @@ class Runner:
         self._slots: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._closing = False
+        self._verbose = False
 
     @property
     def free(self) -> int:
@@ -84,6 +85,7 @@ class Runner:
 
     def fill(self) -> None:
         """There may be something to start: wake or make as many slots as could use it."""
+        self._verbose = log.isEnabledFor(logging.INFO)
         wanted = self.buffer.size
         while wanted > 0 and self._idle:
             waiter = self._idle.pop()
@@ -97,6 +99,8 @@ class Runner:
             wanted -= 1
 
     async def _slot(self) -> None:
+        slot = asyncio.current_task()
+        assert slot is not None
         while not self._closing:
             run = self._next()
             if run is None:
@@ -105,17 +109,18 @@ class Runner:
                 self._wants_more()
                 await waiter
                 continue
+            run.slot = slot
             try:
                 await self._execute(run)
             except asyncio.CancelledError:
                 # A stop that came when the run had just ended: it was meant for that run alone.
-                task = asyncio.current_task()
-                assert task is not None
-                task.uncancel()
+                slot.uncancel()
+            finally:
+                run.slot = None
 
     def _next(self) -> Run | None:
         now = moment.local()
-        if (run := self._next_suspect(now)) is not None:
+        if self.buffer.suspects and (run := self._next_suspect(now)) is not None:
             return run
         while (visit := self.buffer.pop(now)) is not None:
             run = self._run_of(visit, now)
@@ -169,33 +174,26 @@ class Runner:
 
     async def _execute(self, run: Run) -> None:
         queue = self.buffer.queues[run.visit.queue]
-        run.slot = asyncio.current_task()
-        try:
-            if (run.suspect or queue.hold_after <= 0) and not await self._hold_first(run, queue):
-                return
+        if (run.suspect or queue.hold_after <= 0) and not await self._hold_first(run, queue):
+            return
+        if steps.listener is not None:
             steps.reach("run.started")
-            if log.isEnabledFor(logging.INFO):
-                log.info("run.started", extra=_facts(run, self.hand))
-            outcome = await self._outcome(run, queue)
-            if outcome is None:
-                self._abandon(run)
-                return
-            self._end(run)
-            run.outcome = outcome
-            run.seconds = moment.local() - run.began
+        if self._verbose:
+            log.info("run.started", extra=_facts(run, self.hand))
+        outcome = await self._outcome(run, queue)
+        if outcome is None:
+            self._abandon(run)
+            return
+        self._end(run)
+        run.outcome = outcome
+        run.seconds = moment.local() - run.began
+        if steps.listener is not None:
             steps.reach("run.ended")
-            if log.isEnabledFor(logging.INFO):
-                log.info(
-                    "run.ended",
-                    extra={
-                        **_facts(run, self.hand),
-                        "outcome": type(outcome).__name__.lower(),
-                        "duration_ms": round(run.seconds * 1000, 3),
-                    },
-                )
-            self._finished(run)
-        finally:
-            run.slot = None
+        if self._verbose:
+            duration = round(run.seconds * 1000, 3)
+            facts = {"outcome": type(outcome).__name__.lower(), "duration_ms": duration}
+            log.info("run.ended", extra={**_facts(run, self.hand), **facts})
+        self._finished(run)
 
     async def _hold_first(self, run: Run, queue: QueueState) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
+import struct
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -81,7 +81,12 @@ def grouped_key(group: str | None, key: str) -> str:
 
 def token() -> int:
     """64 random bits as a signed integer: never reused, compared only for equality."""
-    return int.from_bytes(secrets.token_bytes(8), "big", signed=True)
+    return int.from_bytes(os.urandom(8), "big", signed=True)
+
+
+def tokens(count: int) -> tuple[int, ...]:
+    """So many tokens."""
+    return struct.unpack(f">{count}q", os.urandom(8 * count))
 
 
 class Tokens:
@@ -103,7 +108,14 @@ class Tokens:
         return self._next
 
 
-def new_id() -> UUID:
-    """A time-ordered id (UUID version 7)."""
-    value = int.from_bytes(os.urandom(10), "big") | (time.time_ns() // 1_000_000 << 80)
-    return UUID(int=(value & ~(0xF << 76) & ~(0x3 << 62)) | (0x7 << 76) | (0x2 << 62))
+def new_ids(count: int) -> list[str]:
+    """Time-ordered ids (UUID version 7) that rise within the list, so its order is kept."""
+    first = int.from_bytes(os.urandom(10), "big") >> 7  # 73 random bits: room to count up in 74
+    milliseconds = time.time_ns() // 1_000_000
+    high = f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
+    ids = []
+    for value in range(first, first + count):
+        low = value & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        tail = f"{low:016x}"
+        ids.append(f"{high}{value >> 62:03x}-{tail[:4]}-{tail[4:]}")
+    return ids

@@ -19,7 +19,7 @@ from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart, PartNeed, hold_arguments
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
-from mainspring.kernel.outcome import Again, Outcome, Retry
+from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.reader import Reader
 from mainspring.kernel.register import register
 from mainspring.kernel.retry import decide
@@ -45,7 +45,8 @@ class Worker:
         self.buffer = Buffer(self._declared, self.hand.gate)
         # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
         self._reading = Line(database, "reader", synchronous_commit="off")
-        self._settling = Line(database, "settler")
+        # One locked visit must not hold up a batch for long.
+        self._settling = Line(database, "settler", lock_timeout="50ms")
         self._listening = Line(database, "listener")
         self._side = Line(database, "side")
         self.reader = Reader(database, self._reading, self.hand, self.buffer, settings)
@@ -57,6 +58,7 @@ class Worker:
             finished=self._finished,
             wants_more=self.reader.wake,
         )
+        self.reader.unsettled = lambda: self.settler.unsettled
         self.reader.filled = self.runner.fill
         self.settler = Settler(
             database,
@@ -67,6 +69,7 @@ class Worker:
             settled=self._settled,
             failed=self._refused,
         )
+        self.settler.wrote = self.reader.wake
         self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -200,6 +203,8 @@ class Worker:
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
         self.buffer.forget(run.visit)
+        if answer == "settled" and type(run.outcome) is Done and run.visit.group is None:
+            return
         match run.outcome, answer:
             case (_, "superseded"):
                 self.reader.settled(run.visit, 0)

@@ -79,7 +79,8 @@ class Connections:
             if unsettled is not None:
                 return False
             known = connection.execute(
-                SQL["has_history"].text, {"started": run.started, "run": run.token}
+                SQL["has_history"].text,
+                {"key": run.visit.key, "started": run.started, "run": run.token},
             ).fetchone()
         return bool(known and known[0])
 

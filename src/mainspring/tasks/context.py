@@ -21,7 +21,7 @@ from mainspring.kernel.outcome import Done
 from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
-from mainspring.tasks.connections import Connections, lock_arguments
+from mainspring.tasks.connections import Connections
 
 log = logging.getLogger("mainspring")
 
@@ -139,8 +139,6 @@ class Transaction:
             if error is not None:
                 await connection.rollback()
                 return
-            # Wait for the row first: the settle itself skips rows that others have locked.
-            await connection.execute(SQL["lock_unsettled"].text, lock_arguments(run))
             settle = await connection.execute(SQL["settle"].text, self._context._settle_arguments())
             rows = await settle.fetchall()
             steps.reach("transaction.settled")
@@ -181,7 +179,6 @@ class Transaction:
             if error is not None:
                 connection.rollback()
                 return
-            connection.execute(SQL["lock_unsettled"].text, lock_arguments(run))
             settle = connection.execute(SQL["settle"].text, self._context._settle_arguments())
             rows = settle.fetchall()
             steps.reach("transaction.settled")

@@ -8,17 +8,16 @@ answered and nothing else happens.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from uuid import UUID
+from typing import Any, LiteralString
 
 import psycopg
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import grouped_key, new_id, shard_of, token
+from mainspring.kernel.visit import grouped_key, new_ids, shard_of, token, tokens
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
 from mainspring.tasks.task import Call
@@ -27,36 +26,21 @@ log = logging.getLogger("mainspring")
 
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
-COLUMNS = (
-    "shard",
-    "key",
-    "queue",
-    "id",
-    "grp",
-    "priority",
-    "due_at",
-    "expires_at",
-    "version",
-    "payload",
-    "created_at",
-    "changed_at",
-)
-
-
+COPY_LINES = 1000
 class Batch:
     """Calls on their way to the database."""
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
         self.calls = calls
         self._lookup = lookup
-        self.ids = [new_id() for _ in calls]
+        self.ids = new_ids(len(calls))
         self.keys: list[str] = []
         self.shards: list[int] = []
         self.keyed = False
         for call, fresh in zip(calls, self.ids, strict=True):
             options = call.options
             if options.key is None:
-                key = str(fresh)
+                key = fresh
             else:
                 key = grouped_key(options.group, options.key)
                 self.keyed = True
@@ -65,7 +49,7 @@ class Batch:
             if len(call.payload) > PAYLOAD_WARNING_BYTES:
                 log.warning(
                     "payload.large",
-                    extra={"task": call.task.name, "bytes": len(call.payload), "id": str(fresh)},
+                    extra={"task": call.task.name, "bytes": len(call.payload), "id": fresh},
                 )
 
     @property
@@ -111,35 +95,45 @@ class Batch:
             "priorities": [_priority(call) for call in calls],
             "due_ats": [self.due_at(call, now) for call in calls],
             "expires_ats": [call.options.expires_at for call in calls],
-            "versions": [token() for _ in calls],
+            "versions": list(tokens(len(calls))),
             "payloads": [call.payload.decode() for call in calls],
         }
 
-    def rows(self, now: datetime) -> list[tuple[Any, ...]]:
-        """Rows to be copied in, in the order of COLUMNS."""
-        rows = []
-        for call, id, key, shard in zip(self.calls, self.ids, self.keys, self.shards, strict=True):
-            options = call.options
-            due_at = self.due_at(call, now)
-            rows.append(
-                (
-                    shard,
-                    key,
-                    call.task.settings.name,
-                    id,
-                    options.group,
-                    _priority(call),
-                    now if due_at is None or due_at < now else due_at,
-                    options.expires_at,
-                    token(),
-                    call.payload.decode(),
-                    now,
-                    now,
-                )
-            )
-        return rows
+    def copied(self, now: datetime | None) -> tuple[list[str], Iterator[bytes]]:
+        """Columns and text to be copied in; what is not named is left to its default (due now)."""
+        calls = self.calls
+        columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
+        extra: list[tuple[str, list[str]]] = [
+            ("due_at", [_text(self.due_at(call, now)) for call in calls]),
+            ("expires_at", [_text(call.options.expires_at) for call in calls]),
+            ("grp", [_text(call.options.group) for call in calls]),
+        ]
+        used = [(name, values) for name, values in extra if any(v != _NULL for v in values)]
+        if any(name == "due_at" for name, _ in used):
+            used = [(n, [v if v != _NULL else "now()" for v in vs] if n == "due_at" else vs) for n, vs in used]
+        return columns + [name for name, _ in used], self._lines([values for _, values in used])
 
-    def handles(self, inserted: set[UUID], taken: dict[tuple[str, str], UUID]) -> list[Handle[Any]]:
+    def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
+        """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
+        versions = tokens(len(self.calls))
+        for start in range(0, len(self.calls), COPY_LINES):
+            lines = []
+            for n in range(start, min(start + COPY_LINES, len(self.calls))):
+                call = self.calls[n]
+                payload = call.payload.decode()
+                if "\\" in payload:
+                    payload = payload.replace("\\", "\\\\")
+                line = (
+                    f"{self.shards[n]}\t{self.keys[n]}\t{call.task.settings.name}\t{self.ids[n]}"
+                    f"\t{_priority(call)}\t{versions[n]}\t{payload}"
+                )
+                for values in extra:
+                    line += "\t" + values[n]
+                lines.append(line)
+            lines.append("")
+            yield "\n".join(lines).encode()
+
+    def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
         found: list[Handle[Any]] = []
         for call, fresh, key, shard in zip(
@@ -150,7 +144,7 @@ class Batch:
             found.append(Handle(call.task.name, key, id, shard, is_new, self._lookup))
         return found
 
-    def missing(self, inserted: set[UUID], taken: dict[tuple[str, str], UUID]) -> list[int]:
+    def missing(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[int]:
         """Calls that neither were inserted nor found: the one with their key ended in between."""
         return [
             n
@@ -159,6 +153,17 @@ class Batch:
             )
             if fresh not in inserted and (call.task.name, key) not in taken
         ]
+
+
+_NULL = "\\N"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def _text(value: datetime | str | None) -> str:
+    """A value in COPY's text form."""
+    if value is None:
+        return _NULL
+    return value.isoformat() if isinstance(value, datetime) else value.translate(_ESCAPES)
 
 
 def _priority(call: Call) -> int:
@@ -178,7 +183,8 @@ class Fetch:
 class Copy:
     """Copy rows in."""
 
-    rows: list[tuple[Any, ...]]
+    columns: list[str]
+    lines: Iterator[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,22 +200,31 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
     elif batch.keyed or len(batch.calls) < COPY_FROM:
         rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
     else:
-        yield Copy(batch.rows(now if now is not None else (yield Clock())))
+        yield Copy(*batch.copied(now))
         yield Fetch(SQL["wake"], {"queues": batch.queues})
         return batch.handles(set(batch.ids), {})
-    inserted = {row["id"] for row in rows}
-    taken: dict[tuple[str, str], UUID] = {}
+    inserted = {str(row["id"]) for row in rows}
+    taken: dict[tuple[str, str], str] = {}
     while missing := batch.missing(inserted, taken):
         taken |= _by_key((yield Fetch(SQL["find_visits"], _keys(batch, missing))))
         if missing := batch.missing(inserted, taken):
             # Whoever had the key was settled between the two statements: insert again.
             part = {name: [v[n] for n in missing] for name, v in batch.arrays(now).items()}
-            inserted |= {row["id"] for row in (yield Fetch(SQL["insert_new"], part))}
+            inserted |= {str(row["id"]) for row in (yield Fetch(SQL["insert_new"], part))}
     return batch.handles(inserted, taken)
 
 
-_COPY = f"copy mainspring.visit ({', '.join(COLUMNS)}) from stdin"
+def _copy(columns: list[str]) -> LiteralString:
+    # Columns are ours, from a fixed list; values never enter the text.
+    return f"copy mainspring.visit ({', '.join(columns)}) from stdin"
+
+
 _NOW = "select mainspring.now() as now"
+
+
+async def _chunks(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in lines:
+        yield chunk
 
 
 async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
@@ -225,9 +240,9 @@ async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
                 answer = await connection.fetch(statement.numbered, *statement.arguments(values))
             case Clock():
                 answer = await connection.fetchval(_NOW)
-            case Copy(rows):
-                answer = await connection.copy_records_to_table(
-                    "visit", schema_name="mainspring", columns=COLUMNS, records=rows
+            case Copy(columns, lines):
+                answer = await connection.copy_to_table(
+                    "visit", schema_name="mainspring", columns=columns, source=_chunks(lines)
                 )
 
 
@@ -246,10 +261,10 @@ async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> 
                     answer = await cursor.fetchall()
                 case Clock():
                     answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
-                case Copy(rows):
-                    async with cursor.copy(_COPY) as copy:
-                        for row in rows:
-                            await copy.write_row(row)
+                case Copy(columns, lines):
+                    async with cursor.copy(_copy(columns)) as copy:
+                        for chunk in lines:
+                            await copy.write(chunk)
 
 
 def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[Handle[Any]]:
@@ -266,14 +281,14 @@ def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[H
                     answer = cursor.execute(statement.text, values).fetchall()
                 case Clock():
                     answer = cursor.execute(_NOW).fetchall()[0]["now"]
-                case Copy(rows):
-                    with cursor.copy(_COPY) as copy:
-                        for row in rows:
-                            copy.write_row(row)
+                case Copy(columns, lines):
+                    with cursor.copy(_copy(columns)) as copy:
+                        for chunk in lines:
+                            copy.write(chunk)
 
 
-def _by_key(rows: list[Any]) -> dict[tuple[str, str], UUID]:
-    return {(row["queue"], row["key"]): row["id"] for row in rows}
+def _by_key(rows: list[Any]) -> dict[tuple[str, str], str]:
+    return {(row["queue"], row["key"]): str(row["id"]) for row in rows}
 
 
 def _keys(batch: Batch, numbers: Sequence[int]) -> dict[str, list[Any]]:

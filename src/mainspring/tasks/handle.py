@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
-from uuid import UUID
+
+import msgspec
 
 from mainspring.errors import NotFound, ResultTimeout, TaskFailed
 
@@ -20,13 +20,12 @@ class Lookup(Protocol):
     def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Handle(Generic[R]):
+class Handle(msgspec.Struct, Generic[R], frozen=True):
     """A durable call. `is_new` is False when a uniqueness key returned the call that was there."""
 
     task: str
     key: str
-    id: UUID
+    id: str
     shard: int
     is_new: bool
     _lookup: Lookup

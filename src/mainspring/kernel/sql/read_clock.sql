@@ -1,0 +1,2 @@
+-- The engine's time.
+select mainspring.now() as now

@@ -1,0 +1,27 @@
+-- Free parked visits: due now, nothing counted against them, a new version. Each keeps its id (its idempotency key)
+-- unless fresh ones are asked for. An expiry that has passed is lifted: an operator wants it to run.
+-- Locks in (shard, key, queue) order and skips what others have locked. What is not answered was not freed.
+with wanted as materialized (
+  select v.shard, v.key, v.queue
+  from unnest(%(shards)s::integer[], %(keys)s::text[], %(queues)s::text[]) as i(shard, key, queue)
+  join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+  where v.parked_at is not null
+  order by v.shard, v.key, v.queue
+  for update of v skip locked
+),
+freed as (
+  update mainspring.visit v
+  set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
+    due_at = mainspring.now(), version = mainspring.token(),
+    id = case when %(fresh_ids)s::boolean then mainspring.uuid7() else v.id end,
+    expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
+    changed_at = mainspring.now()
+  from wanted w
+  where v.shard = w.shard and v.key = w.key and v.queue = w.queue
+  returning v.queue, v.key, v.id
+),
+hint as materialized (
+  select mainspring.wake(queue, mainspring.now()) from (select distinct queue from freed) f
+)
+select queue, key, id, (select count(*) from hint) as hints
+from freed

@@ -1,0 +1,54 @@
+"""Running until nothing is due, and waiting for a condition: tests do both instead of sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mainspring.app import Mainspring
+
+# A worker of a test has little to do and dies often: it beats and looks often too.
+FAST_SETTINGS: dict[str, Any] = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
+
+
+async def run_until_idle(app: Mainspring, *, timeout: float = 30.0, **settings: Any) -> None:
+    """Run a worker in this event loop until nothing is due, then stop it.
+
+    What is scheduled for later does not count; move the clock and run again. `settings` are those
+    of `app.worker(...)`. Raises TimeoutError if work is left after `timeout` seconds.
+    """
+    async with app.worker(**FAST_SETTINGS | settings) as worker:
+        try:
+            async with asyncio.timeout(timeout):
+                await worker.drained()
+        except TimeoutError:
+            raise TimeoutError(f"something is still due or running after {timeout:g} s") from None
+
+
+async def wait_until(
+    condition: Callable[[], bool | Awaitable[bool]],
+    timeout: float = 5.0,
+    *,
+    every: float = 0.005,
+) -> None:
+    """Wait until a condition (a function, plain or async) holds; TimeoutError after `timeout`."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = condition()
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer:
+            return
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{_described(condition)} did not hold within {timeout:g} s")
+        await asyncio.sleep(every)
+
+
+def _described(condition: Callable[[], Any]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except (OSError, TypeError):
+        return repr(condition)

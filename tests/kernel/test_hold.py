@@ -1,0 +1,120 @@
+"""Hold: a run that lasts is marked in its row, and only a run that still counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.kernel.outcome import Again, Done, Parked
+from visits import Visits, locked
+
+
+def test_a_held_visit_shows_who_runs_it_and_since_when(visits: Visits, me) -> None:
+    """T5."""
+    visits.offer("a")
+    run = visits.start("a")
+
+    assert visits.hold(me, run) == {run.token}
+
+    row = visits.row("a")
+    assert (row["pass"], row["holder"], row["held_until"]) == (run.token, me, None)
+    status = visits.query("select state::text, holder from mainspring.visit_status")
+    assert [tuple(r.values()) for r in status] == [("running", me)]
+
+
+def test_a_hold_that_is_sent_again_holds_still(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+
+    assert visits.hold(me, run) == {run.token}
+
+
+def test_a_visit_that_another_run_holds_is_not_held(visits: Visits, me) -> None:
+    visits.offer("a")
+    first, second = visits.start("a"), visits.start("a")
+    visits.hold(me, first)
+
+    assert visits.hold(visits.join(), second) == set()
+
+    assert visits.row("a")["pass"] == first.token
+
+
+def test_a_visit_that_was_offered_again_is_not_held(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.offer("a")
+
+    assert visits.hold(me, run) == set()
+
+
+def test_a_settled_visit_is_not_held(visits: Visits, me) -> None:
+    visits.offer("a", "b")
+    done, again = visits.start("a"), visits.start("b")
+    late = [visits.start("a"), visits.start("b")]
+    visits.settle(me, (done, Done()), (again, Again(after=0)))
+
+    assert visits.hold(me, *late) == set()
+
+
+def test_a_parked_visit_is_not_held(visits: Visits, me) -> None:
+    visits.offer("a")
+    visits.settle(me, (visits.start("a"), Parked(error_type="E", error="no")))
+
+    assert visits.hold(me, visits.start("a")) == set()
+
+
+def test_a_locked_visit_is_skipped(visits: Visits, me, mainspring_url: str) -> None:
+    visits.offer("a", "b")
+    one, two = visits.start("a"), visits.start("b")
+
+    with locked(mainspring_url, "a"):
+        assert visits.hold(me, one, two) == {two.token}
+
+    assert visits.hold(me, one) == {one.token}
+
+
+def test_a_work_timeout_is_counted_from_the_start(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+
+    visits.hold(me, run, work_timeout=60)
+
+    row = visits.row("a")
+    assert row["held_until"] - row["started_at"] == timedelta(seconds=60)
+
+
+def test_released_holds_are_due_again_at_once_and_count_nothing(visits: Visits, me) -> None:
+    """T10."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+
+    visits.call("release_holds", worker_id=me, shards=[run.visit.shard], runs=[run.token])
+
+    assert visits.keys(me) == ["a"]
+    row = visits.row("a")
+    assert (row["attempt"], row["crashes"], row["version"]) == (0, 0, run.visit.version)
+
+
+def test_only_the_holder_releases_its_hold(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+
+    visits.call(
+        "release_holds", worker_id=visits.join(), shards=[run.visit.shard], runs=[run.token]
+    )
+
+    assert visits.row("a")["pass"] == run.token
+
+
+def test_an_offer_leaves_the_hold_in_place(visits: Visits, me) -> None:
+    """The run goes on; that it was superseded shows when it settles."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+
+    visits.offer("a")
+
+    assert visits.row("a")["pass"] == run.token
+    assert visits.keys(me) == []

@@ -1,0 +1,158 @@
+"""Read: due, free visits of a worker's shards, the greatest priority and the oldest first."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from mainspring.kernel.outcome import Parked
+from mainspring.kernel.visit import END, shard_of
+from visits import Visits
+
+
+def test_within_a_priority_the_oldest_is_read_first(visits: Visits, me) -> None:
+    """T4."""
+    for key in ("first", "second", "third"):
+        visits.offer(key)
+
+    assert visits.keys(me) == ["first", "second", "third"]
+
+
+def test_equal_times_are_read_in_the_order_of_their_keys(visits: Visits, me) -> None:
+    visits.offer("c", "a", "b")
+
+    assert visits.keys(me) == ["a", "b", "c"]
+
+
+def test_each_level_is_read_by_itself(visits: Visits, me) -> None:
+    visits.offer("low", priority=1)
+    visits.offer("high", priority=9)
+    visits.offer("middle")
+
+    assert visits.keys(me, most=1) == ["high", "middle", "low"]
+
+
+def test_a_future_visit_is_not_read(visits: Visits, me) -> None:
+    visits.offer("later", after=60)
+
+    assert visits.keys(me) == []
+
+
+def test_a_future_visit_is_read_when_its_time_has_come(visits: Visits, me, clock) -> None:
+    visits.offer("later", after=60)
+
+    clock.advance_sync(60)
+
+    assert visits.keys(me) == ["later"]
+
+
+def test_a_held_visit_is_not_read(visits: Visits, me) -> None:
+    visits.offer("a")
+    visits.hold(me, visits.start("a"))
+
+    assert visits.keys(me) == []
+
+
+def test_a_parked_visit_is_not_read(visits: Visits, me) -> None:
+    visits.offer("a")
+    visits.settle(me, (visits.start("a"), Parked(error_type="E", error="no")))
+
+    assert visits.keys(me) == []
+
+
+def test_only_the_given_shards_are_read(visits: Visits, me) -> None:
+    keys = [f"key {n}" for n in range(50)]
+    visits.offer(*keys)
+    mine = {shard_of(key, 1024) for key in keys[:10]}
+
+    read = visits.keys(me, shards=sorted(mine))
+
+    assert set(keys[:10]) <= set(read)
+    assert {shard_of(key, 1024) for key in read} <= mine
+
+
+def test_groups_that_wait_for_room_are_passed_over(visits: Visits, me) -> None:
+    visits.offer("full", group="g")
+    visits.offer("free", group="h")
+    visits.offer("alone")
+
+    assert set(visits.keys(me, behind=["ring g"])) == {"free", "alone"}
+
+
+def test_a_page_goes_on_where_the_last_one_ended(visits: Visits, me) -> None:
+    visits.offer(*"abcdefg")
+
+    first = visits.read(me, most=3)
+    second = visits.read(me, after=first[-1].position, most=3)
+    third = visits.read(me, after=second[-1].position, most=3)
+
+    assert "".join(v.key for v in (*first, *second, *third)) == "abcdefg"
+
+
+def test_a_sweep_reads_up_to_a_position(visits: Visits, me) -> None:
+    visits.offer(*"abcd")
+    page = visits.read(me)
+
+    assert visits.keys(me, upto=page[1].position) == ["a", "b"]
+    assert visits.keys(me, upto=END) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.usefixtures("me")
+def test_a_worker_that_was_declared_dead_reads_nothing(visits: Visits) -> None:
+    visits.offer("a")
+
+    assert visits.keys(uuid4()) == []
+
+
+def test_what_was_read_is_noted_as_reach(visits: Visits, me) -> None:
+    visits.offer("a")
+    visits.offer("b", priority=7)
+    page = {v.priority: v for v in visits.read(me)}
+
+    reach = visits.call("read_reach", worker_ids=[me])
+
+    assert {(r["priority"], r["due_at"]) for r in reach} == {
+        (5, page[5].due_at),
+        (7, page[7].due_at),
+    }
+
+
+def test_trimmed_reach_keeps_the_newest_note_of_each_level(visits: Visits, me) -> None:
+    for key in "abc":
+        visits.offer(key)
+        last = visits.read(me)[-1]
+
+    visits.call("trim_reach", worker_id=me)
+
+    rows = visits.query("select due_at from mainspring.reach")
+    assert [row["due_at"] for row in rows] == [last.due_at]
+
+
+def test_a_group_is_read_by_priority_then_age(visits: Visits, me) -> None:
+    visits.offer("old", group="g")
+    visits.offer("new", group="g")
+    visits.offer("urgent", group="g", priority=9)
+    visits.offer("foreign", group="h")
+
+    rows = visits.call("read_group", queues=["ring"], groups=["g"], most=[2], worker_id=me)
+
+    assert [row["key"] for row in rows] == ["urgent", "old"]
+
+
+@pytest.mark.usefixtures("me")
+def test_next_due_answers_the_seconds_until_the_earliest_future_visit(visits: Visits) -> None:
+    visits.offer("soon", after=5)
+    visits.offer("later", after=60, priority=9)
+    visits.offer("now")
+
+    seconds = visits.call("next_due", queues=["ring"], shards=None)[0]["seconds"]
+
+    assert 4 < seconds <= 5
+
+
+@pytest.mark.usefixtures("me")
+def test_next_due_is_null_when_nothing_is_scheduled(visits: Visits) -> None:
+    visits.offer("now")
+
+    assert visits.call("next_due", queues=["ring"], shards=None)[0]["seconds"] is None

@@ -1,0 +1,291 @@
+"""Settle: each outcome is written once, whoever sends it and how often."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Parked, Retry
+from visits import Visits, locked
+
+FAILED = Retry(after=60, error_type="Broken", error="it broke")
+PARKED = Parked(error_type="Broken", error="it broke")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"), [(Done(), "done"), (Cancelled(), "cancelled"), (Expired(), "expired")]
+)
+def test_an_end_deletes_the_visit_and_writes_history(visits: Visits, me, outcome, name) -> None:
+    """T7."""
+    visits.offer("a", payload={"x": 1})
+
+    assert visits.settle(me, (visits.start("a"), outcome)) == ["settled"]
+
+    assert visits.row("a") is None
+    [story] = visits.history("a")
+    assert (story["outcome"], story["attempt"], story["superseded"]) == (name, 1, False)
+    assert (story["payload"], story["worker_id"]) == ({"x": 1}, me)
+
+
+def test_done_keeps_the_result_and_the_searchable_fields(visits: Visits, me) -> None:
+    visits.offer("a")
+
+    visits.settle(me, (visits.start("a"), Done(result='{"n": 7}', searchable=["user=ann"])))
+
+    [story] = visits.history("a")
+    assert (story["result"], story["searchable"]) == ({"n": 7}, ["user=ann"])
+
+
+def test_again_writes_the_new_time_and_consumes_the_version(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+
+    assert visits.settle(me, (run, Again(after=30))) == ["settled"]
+
+    row = visits.row("a")
+    assert row["version"] == run.token
+    assert row["attempt"] == 0
+    assert timedelta(seconds=28) < row["due_at"] - visits.now() <= timedelta(seconds=30)
+
+
+def test_again_at_a_time_is_due_then(visits: Visits, me) -> None:
+    visits.offer("a")
+    at = visits.now() + timedelta(hours=1)
+
+    visits.settle(me, (visits.start("a"), Again(at=at)))
+
+    assert visits.row("a")["due_at"] == at
+
+
+def test_a_retry_counts_an_attempt_and_backs_off(visits: Visits, me) -> None:
+    visits.offer("a")
+
+    visits.settle(me, (visits.start("a"), FAILED))
+
+    row = visits.row("a")
+    assert (row["attempt"], row["error"]) == (1, "it broke")
+    assert row["due_at"] > visits.now() + timedelta(seconds=50)
+    [story] = visits.history("a")
+    assert (story["outcome"], story["error_type"]) == ("retry", "Broken")
+
+
+def test_parked_keeps_the_row_payload_and_error(visits: Visits, me) -> None:
+    """T13."""
+    visits.offer("a", payload={"x": 1})
+
+    visits.settle(me, (visits.start("a"), PARKED))
+
+    row = visits.row("a")
+    assert row["parked_at"] is not None
+    assert (row["payload"], row["error"]) == ({"x": 1}, "it broke")
+
+
+@pytest.mark.parametrize("outcome", [Done(), Again(after=5), FAILED, PARKED])
+def test_a_resent_settle_changes_nothing(visits: Visits, me, outcome) -> None:
+    """T6: the reply was lost, so the worker sends the same again."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.settle(me, (run, outcome))
+    before = visits.row("a")
+
+    answer = visits.settle(me, (run, outcome))
+
+    assert answer == ["gone" if isinstance(outcome, Done) else "settled"]
+    assert visits.row("a") == before
+    assert len(visits.history("a")) == 1
+
+
+def test_a_resent_settle_leaves_the_next_visit_of_the_key_alone(visits: Visits, me) -> None:
+    """T6: the key was settled and offered anew before the repetition came."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.settle(me, (run, Done()))
+    visits.offer("a", payload={"second": True})
+    before = visits.row("a")
+
+    assert visits.settle(me, (run, Done())) == ["superseded"]
+
+    assert visits.row("a") == before
+    assert len(visits.history("a")) == 1
+
+
+def test_a_settle_of_an_older_run_after_a_retry_is_refused(visits: Visits, me) -> None:
+    """T6: two runs of one version; the first to settle wins."""
+    visits.offer("a")
+    slow, quick = visits.start("a"), visits.start("a")
+    visits.settle(me, (quick, Again(after=5)))
+    before = visits.row("a")
+
+    assert visits.settle(me, (slow, Done())) == ["superseded"]
+
+    assert visits.row("a") == before
+
+
+def test_a_superseded_run_keeps_the_row_and_its_version(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.offer("a")
+    version = visits.row("a")["version"]
+
+    assert visits.settle(me, (run, Done())) == ["superseded"]
+
+    assert visits.row("a")["version"] == version
+    [story] = visits.history("a")
+    assert story["superseded"]
+
+
+def test_a_superseded_retry_keeps_its_backoff(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.offer("a")
+
+    assert visits.settle(me, (run, FAILED)) == ["superseded"]
+
+    row = visits.row("a")
+    assert row["due_at"] > visits.now() + timedelta(seconds=50)
+    assert row["attempt"] == 1
+
+
+def test_a_superseded_failure_never_parks_what_was_offered_meanwhile(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.offer("a")
+
+    visits.settle(me, (run, PARKED))
+
+    assert visits.row("a")["parked_at"] is None
+
+
+def test_a_superseded_run_clears_its_own_hold(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+    visits.offer("a")
+
+    visits.settle(me, (run, Done()))
+
+    assert visits.row("a")["pass"] is None
+    assert visits.keys(me) == ["a"]
+
+
+def test_the_holder_settles_what_it_holds(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run)
+
+    assert visits.settle(me, (run, Done())) == ["settled"]
+
+    assert visits.row("a") is None
+
+
+def test_a_foreign_hold_refuses_the_settle(visits: Visits, me) -> None:
+    visits.offer("a")
+    mine, theirs = visits.start("a"), visits.start("a")
+    visits.hold(me, theirs)
+    before = visits.row("a")
+
+    assert visits.settle(me, (mine, Done())) == ["gone"]
+
+    assert visits.row("a") == before
+    assert visits.history("a") == []
+
+
+def test_a_queue_that_takes_the_first_result_takes_it_from_an_overtaken_run(
+    visits: Visits, me
+) -> None:
+    visits.offer("a")
+    overtaken, running = visits.start("a"), visits.start("a")
+    visits.hold(me, running)
+
+    assert visits.settle(me, (overtaken, Done()), any_pass=True) == ["settled"]
+    assert visits.settle(me, (running, Done()), any_pass=True) == ["gone"]
+
+    assert len(visits.history("a")) == 1
+
+
+def test_a_locked_row_is_answered_locked_and_settled_later(
+    visits: Visits, me, mainspring_url: str
+) -> None:
+    """T2: one open transaction of a user's keeps only its own visit waiting."""
+    visits.offer("a", "b")
+    one, two = visits.start("a"), visits.start("b")
+
+    with locked(mainspring_url, "a"):
+        assert visits.settle(me, (one, Done()), (two, Done())) == ["locked", "settled"]
+
+    assert visits.settle(me, (one, Done())) == ["settled"]
+
+
+def test_a_settle_that_waits_for_nobody_is_quick_beside_a_lock(
+    visits: Visits, me, mainspring_url: str
+) -> None:
+    keys = [f"key {n}" for n in range(50)]
+    visits.offer(*keys)
+    runs = [visits.start(key) for key in keys]
+
+    with locked(mainspring_url, "key 7"):
+        visits.query("set statement_timeout = 150")
+        answers = visits.settle(me, *((run, Done()) for run in runs))
+
+    assert answers.count("settled") == 49
+    assert answers[7] == "locked"
+
+
+def test_a_deleted_visit_is_answered_gone(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    visits.query("delete from mainspring.visit")
+
+    assert visits.settle(me, (run, Done())) == ["gone"]
+    assert visits.settle(me, (run, FAILED)) == ["gone"]
+
+    assert visits.row("a") is None
+    assert visits.history("a") == []
+
+
+def test_one_batch_settles_every_kind_of_outcome(visits: Visits, me) -> None:
+    visits.offer("a", "b", "c", "d")
+    results = zip("abcd", (Done(), Again(after=9), FAILED, PARKED), strict=True)
+
+    answers = visits.settle(me, *((visits.start(key), outcome) for key, outcome in results))
+
+    assert answers == ["settled"] * 4
+    assert [len(visits.history(key)) for key in "abcd"] == [1, 1, 1, 1]
+
+
+def test_again_forgets_the_crashes_before_it(visits: Visits, me) -> None:
+    visits.offer("a")
+    visits.change("a", crashes=2)
+
+    visits.settle(me, (visits.start("a"), Again(after=0)))
+
+    assert visits.row("a")["crashes"] == 0
+
+
+def test_a_run_is_in_history_under_the_day_it_began(visits: Visits, me) -> None:
+    visits.offer("a")
+    run = visits.start("a")
+    run.started -= 86_400
+    run.seconds = 86_500
+
+    visits.settle(me, (run, Done()))
+
+    [story] = visits.history("a")
+    assert story["day"] == story["started_at"].date()
+    assert story["duration_ms"] == 86_500_000
+
+
+@pytest.mark.parametrize("result", ['"\\u0000"', '{"a": "\\ud800"}', "not json"])
+def test_a_result_that_cannot_be_stored_fails_its_statement_alone(
+    visits: Visits, me, result: str
+) -> None:
+    visits.offer("a", "b")
+    bad, good = visits.start("a"), visits.start("b")
+
+    with pytest.raises(psycopg.DataError):
+        visits.settle(me, (bad, Done(result=result)), (good, Done()))
+
+    assert visits.row("b") is not None
+    assert visits.settle(me, (good, Done())) == ["settled"]

@@ -1,0 +1,212 @@
+"""The kernel's statements called one by one, as a simulated worker would call them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg.rows import dict_row
+
+from mainspring.db.connect import Database
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.heart import hold_arguments
+from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.register import register_arguments
+from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import END, PRIORITIES, START, Position, Run, Visit, shard_of, token
+
+QUEUE = "ring"
+
+
+async def nothing(_: Run) -> Outcome:
+    return Done()
+
+
+def queue(name: str = QUEUE, **settings: Any) -> QueueSettings:
+    """A queue whose handler does nothing."""
+    return QueueSettings(name=name, handler=settings.pop("handler", nothing), **settings)
+
+
+class Visits:
+    """One connection of the engine's kind, and every verb of the protocol on it."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = Database(url).connect_sync("test")
+        self.connection.row_factory = dict_row  # type: ignore[assignment]
+        self._runs = token() >> 1
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def call(self, name: str, **values: Any) -> list[dict[str, Any]]:
+        cursor = self.connection.execute(SQL[name].text, values)
+        return cursor.fetchall() if cursor.description else []  # type: ignore[return-value]
+
+    def query(self, text: str, *values: Any) -> list[dict[str, Any]]:
+        cursor = self.connection.execute(text, values)  # type: ignore[arg-type]
+        return cursor.fetchall() if cursor.description else []  # type: ignore[return-value]
+
+    def value(self, text: str, *values: Any) -> Any:
+        return next(iter(self.query(text, *values)[0].values()))
+
+    def now(self) -> datetime:
+        return self.value("select mainspring.clock()")
+
+    # -- queues and workers
+
+    def register(self, *queues: QueueSettings, update: bool = True) -> None:
+        self.call("register_queues", update=update, **register_arguments(queues))
+
+    def join(self, *, pool: str = "default", queues: Sequence[str] = (QUEUE,)) -> UUID:
+        worker_id = uuid4()
+        self.call(
+            "join_pool",
+            worker_id=worker_id,
+            pool=pool,
+            queues=list(queues),
+            slots=4,
+            host="here",
+            process=1,
+        )
+        return worker_id
+
+    def take(self, worker_id: UUID, most: int = 1024) -> set[int]:
+        rows = self.call(
+            "take_leases", pool="default", worker_id=worker_id, most=most, epoch=token()
+        )
+        return {row["shard"] for row in rows}
+
+    def bury(self, worker_id: UUID) -> None:
+        """The worker is gone, its leases free, as after a takeover."""
+        seen = self.value("select beat from mainspring.worker where id = %s", worker_id)
+        with self.connection.transaction():
+            assert self.call("declare_dead", dead_id=worker_id, beat=seen)
+            self.call("free_leases", dead_id=worker_id, pool="default", epoch=token())
+
+    # -- visits
+
+    def offer(
+        self,
+        *keys: str,
+        queue: str = QUEUE,
+        after: float | None = None,
+        at: datetime | None = None,
+        group: str | None = None,
+        priority: int = 5,
+        payload: dict[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        if after is not None:
+            at = self.now() + timedelta(seconds=after)
+        count = len(keys)
+        return self.call(
+            "offer",
+            shards=[shard_of(group or key, 1024) for key in keys],
+            keys=list(keys),
+            queues=[queue] * count,
+            ids=[uuid4() for _ in keys],
+            groups=[group] * count,
+            priorities=[priority] * count,
+            due_ats=[at] * count,
+            versions=[token() for _ in keys],
+            payloads=[json.dumps(payload or {})] * count,
+        )
+
+    def row(self, key: str, queue: str = QUEUE) -> dict[str, Any] | None:
+        rows = self.query(
+            "select * from mainspring.visit where key = %s and queue = %s", key, queue
+        )
+        return rows[0] if rows else None
+
+    def change(self, key: str, **columns: Any) -> None:
+        """Force a row into a state that would take long to reach."""
+        for column, value in columns.items():
+            self.query(f"update mainspring.visit set {column} = %s where key = %s", value, key)
+
+    def history(self, key: str) -> list[dict[str, Any]]:
+        return self.query(
+            "select * from mainspring.history where key = %s order by started_at, ended_at", key
+        )
+
+    def read(
+        self,
+        worker_id: UUID,
+        *,
+        queue: str = QUEUE,
+        after: Position = START,
+        upto: Position = END,
+        most: int = 100,
+        shards: Sequence[int] | None = None,
+        behind: Sequence[str] = (),
+        priorities: Sequence[int] = tuple(reversed(PRIORITIES)),
+    ) -> list[Visit]:
+        levels = len(priorities)
+        rows = self.call(
+            "read_due",
+            queues=[queue] * levels,
+            priorities=list(priorities),
+            after_due=[after[0]] * levels,
+            after_key=[after[1]] * levels,
+            upto_due=[upto[0]] * levels,
+            upto_key=[upto[1]] * levels,
+            most=[most] * levels,
+            shards=None if shards is None else list(shards),
+            behind=list(behind),
+            worker_id=worker_id,
+        )
+        return [Visit(*row.values()) for row in rows]
+
+    def keys(self, worker_id: UUID, **options: Any) -> list[str]:
+        return [visit.key for visit in self.read(worker_id, **options)]
+
+    def visit(self, key: str, queue: str = QUEUE) -> Visit:
+        """A visit as a reader would have read it, due or not."""
+        row = self.row(key, queue)
+        assert row is not None, f"there is no visit {key!r}"
+        names = ("shard", "key", "queue", "id", "grp", "priority", "due_at", "version", "attempt")
+        values = [row[name] for name in (*names, "crashes", "expires_at")]
+        return Visit(*values, json.dumps(row["payload"]))
+
+    # -- runs
+
+    def start(self, visit: Visit | str) -> Run:
+        if isinstance(visit, str):
+            visit = self.visit(visit)
+        self._runs += 1
+        return Run(visit, self._runs, time.time(), time.monotonic())
+
+    def hold(
+        self, worker_id: UUID | None, *runs: Run, work_timeout: float | None = None
+    ) -> set[int]:
+        values = hold_arguments([(run, work_timeout) for run in runs], worker_id)
+        return {row["run"] for row in self.call("hold", **values)}
+
+    def settle(
+        self, worker_id: UUID, *results: tuple[Run, Outcome], any_pass: bool = False
+    ) -> list[str]:
+        for run, outcome in results:
+            run.outcome = outcome
+        runs = [run for run, _ in results]
+        values = settle_arguments(runs, worker_id, lambda _: any_pass)
+        rows = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
+        return in_order(rows, len(runs))
+
+    def recover(
+        self, *, shards: Sequence[int] = range(1024), overdue: Sequence[int] = ()
+    ) -> list[dict[str, Any]]:
+        return self.call("recover", shards=list(shards), overdue=list(overdue), most=500)
+
+
+@contextmanager
+def locked(url: str, key: str) -> Iterator[psycopg.Connection[Any]]:
+    """Somebody else's transaction that has a visit's row locked."""
+    with psycopg.connect(url) as other:
+        other.execute("select from mainspring.visit where key = %s for update", (key,))
+        yield other
+        other.rollback()
