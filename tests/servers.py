@@ -176,15 +176,20 @@ class PgBouncer:
         return f"postgresql://{self._role}@/{quote(database)}?host={self._directory}&port={PORT}"
 
     def __enter__(self) -> Self:
-        program = _find_pgbouncer()
         self._directory = Path(tempfile.mkdtemp(prefix="pgbouncer-", dir="/tmp"))
         try:
-            self._start(program)
+            self._start(_find_pgbouncer())
             self._wait()
         except BaseException:
-            self._stop()
+            self.__exit__(None, None, None)
             raise
         return self
+
+    def restart(self) -> None:
+        """End it, with every connection through it, and start it again at the same address."""
+        self._stop()
+        self._start(_find_pgbouncer())
+        self._wait()
 
     def __exit__(
         self,
@@ -193,6 +198,7 @@ class PgBouncer:
         traceback: TracebackType | None,
     ) -> None:
         self._stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, program: Path) -> None:
         # It refuses root, and the server's socket is open to the server's owner alone. That owner
@@ -248,7 +254,6 @@ class PgBouncer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(5)
-        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def main(arguments: list[str]) -> int:

@@ -192,15 +192,20 @@ class Visits:
     ) -> list[str]:
         for run, outcome in results:
             run.outcome = outcome
-        runs = [run for run, _ in results]
+        given = [run for run, _ in results]
+        runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
         values = settle_arguments(runs, worker_id, lambda _: any_pass)
         rows = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
-        return in_order(rows, len(runs))
+        answers = dict(zip((r.token for r in runs), in_order(rows, len(runs)), strict=True))
+        return [answers[run.token] for run in given]
 
     def recover(
         self, *, shards: Sequence[int] = range(1024), overdue: Sequence[int] = ()
     ) -> list[dict[str, Any]]:
-        return self.call("recover", shards=list(shards), overdue=list(overdue), most=500)
+        """What an owner does at each beat: look at what is held, free what was seen lost."""
+        held = self.call("read_held", shards=list(shards))
+        orphaned = [row["pass"] for row in held if row["orphaned"]]
+        return self.call("recover", shards=list(shards), orphaned=orphaned, overdue=list(overdue))
 
 
 @contextmanager

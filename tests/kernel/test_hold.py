@@ -89,7 +89,7 @@ def test_released_holds_are_due_again_at_once_and_count_nothing(visits: Visits, 
     run = visits.start("a")
     visits.hold(me, run)
 
-    visits.call("release_holds", worker_id=me, shards=[run.visit.shard], runs=[run.token])
+    visits.call("release_holds", worker_id=me, runs=[run.token])
 
     assert visits.keys(me) == ["a"]
     row = visits.row("a")
@@ -101,9 +101,7 @@ def test_only_the_holder_releases_its_hold(visits: Visits, me) -> None:
     run = visits.start("a")
     visits.hold(me, run)
 
-    visits.call(
-        "release_holds", worker_id=visits.join(), shards=[run.visit.shard], runs=[run.token]
-    )
+    visits.call("release_holds", worker_id=visits.join(), runs=[run.token])
 
     assert visits.row("a")["pass"] == run.token
 

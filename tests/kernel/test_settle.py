@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import psycopg
 import pytest
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Parked, Retry
-from visits import Visits, locked
+from visits import Visits
 
 FAILED = Retry(after=60, error_type="Broken", error="it broke")
 PARKED = Parked(error_type="Broken", error="it broke")
@@ -205,32 +207,46 @@ def test_a_queue_that_takes_the_first_result_takes_it_from_an_overtaken_run(
     assert len(visits.history("a")) == 1
 
 
-def test_a_locked_row_is_answered_locked_and_settled_later(
+@pytest.mark.parametrize("outcome", [Done(), Again(after=5), FAILED, PARKED])
+def test_history_keeps_when_the_run_was_due(visits: Visits, me, outcome) -> None:
+    """T7: not when the next one is."""
+    visits.offer("a")
+    due_at = visits.row("a")["due_at"]
+
+    visits.settle(me, (visits.start("a"), outcome))
+
+    [story] = visits.history("a")
+    assert story["due_at"] == due_at
+
+
+def test_a_visit_that_changes_while_the_settle_waits_is_sent_again(
     visits: Visits, me, mainspring_url: str
 ) -> None:
-    """T2: one open transaction of a user's keeps only its own visit waiting."""
-    visits.offer("a", "b")
-    one, two = visits.start("a"), visits.start("b")
+    """The statement's snapshot is older than the lock it waited for: it must not guess."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.query("set lock_timeout = '5s'")
+    with ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(mainspring_url) as other:
+            other.execute("update mainspring.visit set version = 1 where key = 'a'")
+            answer = thread.submit(visits.settle, me, (run, Done()))
+            wait_for_lock(other)
 
-    with locked(mainspring_url, "a"):
-        assert visits.settle(me, (one, Done()), (two, Done())) == ["locked", "settled"]
+        assert answer.result() == ["changed"]
 
-    assert visits.settle(me, (one, Done())) == ["settled"]
+    assert visits.row("a")["version"] == 1
+    assert visits.history("a") == []
+    assert visits.settle(me, (run, Done())) == ["superseded"]
 
 
-def test_a_settle_that_waits_for_nobody_is_quick_beside_a_lock(
-    visits: Visits, me, mainspring_url: str
-) -> None:
-    keys = [f"key {n}" for n in range(50)]
-    visits.offer(*keys)
-    runs = [visits.start(key) for key in keys]
-
-    with locked(mainspring_url, "key 7"):
-        visits.query("set statement_timeout = 150")
-        answers = visits.settle(me, *((run, Done()) for run in runs))
-
-    assert answers.count("settled") == 49
-    assert answers[7] == "locked"
+def wait_for_lock(connection: psycopg.Connection) -> None:
+    """Until somebody waits for a lock in this database."""
+    for _ in range(1000):
+        row = connection.execute("select count(*) from pg_locks where not granted").fetchone()
+        if row and row[0]:
+            return
+        time.sleep(0.002)
+    raise TimeoutError("nobody waits for a lock")
 
 
 def test_a_deleted_visit_is_answered_gone(visits: Visits, me) -> None:

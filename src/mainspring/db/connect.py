@@ -54,7 +54,7 @@ _CLIENT: Mapping[str, str] = {
 # What asyncpg understands in a URL besides the address.
 _KEPT = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "krbsrvname")
 
-# SQLSTATE classes of the connection and the server: nothing is wrong with the statement, send it again.
+# SQLSTATE classes of the connection and the server: the statement is fine and can be sent again.
 _TRANSIENT = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58")
 
 
@@ -64,7 +64,13 @@ def is_transient(error: BaseException) -> bool:
     if state:
         return str(state)[:2] in _TRANSIENT
     return isinstance(
-        error, OSError | asyncpg.InterfaceError | TimeoutError | EOFError | psycopg.OperationalError
+        error,
+        DatabaseUnavailable
+        | OSError
+        | asyncpg.InterfaceError
+        | TimeoutError
+        | EOFError
+        | psycopg.OperationalError,
     )
 
 
@@ -229,11 +235,13 @@ async def probe(url: str, settings: Mapping[str, str] | None = None) -> Database
     plain = Database(url, pooled=True, settings=settings or {})
     connection = await plain.connect("probe")
     try:
-        row = await connection.fetchrow(
-            "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version,"
-            " current_setting('server_encoding') as encoding,"
-            " current_setting('server_version') as name"
-        )
+        # In a transaction: a pooler may give every step of asyncpg's protocol another backend.
+        async with connection.transaction():
+            row = await connection.fetchrow(
+                "select pg_backend_pid() as pid, current_setting('server_version') as name,"
+                " current_setting('server_version_num')::int as version,"
+                " current_setting('server_encoding') as encoding"
+            )
         assert row is not None
         check_server(row["version"], row["name"], row["encoding"])
         pooled = row["pid"] != connection.get_server_pid()

@@ -82,6 +82,8 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
     with database.connect_sync("migrate", client=True) as connection:
         try:
             with connection.transaction():
+                if (local := database.local_settings(client=True)) is not None:
+                    connection.execute(local)
                 connection.execute("set local lock_timeout = '60s'")
                 connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
                 connection.execute(_LEDGER)
@@ -116,10 +118,11 @@ def _newest(connection: psycopg.Connection[tuple[int]]) -> int:
 async def read_schema(connection: Any) -> tuple[int | None, int]:
     """The newest migration that was applied (None: no schema) and the shard count."""
     try:
-        row = await connection.fetchrow(
-            "select max(number) as number, (select shard_count from mainspring.install) as shards"
-            " from mainspring.migration"
-        )
+        async with connection.transaction():  # behind a pooler: all of it on one backend
+            row = await connection.fetchrow(
+                "select max(number) as number,"
+                " (select shard_count from mainspring.install) as shards from mainspring.migration"
+            )
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None, 0
     except asyncpg.InsufficientPrivilegeError as error:

@@ -1,4 +1,4 @@
-"""Looking at processes of this machine, waiting for them, and keeping them out of one another's way.
+"""Looking at processes of this machine, waiting for them, keeping them out of each other's way.
 
 A pid alone proves nothing: it may be a zombie's or a later program's. So a process is known by its
 pid and its time of birth, and who serves a socket is asked of the kernel.
@@ -65,7 +65,7 @@ def end(process: Process, way: signal.Signals, seconds: float) -> bool:
 
 
 def kill_family(pid: int, seconds: float) -> bool:
-    """Kill a process as a crash would; whether it and its children are gone within twice the time."""
+    """Kill a process as a crash would; whether it and its children end within twice the time."""
     os.kill(pid, signal.SIGSTOP)  # so that it forks no child that we would miss
     family = [seen for member in (pid, *_children(pid)) if (seen := look(member))]
     os.kill(pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ def _said(*command: str) -> str:
 
 
 def listener(path: Path) -> int | None:
-    """The pid of who listens on a Unix socket: None if nobody does, 0 if it is in another container."""
+    """The pid of who listens on a Unix socket: None if nobody does, 0 if in another container."""
     with socket.socket(socket.AF_UNIX) as client:
         # A timeout of Python's would make a full backlog look like a server that is not there.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))

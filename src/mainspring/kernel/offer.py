@@ -1,0 +1,46 @@
+"""Offering the engine's own visits: added, or merged into the one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mainspring.db.connect import Database
+from mainspring.kernel.ask import ask
+from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id, shard_of, token
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A wish that a queue looks at a key, now or at a time."""
+
+    queue: str
+    key: str
+    due_at: datetime | None = None
+
+
+async def offer(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+    """Offer visits: a run under way that has not settled yet will be followed by another."""
+    await ask(database, connection, "offer", **_values(database, offers))
+
+
+async def offer_new(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+    """Offer visits where there are none; one that is there is left as it is."""
+    values = _values(database, offers)
+    await ask(database, connection, "insert_new", expires_ats=[None] * len(offers), **values)
+
+
+def _values(database: Database, offers: Sequence[Offer]) -> dict[str, Any]:
+    return {
+        "shards": [shard_of(o.key, database.shard_count) for o in offers],
+        "keys": [o.key for o in offers],
+        "queues": [o.queue for o in offers],
+        "ids": [new_id() for _ in offers],
+        "groups": [None for _ in offers],
+        "priorities": [DEFAULT_PRIORITY for _ in offers],
+        "due_ats": [o.due_at for o in offers],
+        "versions": [token() for _ in offers],
+        "payloads": ["{}" for _ in offers],
+    }

@@ -1,0 +1,277 @@
+"""Operations: an operator's bulk jobs, with items, progress, pause, resume and cancel.
+
+An operation is a row and a visit of the queue `mainspring.operation`. A run of the visit does one
+page: it reads which items come next, then changes them, notes them and moves the position in the
+transaction that settles the visit. So progress and effect are committed together, and a crash at any
+moment repeats nothing and leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.ask import ask, check_page, decoded
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.offer import Offer, offer
+from mainspring.kernel.outcome import Again, Done, Outcome
+from mainspring.kernel.queues import nearest
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run
+
+QUEUE = "mainspring.operation"
+STATES = ("running", "paused", "cancelled", "done", "failed")
+PAGE = 500
+# A step that failed so often in a row ends the operation.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A bulk job. `id` is None for one that was only tried dry; `total` is an estimate."""
+
+    id: int | None
+    kind: str
+    source: str
+    order: Any
+    state: str
+    total: int | None
+    done: int
+    failed: int
+    position: str | None
+    error: str | None
+    created_at: datetime
+    changed_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that an operation did, or (`error`) could not do."""
+
+    number: int
+    queue: str
+    key: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a step did to one item."""
+
+    queue: str
+    key: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The items of a step, and where the next one begins (JSON); None: this step is the last."""
+
+    items: Sequence[Any]
+    position: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of operation. `order` is the dataclass that says what is asked; it is kept as JSON.
+
+    `freeze` fixes the order at its start, so that what happens later does not widen it. `count`
+    estimates the items, `page` reads some, `apply` changes them in the settling transaction.
+    """
+
+    name: str
+    order: type
+    freeze: Callable[[Any, datetime], Any]
+    count: Callable[[Database, Any, Any], Awaitable[int]]
+    page: Callable[[Database, Any, Any, str | None, int], Awaitable[Page]]
+    apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[Result]]]
+
+
+# -- orders
+
+
+async def start(
+    database: Database, connection: Any, kind: Kind, order: Any, *, source: str, dry_run: bool
+) -> Operation:
+    """Begin an operation, in the caller's transaction; a dry run only counts."""
+    now = (await ask(database, connection, "read_clock"))[0]["now"]
+    order = kind.freeze(order, now)
+    total = await kind.count(database, connection, order)
+    if dry_run:
+        return Operation(
+            None, kind.name, source, order, "dry run", total, 0, 0, None, None, now, now, None
+        )
+    text = msgspec.json.encode(order).decode()
+    rows = await ask(
+        database,
+        connection,
+        "start_operation",
+        kind=kind.name,
+        source=source,
+        filter=text,
+        total=total,
+    )
+    await offer(database, connection, [Offer(QUEUE, str(rows[0]["id"]))])
+    return _operation(rows[0])
+
+
+async def list_operations(
+    database: Database,
+    connection: Any,
+    *,
+    state: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Operation]:
+    """Operations, newest first; the next page begins before the last id."""
+    if state is not None and state not in STATES:
+        raise InvalidSetting(f"state must be one of {', '.join(STATES)}, got {state!r}")
+    most = check_page(limit)
+    rows = await ask(
+        database, connection, "list_operations", id=None, state=state, before=before, most=most
+    )
+    return [_operation(row) for row in rows]
+
+
+async def read_operation(database: Database, connection: Any, id: int) -> Operation:
+    """One operation, as it stands."""
+    rows = await ask(
+        database, connection, "list_operations", id=id, state=None, before=None, most=1
+    )
+    if not rows:
+        raise NotFound(f"there is no operation {id}; mainspring operations list shows them")
+    return _operation(rows[0])
+
+
+async def list_items(
+    database: Database,
+    connection: Any,
+    id: int,
+    *,
+    after: int = 0,
+    failed_only: bool = False,
+    limit: int = 100,
+) -> list[Item]:
+    """What an operation has done so far, in order."""
+    most = check_page(limit)
+    rows = await ask(
+        database, connection, "list_items", id=id, after=after, failed_only=failed_only, most=most
+    )
+    return [Item(**dict(row)) for row in rows]
+
+
+async def pause(database: Database, connection: Any, id: int) -> None:
+    """Stop after the step that is under way."""
+    await _change(database, connection, id, "paused", ("running",))
+
+
+async def resume(database: Database, connection: Any, id: int) -> None:
+    """Go on where it stopped, in the caller's transaction."""
+    await _change(database, connection, id, "running", ("paused",))
+    await offer(database, connection, [Offer(QUEUE, str(id))])
+
+
+async def cancel(database: Database, connection: Any, id: int) -> None:
+    """End it; what was done stays done."""
+    await _change(database, connection, id, "cancelled", ("running", "paused"))
+
+
+async def _change(
+    database: Database, connection: Any, id: int, state: str, from_states: Sequence[str]
+) -> None:
+    changed = await ask(
+        database, connection, "change_operation", id=id, state=state, from_states=from_states
+    )
+    if not changed:
+        found = await read_operation(database, connection, id)
+        raise InvalidSetting(
+            f"operation {id} is {found.state}: only one that is {' or '.join(from_states)} "
+            f"can become {state}"
+        )
+
+
+def _operation(row: Any) -> Operation:
+    values = dict(row)
+    return Operation(order=decoded(values.pop("filter")), **values)
+
+
+# -- running
+
+
+def operation_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSettings:
+    """The queue whose visits are the steps of operations."""
+    turn = asyncio.Semaphore(1)  # one step at a time needs one connection
+
+    async def handle(run: Run) -> Outcome:
+        async with turn:
+            connection = await database.connect("operation")
+            try:
+                return await _step(database, connection, kinds, run)
+            finally:
+                await connection.close(timeout=5)
+
+    retry = RetryPolicy(attempts=10 * ATTEMPTS, first=0.5, most=60)
+    return QueueSettings(name=QUEUE, handler=handle, kind="operation", retry=retry)
+
+
+async def _step(
+    database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
+) -> Outcome:
+    """Read a page; what is done with it happens when the run is settled."""
+    found = await read_operation(database, connection, int(run.visit.key))
+    if found.state != "running":
+        return Done()
+    if run.visit.attempt >= ATTEMPTS:
+        return Done(write=_failing(database, run))
+    kind = kinds.get(found.kind)
+    if kind is None:
+        raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
+    order = msgspec.convert(found.order, kind.order)
+    page = await kind.page(database, connection, order, found.position, PAGE)
+    at = found.done + found.failed
+    last = page.position is None
+
+    async def write(tx: Any) -> None:
+        # Paused or cancelled meanwhile: this step does nothing, and the next run ends.
+        if not await ask(database, tx, "lock_operation", id=found.id, at=at):
+            return
+        results = await kind.apply(database, tx, order, page.items)
+        await ask(
+            database,
+            tx,
+            "step_operation",
+            id=found.id,
+            at=at,
+            last=last,
+            position=page.position,
+            queues=[r.queue for r in results],
+            keys=[r.key for r in results],
+            errors=[r.error for r in results],
+        )
+
+    return Done(write=write) if last else Again(write=write)
+
+
+def _failing(database: Database, run: Run) -> Callable[[Any], Awaitable[None]]:
+    visit = run.visit
+
+    async def write(tx: Any) -> None:
+        await ask(
+            database,
+            tx,
+            "fail_operation",
+            id=int(visit.key),
+            shard=visit.shard,
+            key=visit.key,
+            queue=visit.queue,
+        )
+
+    return write

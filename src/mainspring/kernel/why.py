@@ -1,0 +1,189 @@
+"""Why a visit has not run: named causes with facts, from one look at the database.
+
+The rules are pure: `causes` takes what `explain_visit.sql` answered. Several causes may hold at
+once; the first is the one to look at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainspring.db.connect import Database
+from mainspring.kernel.ask import ask
+from mainspring.kernel.history import HistoryFilter, PastRun, search_history
+from mainspring.kernel.queues import nearest
+
+# Every cause, with what an operator can do about it.
+REMEDIES: Mapping[str, str] = {
+    "not_found": "it ran (see its history), was never committed, or its history was dropped by age",
+    "parked": "restart it when its reason is gone: mainspring parked restart",
+    "running": "nothing: it runs",
+    "orphaned": "nothing: the shard's owner frees it within a lease time",
+    "unknown_queue": "declare the task again under this name, or cancel its visits",
+    "expired": "nothing: it will be closed as expired, not run",
+    "scheduled": "nothing: it is not due yet",
+    "backoff": "nothing: it is tried again then",
+    "paused": "mainspring queues resume",
+    "no_worker": "start a worker whose application declares the queue, in its pool",
+    "no_owner": "nothing: a worker takes the shard at its next beat",
+    "group_busy": "nothing: it runs when the group has room",
+    "turn_busy": "nothing: it runs when the other run of its key has ended",
+    "queue_full": "raise the queue's limit, or wait",
+    "rate_limited": "raise the queue's rate, or wait",
+    "about_to_run": "nothing: it runs when its turn comes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason, in a word, in a sentence and in figures."""
+
+    name: str
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The causes of one visit, and its last runs."""
+
+    queue: str
+    key: str
+    causes: list[Cause]
+    last_runs: list[PastRun]
+
+
+async def why(database: Database, connection: Any, queue: str, key: str) -> Why:
+    """Why a visit has not run; if it is not there, what became of it."""
+    rows = await ask(database, connection, "explain_visit", queue=queue, key=key)
+    past = await search_history(
+        database, connection, HistoryFilter(queue=queue, key=key), limit=5
+    )
+    if rows:
+        return Why(queue, key, causes(rows[0]), past)
+    names = [row["name"] for row in await ask(database, connection, "list_names")]
+    return Why(queue, key, [_missing(queue, names, past)], past)
+
+
+def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
+    if past:
+        last = past[0]
+        text = f"there is no such visit any more; its last run ended as {last.outcome}"
+        return Cause("not_found", text, {"outcome": last.outcome, "ended_at": last.ended_at})
+    if queue not in names:
+        return Cause("not_found", f"no queue is named {queue!r}{nearest(queue, names)}")
+    return Cause("not_found", "there is no such visit, and none is in history")
+
+
+def causes(row: Any) -> list[Cause]:
+    """All causes that hold, the strongest first."""
+    found = list(_stopping(row))
+    if any(cause.name in ("parked", "running", "orphaned") for cause in found):
+        return found
+    found += _serving(row)
+    found += _crowding(row)
+    if not found:
+        text = f"nothing holds it back: {row['ahead']} are before it in its queue"
+        found.append(Cause("about_to_run", text, {"ahead": row["ahead"]}))
+    return found
+
+
+def _stopping(row: Any) -> Iterator[Cause]:
+    """What the row itself says."""
+    now = row["now"]
+    if row["parked_at"] is not None:
+        facts = {
+            "since": row["parked_at"],
+            "attempt": row["attempt"],
+            "crashes": row["crashes"],
+            "error": row["error"],
+            "offered_while_parked": row["offered_while_parked"],
+        }
+        yield Cause("parked", f"parked since {row['parked_at']}: {_first_line(row)}", facts)
+        return
+    if row["held"]:
+        yield _held(row)
+        return
+    if row["expires_at"] is not None and row["expires_at"] <= now:
+        yield Cause("expired", f"expired at {row['expires_at']}", {"at": row["expires_at"]})
+    if row["due_at"] > now:
+        facts = {"due_at": row["due_at"], "seconds": (row["due_at"] - now).total_seconds()}
+        if row["attempt"]:
+            facts |= {"attempt": row["attempt"], "error": row["error"]}
+            text = f"failed {row['attempt']} times, tried again at {row['due_at']}: {_first_line(row)}"
+            yield Cause("backoff", text, facts)
+        else:
+            yield Cause("scheduled", f"due at {row['due_at']}", facts)
+
+
+def _held(row: Any) -> Cause:
+    facts = {
+        "holder": row["holder"],
+        "host": row["holder_host"],
+        "process": row["holder_process"],
+        "since": row["started_at"],
+        "until": row["held_until"],
+    }
+    if not row["holder_lives"] and row["held_until"] is None:
+        return Cause("orphaned", f"its worker {row['holder']} is gone", facts)
+    until = f" until {row['held_until']}" if row["held_until"] else ""
+    where = f"{row['holder_host']} process {row['holder_process']}"
+    return Cause("running", f"run by {where} since {row['started_at']}{until}", facts)
+
+
+def _serving(row: Any) -> Iterator[Cause]:
+    """Whether anybody would run it."""
+    if not row["known"]:
+        yield Cause("unknown_queue", f"no code has declared queue {row['queue']!r}; it is kept")
+        return
+    if row["paused_at"] is not None:
+        text = f"queue {row['queue']!r} is paused since {row['paused_at']}"
+        yield Cause("paused", text, {"since": row["paused_at"]})
+    facts = {"pool": row["pool"], "pool_workers": row["pool_workers"]}
+    if not row["workers"]:
+        some = f"{row['pool_workers']} workers are in its pool {row['pool']!r}"
+        text = f"no worker serves queue {row['queue']!r}; {some}"
+        yield Cause("no_worker", text, facts)
+    elif row["owner"] is None:
+        yield Cause(
+            "no_owner",
+            f"shard {row['shard']} of pool {row['pool']!r} has no owner at the moment",
+            {**facts, "shard": row["shard"]},
+        )
+
+
+def _crowding(row: Any) -> Iterator[Cause]:
+    """What other runs and limits keep it from."""
+    limit, running = row["group_concurrency"], row["group_running"] or 0
+    if row["grp"] is not None and limit is not None and running >= limit:
+        facts = {
+            "group": row["grp"],
+            "running": running,
+            "limit": limit,
+            "key": row["group_key"],
+            "holder": row["group_holder"],
+            "since": row["group_started_at"],
+        }
+        text = f"group {row['grp']!r} is busy: {running} of {limit} run, first {row['group_key']!r}"
+        yield Cause("group_busy", text, facts)
+    if row["turn_queue"] is not None:
+        facts = {"queue": row["turn_queue"], "holder": row["turn_holder"]}
+        yield Cause("turn_busy", f"its key is being run by queue {row['turn_queue']!r}", facts)
+    if row["concurrency"] is not None and row["running"] >= row["concurrency"]:
+        facts = {"running": row["running"], "limit": row["concurrency"]}
+        text = f"{row['running']} of at most {row['concurrency']} runs of its queue are under way"
+        yield Cause("queue_full", text, facts)
+    if row["rate"] is not None and row["ahead"] > row["rate"]:
+        facts = {"rate": row["rate"], "ahead": row["ahead"]}
+        text = f"{row['ahead']} are before it, and {row['rate']:g} a second may start"
+        yield Cause("rate_limited", text, facts)
+
+
+def _first_line(row: Any) -> str:
+    return (row["error"] or "no error is known").splitlines()[0][:200]

@@ -1,0 +1,271 @@
+"""Behind PgBouncer in transaction mode all works by polling, and nothing belongs to a session.
+
+The server logs every statement: that shows named prepared statements, session settings and LISTEN.
+Its role has `synchronous_commit` off, and triggers note what was in force at each of our writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from mainspring import Context, Mainspring, RetryPolicy
+from mainspring.db import connect
+from mainspring.db.embedded import EmbeddedServer
+from mainspring.testing import wait_until
+from servers import PgBouncer, pgbouncer_path
+
+pytestmark = pytest.mark.skipif(
+    pgbouncer_path() is None, reason="PgBouncer is neither installed nor to be had from apt"
+)
+
+WORKER: dict[str, Any] = {"lease": 1.0, "poll": 0.1, "grace": 5.0}
+
+_NOTES = """
+create table public.setting (place text, value text);
+create function note() returns trigger language plpgsql as $$
+begin
+  insert into public.setting values (tg_table_name || ' ' || tg_op, current_setting('synchronous_commit'));
+  return null;
+end $$;
+create trigger note after insert or update or delete on mainspring.visit
+  for each statement execute function note();
+create trigger note after insert or update or delete on mainspring.worker
+  for each statement execute function note();
+create trigger note after update on mainspring.lease for each statement execute function note();
+create table effect (n integer);
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(
+        tmp_path_factory.mktemp("pgbouncer") / "m",
+        bin_dir=Path(os.environ["MAINSPRING_TEST_BIN"])
+        if "MAINSPRING_TEST_BIN" in os.environ
+        else None,
+        settings={"fsync": "off", "log_statement": "all", "log_line_prefix": "[%d] "},
+    )
+    server.start()
+    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+        connection.execute("alter role postgres set synchronous_commit = off")
+    yield server
+    server.stop(fast_seconds=2)
+
+
+@pytest.fixture(scope="module")
+def bouncer(server: EmbeddedServer) -> Iterator[PgBouncer]:
+    with PgBouncer(server.url()) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, server: EmbeddedServer) -> str:
+    """A database of the test's own."""
+    name = re.sub(r"\W+", "_", request.node.name)[:50]
+    server.create_database(name)
+    return name
+
+
+@pytest.fixture
+async def app(bouncer: PgBouncer, name: str) -> AsyncIterator[Mainspring]:
+    """A migrated application behind the pooler."""
+    app = Mainspring(bouncer.url(name))
+    declare(app)
+    await app.migrate()
+    async with app:
+        yield app
+
+
+def declare(app: Mainspring) -> None:
+    async def double(n: int) -> int:
+        return 2 * n
+
+    async def effect(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into effect values (%s)", (n,))
+
+    def effect_in_thread(ctx: Context, n: int) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("insert into effect values (%s)", (n,))
+
+    async def second_time(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("the first time it fails")
+        return ctx.attempt
+
+    async def held() -> None:
+        await asyncio.sleep(0.3)
+
+    for function in (double, effect, effect_in_thread):
+        app.task(function)
+    app.task(retry=RetryPolicy(first=0.05, most=0.1))(second_time)
+    app.task(hold_after=0.05)(held)
+
+
+def read(server: EmbeddedServer, name: str, query: str) -> list[Any]:
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
+        return connection.execute(query).fetchall()  # type: ignore[arg-type]
+
+
+def statements(server: EmbeddedServer, name: str) -> list[str]:
+    """What the server was asked in a database: 'execute <unnamed>: select ...' and the like."""
+    lines = server.log.read_text(errors="replace").split(f"[{name}] LOG:  ")[1:]
+    return [line.split("\n[")[0].split("\nDETAIL")[0] for line in lines]
+
+
+def of_a_session(asked: list[str]) -> list[str]:
+    """Those that leave something in the session: names, settings, LISTEN."""
+    named = re.compile(r"execute (?!<unnamed>)")
+    # The encoding is set by PgBouncer itself, whenever drivers that spell it differently take turns.
+    sets = re.compile(r"[:;]\s*(?:re)?set\s+(?!local\b|client_encoding\b)|set_config\(", re.I)
+    speaks = re.compile(r":\s*(?:un)?listen\b", re.IGNORECASE)
+    return [s for s in asked if named.match(s) or sets.search(s) or speaks.search(s)]
+
+
+async def test_a_pooler_is_recognised_and_a_direct_connection_is_not_one(
+    server: EmbeddedServer, bouncer: PgBouncer, name: str
+) -> None:
+    direct = await connect.probe(server.url(name))
+    pooled = await asyncio.gather(*(connect.probe(bouncer.url(name)) for _ in range(20)))
+
+    assert not direct.pooled
+    assert all(database.pooled for database in pooled)
+
+
+async def test_the_whole_story_works_by_polling(
+    app: Mainspring, server: EmbeddedServer, bouncer: PgBouncer, name: str
+) -> None:
+    """Enqueued in every way, run, retried, held, committed with its own SQL, and settled."""
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
+        connection.execute(_NOTES)
+    tasks = app.tasks
+
+    async with app.worker(**WORKER) as worker:
+        await worker.ready()
+        handles = [await tasks["double"].enqueue(n=1)]
+        handles += [await asyncio.to_thread(tasks["double"].enqueue_sync, n=2)]
+        handles += await tasks["double"].enqueue_many({"n": n} for n in range(3, 103))
+        handles += await tasks["double"].options(key="k").enqueue_many([{"n": 103}, {"n": 103}])
+        async with await psycopg.AsyncConnection.connect(
+            bouncer.url(name), prepare_threshold=None
+        ) as own:
+            handles += [await tasks["double"].options(on=own).enqueue(n=104)]
+        with psycopg.connect(bouncer.url(name), prepare_threshold=None) as plain:
+            handles += [tasks["double"].options(on=plain).enqueue_sync(n=105)]
+            plain.execute("select mainspring.enqueue('double', '{\"n\": 106}')")
+        others = [
+            await tasks["effect"].enqueue(n=1),
+            await tasks["effect_in_thread"].enqueue(n=2),
+            await tasks["second_time"].enqueue(),
+            await tasks["held"].enqueue(),
+        ]
+
+        results = [await handle.result(timeout=10) for handle in handles]
+        ends = [await handle.result(timeout=10) for handle in others]
+        await worker.drained()
+
+    assert [2 * n for n in [*range(1, 104), 103, 104, 105]] == results
+    assert ends == [None, None, 2, None]
+    assert read(server, name, "select n from effect order by n") == [(1,), (2,)]
+    assert read(server, name, "select * from mainspring.violation") == []
+    assert read(
+        server,
+        name,
+        "select count(*), count(distinct id) from mainspring.history where queue = 'double'",
+    ) == [(106, 106)]
+    noted = dict(
+        read(server, name, "select place, string_agg(distinct value, ' ') from setting group by 1")
+    )
+    assert {"on"} == set(noted.values())
+    assert noted.keys() >= {
+        "visit INSERT", "visit UPDATE", "visit DELETE",
+        "worker INSERT", "worker UPDATE", "worker DELETE", "lease UPDATE",
+    }  # fmt: skip
+    assert of_a_session(statements(server, name)) == []
+
+
+async def test_on_a_direct_connection_names_settings_and_listen_are_used(
+    server: EmbeddedServer, name: str
+) -> None:
+    """The control of the test above: what it looks for is seen in the server's log."""
+    app = Mainspring(server.url(name))
+    declare(app)
+    await app.migrate()
+
+    async with app, app.worker(**WORKER) as worker:
+        for n in range(10):
+            handle = await app.tasks["double"].enqueue(n=n)
+        await handle.result(timeout=10)
+        await worker.ready()
+
+    seen = of_a_session(statements(server, name))
+    assert any(s.startswith("execute __asyncpg_stmt") for s in seen)
+    assert any("LISTEN" in s for s in seen)
+
+
+async def test_two_workers_share_the_work(
+    app: Mainspring, bouncer: PgBouncer, server: EmbeddedServer, name: str
+) -> None:
+    other = Mainspring(bouncer.url(name))
+    declare(other)
+
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(app.worker(**WORKER, concurrency=2))
+        await first.ready()
+        await stack.enter_async_context(other)
+        second = await stack.enter_async_context(other.worker(**WORKER, concurrency=2))
+        await wait_until(lambda: bool(second.hand.shards) and len(first.hand.shards) == 512, 10)
+        handles = await app.tasks["double"].enqueue_many({"n": n} for n in range(200))
+        results = [await handle.result(timeout=10) for handle in handles]
+
+    assert [2 * n for n in range(200)] == results
+    assert read(
+        server, name, "select count(distinct id), count(distinct worker_id) from mainspring.history"
+    ) == [(200, 2)]
+    assert of_a_session(statements(server, name)) == []
+
+
+async def test_a_pooler_that_goes_and_comes_back_loses_nothing(
+    server: EmbeddedServer, name: str
+) -> None:
+    with PgBouncer(server.url()) as bouncer:
+        app = Mainspring(bouncer.url(name))
+        declare(app)
+        await app.migrate()
+        async with app, app.worker(**WORKER) as worker:
+            await worker.ready()
+            await app.tasks["double"].enqueue(n=1)
+            began = time.monotonic()
+            bouncer.restart()
+            handle = await retried(lambda: app.tasks["double"].enqueue(n=2))
+
+            assert await handle.result(timeout=10) == 4
+            assert time.monotonic() - began < 10
+            await worker.drained()
+    assert read(server, name, "select key from mainspring.visit") == []
+
+
+async def retried(act: Callable[[], Any]) -> Any:
+    """Call until it goes through: a client's own business after an outage."""
+    found: list[Any] = []
+
+    async def tried() -> bool:
+        try:
+            found.append(await act())
+        except Exception as error:
+            if not connect.is_transient(error):
+                raise
+        return bool(found)
+
+    await wait_until(tried, 10)
+    return found[0]

@@ -1,0 +1,131 @@
+"""Retry: from a policy, an attempt and an exception to an outcome. Pure rules (T13)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import RetryPolicy
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.outcome import Parked, Retry
+from mainspring.kernel.retry import ERROR_BYTES, clean, decide, describe
+
+
+def test_a_failure_is_retried_by_default() -> None:
+    outcome = decide(RetryPolicy(), failures=1, error=ValueError("no"))
+
+    assert isinstance(outcome, Retry)
+    assert outcome.error_type == "ValueError"
+
+
+def test_the_last_attempt_parks() -> None:
+    policy = RetryPolicy(attempts=3)
+
+    assert isinstance(decide(policy, failures=2, error=ValueError()), Retry)
+    assert isinstance(decide(policy, failures=3, error=ValueError()), Parked)
+
+
+def test_delays_double_up_to_the_most_and_have_jitter() -> None:
+    policy = RetryPolicy(first=1, factor=2, most=60)
+
+    for failures, full in ((1, 1), (2, 2), (3, 4), (7, 60), (1000, 60)):
+        delays = [policy.delay(failures) for _ in range(100)]
+        assert min(delays) >= full / 2
+        assert max(delays) <= full
+        assert len(set(delays)) > 1
+
+
+def test_what_is_given_up_on_parks_at_once() -> None:
+    policy = RetryPolicy(give_up_on=(ValueError,))
+
+    assert isinstance(decide(policy, failures=1, error=UnicodeError()), Parked)
+    assert isinstance(decide(policy, failures=1, error=KeyError()), Retry)
+
+
+def test_only_what_is_named_is_retried() -> None:
+    policy = RetryPolicy(only_on=(OSError,))
+
+    assert isinstance(decide(policy, failures=1, error=TimeoutError()), Retry)
+    assert isinstance(decide(policy, failures=1, error=ValueError()), Parked)
+
+
+def test_an_exception_has_the_policy_of_its_nearest_class() -> None:
+    policy = RetryPolicy(
+        attempts=10,
+        per_exception={
+            OSError: RetryPolicy(attempts=5),
+            ConnectionError: RetryPolicy(attempts=2),
+        },
+    )
+
+    assert isinstance(decide(policy, failures=2, error=ConnectionResetError()), Parked)
+    assert isinstance(decide(policy, failures=4, error=FileNotFoundError()), Retry)
+    assert isinstance(decide(policy, failures=5, error=FileNotFoundError()), Parked)
+    assert isinstance(decide(policy, failures=9, error=ValueError()), Retry)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attempts": 0},
+        {"attempts": 10**7},
+        {"first": -1},
+        {"first": 10, "most": 5},
+        {"factor": 0.5},
+        {"factor": float("nan")},
+        {"most": float("nan")},
+    ],
+)
+def test_settings_out_of_range_are_refused_and_named(settings) -> None:
+    with pytest.raises(InvalidSetting, match=next(iter(settings))):
+        RetryPolicy(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"attempts": "3"}, {"attempts": 2.5}, {"first": "1"}, {"give_up_on": ("ValueError",)}],
+)
+def test_settings_of_another_type_are_refused_when_declared(settings) -> None:
+    """Not in the worker, when the first failure comes."""
+    with pytest.raises(InvalidSetting, match=next(iter(settings))):
+        RetryPolicy(**settings)
+
+
+def test_a_text_of_50_megabytes_is_cut() -> None:
+    _, text = describe(ValueError("x" * 50_000_000))
+
+    assert len(text.encode()) <= ERROR_BYTES
+
+
+def test_an_exception_that_cannot_be_printed_is_described_all_the_same() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    name, text = describe(Broken())
+
+    assert name.endswith("Broken")
+    assert "RuntimeError" in text
+
+
+def test_a_traceback_is_part_of_the_text() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        _, text = describe(error)
+
+    assert "test_retry.py" in text
+
+
+@given(st.text(st.characters(), max_size=300), st.integers(100, 400))
+def test_cleaned_text_can_always_be_stored(text: str, most: int) -> None:
+    """Without NUL and lone surrogates, never longer than asked."""
+    kept = clean(text, most)
+
+    assert "\x00" not in kept
+    assert len(kept.encode("utf-8")) <= most
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    assert clean("a\ud800b\x00c", 100) == "a?b\N{REPLACEMENT CHARACTER}c"
