@@ -1,4 +1,4 @@
-"""The tasks of `make demo`. Run by `mainspring worker demo_tasks:app`; the database is MAINSPRING_URL's."""
+"""The tasks of `make demo`; the database is the one that MAINSPRING_URL names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ app = Mainspring()
 @app.task
 async def send_email(to: str) -> None:
     """Fast and async: most tasks are like this."""
-    await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
 
 
 @app.task
@@ -45,7 +45,7 @@ async def import_row(number: int) -> None:
 @app.task(group_concurrency=1)
 async def sync_account(account: int, step: int) -> None:
     """One at a time per account."""
-    await asyncio.sleep(0.002)
+    await asyncio.sleep(0.01)
 
 
 @app.task

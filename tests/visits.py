@@ -45,8 +45,8 @@ class Visits:
     def close(self) -> None:
         self.connection.close()
 
-    def call(self, name: str, **values: Any) -> list[dict[str, Any]]:
-        cursor = self.connection.execute(SQL[name].text, values)
+    def call(self, statement: str, /, **values: Any) -> list[dict[str, Any]]:
+        cursor = self.connection.execute(SQL[statement].text, values)
         return cursor.fetchall() if cursor.description else []  # type: ignore[return-value]
 
     def query(self, text: str, *values: Any) -> list[dict[str, Any]]:

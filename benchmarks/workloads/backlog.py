@@ -9,7 +9,7 @@ FAST_FILL = ("mainspring", "bare", "pgqueuer", "awa", "graphile")  # a million w
 
 
 def backlog(trial: Trial, waiting: int, name: str) -> list[Figure]:
-    counted = min(COUNTED, trial.tuned.drain_jobs)
+    counted = min(COUNTED, trial.drain_jobs)
     with trial.lab.stage(trial.system, trial.settings, jobs=waiting) as stage:
         stage.start_workers(BENCH_MARK=counted)
         stage.wait_for(counted, seconds=60)

@@ -15,7 +15,7 @@ MOST_SECONDS = 90.0
 
 
 def drain(trial: Trial, processes: int) -> list[Figure]:
-    n = trial.tuned.drain_jobs
+    n = trial.drain_jobs
     with trial.lab.stage(trial.system, trial.settings, jobs=n) as stage:
         log_before = trial.lab.wal_bytes()
         stage.start_workers(processes)

@@ -9,7 +9,7 @@ EVERY = 10
 
 
 def failing(trial: Trial) -> list[Figure]:
-    n = max(1_000, trial.tuned.drain_jobs // 2)
+    n = max(1_000, trial.drain_jobs // 2)
     settings = {**trial.settings, "retry": True}
     with trial.lab.stage(trial.system, settings, jobs=n, failing=EVERY) as stage:
         stage.start_workers()

@@ -69,7 +69,7 @@ class Feeder:
 
 def held(trial: Trial) -> list[Figure]:
     seconds = QUICK_SECONDS if trial.quick else HELD_SECONDS
-    start_with = trial.tuned.drain_jobs  # the same filled database as for a drain
+    start_with = trial.drain_jobs  # the same filled database as for a drain
     with trial.lab.stage(trial.system, trial.settings, jobs=start_with) as stage:
         client = stage.client()
         stage.start_workers()

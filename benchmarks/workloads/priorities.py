@@ -18,7 +18,7 @@ HIGH = 9
 
 
 def priorities(trial: Trial) -> list[Figure]:
-    waiting = trial.tuned.drain_jobs
+    waiting = trial.drain_jobs
     with trial.lab.stage(trial.system, trial.settings, jobs=waiting, act=STAMP) as stage:
         client = stage.client()
         stage.start_workers()

@@ -23,7 +23,7 @@ select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s
 
 
 def recovery(trial: Trial) -> list[Figure]:
-    start_with = trial.tuned.drain_jobs
+    start_with = trial.drain_jobs
     settings = {**trial.settings, "reconnect": True}
     with trial.lab.stage(trial.system, settings, jobs=start_with) as stage:
         stage.start_workers()

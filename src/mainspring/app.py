@@ -24,12 +24,16 @@ from mainspring.errors import (
     InvalidTask,
     UnknownTask,
 )
+from mainspring.kernel.bulk import KINDS
 from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.operation import operation_queue
+from mainspring.kernel.recurring import Schedule, recurring_queue, sync_recurring
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
+from mainspring.operator import Operator
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync
@@ -128,6 +132,7 @@ class Mainspring:
         signature.check_fields("searchable", searchable)
         task: Task[Any, Any] = Task(function, settings, signature, self)
         queue_settings(task, _not_here)  # refuses what is out of range now, not in the worker
+        _schedule(task)
         self.tasks[name] = task
         return task
 
@@ -224,6 +229,11 @@ class Mainspring:
             self._sync_pool = SyncPool(self.database_sync(), most=CLIENT_CONNECTIONS)
         return self._sync_pool
 
+    @property
+    def operator(self) -> Operator:
+        """Questions and orders of an operator: parked tasks, history, queues, status, doctor."""
+        return Operator(self)
+
     # -- enqueueing
 
     async def enqueue(self, name: str, arguments: Mapping[str, Any]) -> Handle[Any]:
@@ -297,6 +307,7 @@ class Mainspring:
         worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
         await worker.start()
         try:
+            await self._sync_recurring()
             yield worker
         finally:
             await worker.stop()
@@ -309,10 +320,18 @@ class Mainspring:
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
+        queues += [operation_queue(database, KINDS), recurring_queue(database)]
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)
         return worker, executor, connections
+
+    async def _sync_recurring(self) -> None:
+        """Make the cron lines of the tasks known."""
+        schedules = [s for task in self.tasks.values() if (s := _schedule(task)) is not None]
+        pool = await self.pool()
+        async with pool.connection(transaction=True) as connection:
+            await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
@@ -368,6 +387,15 @@ def queue_settings(task: Task[Any, Any], handler: Any) -> QueueSettings:
         searchable=s.searchable,
         retry=s.retry,
     )
+
+
+def _schedule(task: Task[Any, Any]) -> Schedule | None:
+    """The recurring visit of a task that has a cron line: called without arguments."""
+    s = task.settings
+    if s.cron is None:
+        return None
+    payload = task.signature.encode((), {}).decode()
+    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority)
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:

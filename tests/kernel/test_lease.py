@@ -122,7 +122,14 @@ class TestGiving:
         counts = [owned.count(p.id) for p in peers]
 
         assert gift is None
-        assert max(counts) - min(counts) <= 1 or min(counts) >= len(owned) // 3
+        assert min(counts) >= len(owned) // 3
+
+    def test_a_newcomer_gets_shards_where_all_others_have_a_fair_share(self) -> None:
+        peers = [peer(ME), peer(ANN), peer(BOB)]
+
+        gift = surplus_gift(leases(ME, ME, ANN, ANN), peers, me=ME)
+
+        assert gift == Gift(BOB, (1,))
 
     def test_waiting_visits_go_to_a_worker_with_free_slots(self) -> None:
         gift = load_gift({1: 2, 2: 1, 3: 9}, [peer(ME), peer(ANN, free=3)], me=ME, keep=())

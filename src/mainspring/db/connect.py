@@ -102,7 +102,7 @@ class Database:
         if settings is not None and not self.pooled:
             startup |= settings
         try:
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 asyncpg_url(self.url),
                 server_settings=startup,
                 statement_cache_size=0 if self.pooled else 200,
@@ -112,6 +112,10 @@ class Database:
             )
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise _unreachable(self.url, error) from error
+        if self.pooled:
+            # To look up types asyncpg turns jit off for the session, which here is others' too.
+            connection._server_caps = connection._server_caps._replace(jit=False)
+        return connection
 
     def connect_sync(self, role: str, *, client: bool = False) -> psycopg.Connection[Any]:
         """Open a psycopg connection in autocommit."""

@@ -139,7 +139,7 @@ class Buffer:
     def pop(self, now: float) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start."""
         if self._alarms:
-            self._release_rated(now)
+            self.release_rated(now)
         self.next_at = self._alarms[0][0] if self._alarms else math.inf
         while (level := self._best_level(now)) is not None:
             visit = level.popleft()
@@ -255,12 +255,16 @@ class Buffer:
             self._place(waiting)
 
     def _release(self, queue: QueueState, group: Group) -> None:
-        if group.kept:
+        """Let as many kept visits try again as the group has room for; one too many is kept anew."""
+        room = 1 if queue.group_concurrency is None else queue.group_concurrency - group.running
+        for _ in range(min(room, len(group.kept))):
             self._place(group.kept.pop(0))
-        elif not group.behind and group.running == 0 and group.bucket is None:
+        idle = not (group.kept or group.behind or group.running)
+        if idle and group.bucket is None:
             del queue.groups[group.name]
 
-    def _release_rated(self, now: float) -> None:
+    def release_rated(self, now: float) -> None:
+        """Groups whose rate allows a start by now may try their first."""
         while self._alarms and self._alarms[0][0] <= now:
             _, queue_name, group_name = heapq.heappop(self._alarms)
             queue = self.queues[queue_name]
@@ -272,13 +276,19 @@ class Buffer:
             else:
                 del queue.groups[group_name]  # a full bucket is as good as a new one, or better
 
+    def wants_part(self) -> bool:
+        """Whether a limited queue waits for (more of) its part."""
+        return any(queue.wants_part for queue in self.queues.values())
+
     def hungry_groups(self) -> list[tuple[str, str]]:
         """Groups with nothing left in memory and more in the database: (queue, group)."""
         return [
             (queue.name, group.name)
             for queue in self.queues.values()
             for group in queue.groups.values()
-            if group.behind and not group.kept and group.running == 0
+            if group.behind
+            and not group.kept
+            and (queue.group_concurrency is None or group.running < queue.group_concurrency)
         ]
 
     def behind_groups(self) -> list[str]:

@@ -55,7 +55,7 @@ class PutBackOrder:
     def __post_init__(self) -> None:
         if self.wanted.since is None and self.wanted.key is None:
             raise InvalidSetting(
-                "putting back needs a time span or a key: give since=..., or all of history runs again"
+                "putting back needs a time span or a key: give since, else all of history runs again"
             )
         for outcome in self.wanted.outcomes or ():
             if outcome not in FINAL:
@@ -84,9 +84,7 @@ async def _page_parked(
 async def _restart(
     database: Database, connection: Any, order: ParkedOrder, items: Sequence[ParkedVisit]
 ) -> list[Result]:
-    changed = await restart_parked(
-        database, connection, _places(items), fresh_ids=order.fresh_ids
-    )
+    changed = await restart_parked(database, connection, _places(items), fresh_ids=order.fresh_ids)
     return _results(items, {(c.queue, c.key) for c in changed})
 
 

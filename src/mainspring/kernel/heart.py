@@ -36,6 +36,8 @@ from mainspring.kernel.visit import Run, token
 
 log = logging.getLogger("mainspring")
 
+# While a worker waits for its part of a limit it looks this often.
+PARTS_EVERY = 0.1
 # Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
 FENCE_AFTER = 0.7
 EXIT_AFTER = 0.9
@@ -94,6 +96,8 @@ class Heart(threading.Thread):
         self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
         self._peers: list[Peer] = []
         self._was_fenced = False
+        self._parts_at = 0.0
+        self._unmet = False  # a limited queue of mine could use more
         self.joined = threading.Event()
         self.leaving = threading.Event()  # give everything, take nothing
         self.given_all = threading.Event()
@@ -129,9 +133,16 @@ class Heart(threading.Thread):
         self._beat_at = min(self._beat_at, moment.local() - self._settings.beat_every)
         self._poke.set()
 
+    def poke_parts(self) -> None:
+        """A limited queue waits for its part: look soon, but not at every start that is kept back."""
+        if moment.local() - self._parts_at > PARTS_EVERY:
+            self._poke.set()
+
     def _until_next(self) -> float:
         now = moment.local()
         wait = self._beat_at + self._settings.beat_every - now
+        if self._unmet:
+            wait = min(wait, PARTS_EVERY)
         for run in self._hand.snapshot():
             if not run.held and run.outcome is None:
                 wait = min(wait, max(run.hold_at, run.began + self._mind.hold_after(run)[0]) - now)
@@ -330,9 +341,7 @@ class Heart(threading.Thread):
         overdue, self._overdue = late & self._overdue, late
         orphaned = [row[4] for row in rows if row[7]]
         if overdue or orphaned:
-            freed = self._call(
-                "recover", shards=shards, orphaned=orphaned, overdue=list(overdue)
-            )
+            freed = self._call("recover", shards=shards, orphaned=orphaned, overdue=list(overdue))
             steps.reach("visits.recovered")
             for _, key, queue, crashes, was_orphaned, parked in freed:
                 facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
@@ -436,8 +445,11 @@ class Heart(threading.Thread):
 
     def _keep_parts(self) -> None:
         """My part of each limited queue: asked for on demand, given back when not used."""
-        for need in self._mind.part_needs():
+        self._parts_at = moment.local()
+        needs = self._mind.part_needs()
+        for need in needs:
             self._keep_part(need)
+        self._unmet = any(need.wants for need in needs)
 
     def _keep_part(self, need: PartNeed) -> None:
         queue = need.queue
@@ -458,9 +470,7 @@ class Heart(threading.Thread):
             if limits[0][1] is not None:
                 rate = next_rate(limits[0][1], mine.rate, others, wants=need.wants)
             # Shrink before grow: what the table lends to others I must already have stopped using.
-            running = self._mind.part_shrink(
-                queue, min(mine.size, int(size)), min(mine.rate, rate)
-            )
+            running = self._mind.part_shrink(queue, min(mine.size, int(size)), min(mine.rate, rate))
             size = max(int(size), min(mine.size, running))
             part = Part(size, rate, need.wants)
             if part != mine:

@@ -138,8 +138,9 @@ async def put_back(
         database,
         connection,
         "put_back",
-        days=[p.day for p in past],
+        keys=[p.key for p in past],
         runs=[p.run for p in past],
+        days=[p.day for p in past],
         fresh_ids=fresh_ids,
         until=until,
     )

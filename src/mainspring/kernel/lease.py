@@ -88,7 +88,10 @@ def shards_to_take(leases: Sequence[Lease], alive: Collection[UUID], *, me: UUID
 
 
 def surplus_gift(leases: Sequence[Lease], peers: Sequence[Peer], *, me: UUID) -> Gift | None:
-    """Shards above my fair share, for the poorest worker that is below its own."""
+    """Shards above my fair share, for the poorest worker that is below its own.
+
+    Above the share rounded down: 32 workers with 32 shards each must make room for a 33rd.
+    """
     alive = [p for p in peers if p.id != me]
     if not alive:
         return None
@@ -100,7 +103,7 @@ def surplus_gift(leases: Sequence[Lease], peers: Sequence[Peer], *, me: UUID) ->
     )
     floor = len(leases) // len(peers)
     poorest = min(alive, key=lambda p: (owned[p.id], str(p.id)))
-    excess = owned[me] - -(-len(leases) // len(peers))
+    excess = owned[me] - floor
     missing = floor - owned[poorest.id]
     if min(excess, missing) <= 0:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
-from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, shard_of, token
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def _values(database: Database, offers: Sequence[Offer]) -> dict[str, Any]:
         "shards": [shard_of(o.key, database.shard_count) for o in offers],
         "keys": [o.key for o in offers],
         "queues": [o.queue for o in offers],
-        "ids": [new_id() for _ in offers],
+        "ids": new_ids(len(offers)),
         "groups": [None for _ in offers],
         "priorities": [DEFAULT_PRIORITY for _ in offers],
         "due_ats": [o.due_at for o in offers],

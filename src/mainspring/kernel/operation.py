@@ -2,8 +2,8 @@
 
 An operation is a row and a visit of the queue `mainspring.operation`. A run of the visit does one
 page: it reads which items come next, then changes them, notes them and moves the position in the
-transaction that settles the visit. So progress and effect are committed together, and a crash at any
-moment repeats nothing and leaves nothing out.
+transaction that settles the visit. So progress and effect are committed together, and a crash at
+any moment repeats nothing and leaves nothing out.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ async def _step(
     kind = kinds.get(found.kind)
     if kind is None:
         raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
-    order = msgspec.convert(found.order, kind.order)
+    order: Any = msgspec.convert(found.order, kind.order)
     page = await kind.page(database, connection, order, found.position, PAGE)
     at = found.done + found.failed
     last = page.position is None

@@ -30,7 +30,7 @@ from mainspring.kernel.offer import Offer, offer, offer_new
 from mainspring.kernel.outcome import Again, Done, Outcome
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_id, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, shard_of, token
 
 QUEUE = "mainspring.recurring"
 # Clocks are put back by two hours at most: a tick of the doubled time may look later than it is.
@@ -260,7 +260,7 @@ def _outcome(database: Database, row: Any) -> Outcome:
             tick=tick,
             key=key,
             shard=shard_of(key, database.shard_count),
-            id=new_id(),
+            id=new_ids(1)[0],
             version=token(),
         )
 

@@ -32,14 +32,21 @@ class RetryPolicy:
     per_exception: dict[type[BaseException], RetryPolicy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= 1_000_000:
+        if not isinstance(self.attempts, int) or not 1 <= self.attempts <= 1_000_000:
             raise InvalidSetting(f"attempts must be 1 to 1000000, got {self.attempts!r}")
+        for name in ("first", "factor", "most"):
+            if not isinstance(getattr(self, name), int | float):
+                raise InvalidSetting(f"{name} must be a number, got {getattr(self, name)!r}")
         if not 0 <= self.first <= self.most:
             raise InvalidSetting(
                 f"first must be 0 to most ({self.most!r} seconds), got {self.first!r}"
             )
         if not self.factor >= 1:
             raise InvalidSetting(f"factor must be 1 or more, got {self.factor!r}")
+        for name in ("give_up_on", "only_on", "per_exception"):
+            for kind in getattr(self, name) or ():
+                if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                    raise InvalidSetting(f"{name} must name exception classes, got {kind!r}")
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after the failure number `failures` (1 for the first)."""

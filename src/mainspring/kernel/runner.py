@@ -170,6 +170,7 @@ class Runner:
 
     def _ring(self) -> None:
         self._alarm = None
+        self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
         self.fill()
 
     async def _execute(self, run: Run) -> None:
@@ -242,6 +243,8 @@ class Runner:
 
     def _end(self, run: Run) -> None:
         self.buffer.ended(run.visit)
+        if self._idle and self.buffer.size:
+            self.fill()  # others may have waited for its turn or its group
         if run.suspect:
             self.buffer.suspects_running -= 1
             self.buffer.crashers_running -= run.visit.crashes > 0

@@ -172,7 +172,9 @@ class Settler:
         else:
             batch.sort(key=_lock_order)
             try:
-                rows = await self._database.fetch(connection, SQL["settle"], *self._arguments(batch))
+                rows = await self._database.fetch(
+                    connection, SQL["settle"], *self._arguments(batch)
+                )
             except Exception as error:
                 if getattr(error, "sqlstate", None) != _LOCKED:
                     raise

@@ -62,9 +62,7 @@ class Why:
 async def why(database: Database, connection: Any, queue: str, key: str) -> Why:
     """Why a visit has not run; if it is not there, what became of it."""
     rows = await ask(database, connection, "explain_visit", queue=queue, key=key)
-    past = await search_history(
-        database, connection, HistoryFilter(queue=queue, key=key), limit=5
-    )
+    past = await search_history(database, connection, HistoryFilter(queue=queue, key=key), limit=5)
     if rows:
         return Why(queue, key, causes(rows[0]), past)
     names = [row["name"] for row in await ask(database, connection, "list_names")]
@@ -116,7 +114,9 @@ def _stopping(row: Any) -> Iterator[Cause]:
         facts = {"due_at": row["due_at"], "seconds": (row["due_at"] - now).total_seconds()}
         if row["attempt"]:
             facts |= {"attempt": row["attempt"], "error": row["error"]}
-            text = f"failed {row['attempt']} times, tried again at {row['due_at']}: {_first_line(row)}"
+            text = (
+                f"failed {row['attempt']} times, tried again at {row['due_at']}: {_first_line(row)}"
+            )
             yield Cause("backoff", text, facts)
         else:
             yield Cause("scheduled", f"due at {row['due_at']}", facts)

@@ -55,8 +55,8 @@ class Worker:
             self.buffer,
             concurrency=settings.concurrency,
             hold=self._hold_now,
-            finished=self._finished,
-            wants_more=self.reader.wake,
+            finished=lambda run: self.settler.add(run),
+            wants_more=self._slot_idle,
         )
         self.reader.unsettled = lambda: self.settler.unsettled
         self.reader.filled = self.runner.fill
@@ -192,8 +192,11 @@ class Worker:
         run.held = bool(rows)
         return run.held
 
-    def _finished(self, run: Run) -> None:
-        self.settler.add(run)
+    def _slot_idle(self) -> None:
+        """A slot found nothing to start: read more, or ask for a part of a limit."""
+        self.reader.wake()
+        if self.buffer.wants_part():
+            self.heart.poke_parts()
 
     def _refused(self, run: Run, error: Exception) -> Outcome:
         """The server would not store the outcome: that is a failure of the run."""
@@ -333,7 +336,7 @@ class Worker:
             if queue.concurrency is None and queue.rate is None:
                 continue
             wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
-            queue.wants_part = False
+            queue.wants_part = False  # set again by the next start that it keeps back
             needs.append(PartNeed(queue.name, wants, queue.running))
         return needs
 

@@ -1,7 +1,7 @@
 -- Put past tasks back: insert each anew, due now, with its payload, group and id (or a fresh one). A key that was the
 -- id stays the id. One whose key is live is left, and one that ran again before the time asked for is put back once only.
 -- Inserts in (shard, key, queue) order, the newest of a key first. Answers one row a run: put back, live or repeated.
--- Rides history's primary key and history_key.
+-- Rides history's primary key.
 with past as materialized (
   select h.run, h.queue, h.key as was_key, h.id as was_id, h.grp, h.priority, h.payload, h.ended_at, f.id,
     case when h.key = h.id::text then f.id::text else h.key end as key,
@@ -10,8 +10,8 @@ with past as materialized (
       where l.key = h.key and l.queue = h.queue and l.id = h.id and l.outcome in ('done', 'cancelled', 'expired')
         and not l.superseded and l.ended_at <= %(until)s::timestamptz and (l.ended_at, l.run) > (h.ended_at, h.run)
     ) as repeated
-  from unnest(%(days)s::date[], %(runs)s::bigint[]) as i(day, run)
-  join mainspring.history h on h.day = i.day and h.run = i.run
+  from unnest(%(keys)s::text[], %(runs)s::bigint[], %(days)s::date[]) as i(key, run, day)
+  join mainspring.history h on h.key = i.key and h.run = i.run and h.day = i.day
   cross join lateral (select case when %(fresh_ids)s::boolean then mainspring.uuid7() else h.id end as id offset 0) f
 ),
 placed as materialized (

@@ -1,4 +1,4 @@
--- Past runs of one key, newest first, before a position. Locks nothing. Rides history_key.
+-- Past runs of one key, newest first, before a position. Locks nothing. Rides the primary key.
 select h.day, h.run, h.id, h.queue, h.key, h.grp, h.priority, h.attempt, h.outcome::text as outcome, h.superseded, h.worker_id,
   h.created_at, h.due_at, h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload::text as payload,
   h.result::text as result

@@ -1,0 +1,232 @@
+"""The doctor: looks at the server, the schema and the tables, and says what is wrong.
+
+Each finding has a name, a level, a text and a remedy. Nothing is changed and nothing is locked. The
+judgements are pure functions of what was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from mainspring.db.connect import Database
+from mainspring.db.migrate import migrations, read_schema
+from mainspring.errors import MissingRights
+from mainspring.kernel import recurring, rights
+from mainspring.kernel.ask import ask
+from mainspring.kernel.status import Status, read_status
+
+LEVELS = ("ok", "warn", "bad")
+ENGINE_LOCK_MS = 200.0  # what the engine's own connections wait for a lock
+DAYS_AHEAD = 2
+XMIN_SECONDS = 60.0
+LAG_SECONDS = 60.0
+CLOCK_SECONDS = 1.0
+DEAD_ROWS = 100_000
+VIOLATIONS = 20
+_VIOLATION_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    level: str
+    text: str
+    remedy: str = ""
+
+
+async def examine(database: Database, connection: Any) -> list[Finding]:
+    """Look at everything; the worst first."""
+    found = await _schema(connection)
+    if any(finding.level == "bad" for finding in found):
+        return found
+    found += await _rights(database, connection)
+    if any(finding.level == "bad" for finding in found):
+        return found
+    sent = time.time()
+    server = (await ask(database, connection, "read_server"))[0]
+    found += judge_server(server)
+    found += judge_clock(server["clock"], sent=sent, received=time.time())
+    found += judge_xmin(await ask(database, connection, "list_xmin"))
+    found += judge_dead_rows(await ask(database, connection, "read_dead_rows"))
+    found += judge_days(await ask(database, connection, "keep_days", ahead=DAYS_AHEAD))
+    status = await read_status(database, connection)
+    found += judge_status(status)
+    found += judge_recurring(await recurring.list_recurring(database, connection), status)
+    found += await _violations(database, connection)
+    return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
+
+
+async def _schema(connection: Any) -> list[Finding]:
+    try:
+        number, _ = await read_schema(connection)
+    except MissingRights as error:
+        return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
+    known = migrations()[-1].number
+    if number is None:
+        text = "there is no schema 'mainspring' in this database"
+        return [Finding("schema", "bad", text, "run mainspring migrate")]
+    if number < known:
+        text = f"the schema is at migration {number}, this code needs {known}"
+        return [Finding("schema", "bad", text, "run mainspring migrate")]
+    if number > known:
+        text = f"the schema is at migration {number}, this code knows {known}"
+        return [Finding("schema", "warn", text, "upgrade this installation of mainspring")]
+    return [Finding("schema", "ok", f"at migration {number}")]
+
+
+async def _rights(database: Database, connection: Any) -> list[Finding]:
+    remedy = "docs/operate/rights.md has the grants"
+    lacking = await rights.missing_rights(database, connection, rights.ENQUEUE)
+    if lacking:
+        return [Finding("rights", "bad", f"the role lacks {_listed(lacking)}", remedy)]
+    lacking = await rights.missing_rights(database, connection, rights.WORK)
+    if lacking:
+        text = f"the role may enqueue but not work: it lacks {_listed(lacking)}"
+        return [Finding("rights", "warn", text, remedy)]
+    return [Finding("rights", "ok", "the role may enqueue and work")]
+
+
+def _listed(lacking: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
+
+
+def judge_server(row: Any) -> Iterator[Finding]:
+    """The server's version and settings."""
+    yield Finding("version", "ok", f"PostgreSQL {row['version']}")
+    if row["standby"]:
+        yield Finding("standby", "bad", "the server is a standby", "connect to the primary")
+    for name, loss in (
+        ("fsync", "a crash of the machine may destroy the database"),
+        ("full_page_writes", "a crash of the machine may tear pages"),
+    ):
+        off = row[name] == "off"
+        text = f"{name} is off: {loss}" if off else f"{name} is on"
+        remedy = f"set {name} = on" if off else ""
+        yield Finding(name, "bad" if off else "ok", text, remedy)
+    if row["synchronous_commit"] == "off":
+        text = "synchronous_commit is off on our own connection: commits may be lost in a crash"
+        remedy = "let the role set it: the engine sets it to on"
+        yield Finding("synchronous_commit", "bad", text, remedy)
+    else:
+        text = f"synchronous_commit is {row['synchronous_commit']} on the engine's connections"
+        yield Finding("synchronous_commit", "ok", text)
+    if row["autovacuum"] == "off":
+        text = "autovacuum is off: dead rows are never removed and reads become slow"
+        yield Finding("autovacuum", "bad", text, "set autovacuum = on")
+    else:
+        yield Finding("autovacuum", "ok", "autovacuum is on")
+    yield _deadlock_timeout(row["deadlock_timeout_ms"])
+    yield _connections(row["used"], row["connections"])
+
+
+def _deadlock_timeout(milliseconds: float) -> Finding:
+    text = f"deadlock_timeout is {milliseconds:g} ms"
+    if milliseconds > ENGINE_LOCK_MS:
+        return Finding("deadlock_timeout", "ok", text)
+    text += f", not more than the engine's own lock timeout of {ENGINE_LOCK_MS:g} ms: your "
+    text += "transactions may be the victims of a deadlock with the engine"
+    return Finding("deadlock_timeout", "warn", text, "set deadlock_timeout = '1s'")
+
+
+def _connections(used: int, most: int) -> Finding:
+    text = f"{used} of {most} connections are used"
+    if used < 0.8 * most:
+        return Finding("connections", "ok", text)
+    remedy = "raise max_connections, run fewer workers, or put a pooler in between"
+    return Finding("connections", "warn", text, remedy)
+
+
+def judge_clock(server: float, *, sent: float, received: float) -> Iterator[Finding]:
+    """The server's clock against this machine's, as far as the round trip lets one tell."""
+    apart = server - (sent + received) / 2
+    doubt = (received - sent) / 2
+    text = f"the server's clock is {abs(apart):.3f} s {'ahead' if apart > 0 else 'behind'}"
+    if abs(apart) - doubt <= CLOCK_SECONDS:
+        yield Finding("clock", "ok", text)
+    else:
+        remedy = "set both clocks by NTP; the engine goes by the server's"
+        yield Finding("clock", "warn", text, remedy)
+
+
+def judge_xmin(rows: list[Any]) -> Iterator[Finding]:
+    """Who keeps dead rows from being removed."""
+    old = [row for row in rows if (row["seconds"] or 0) > XMIN_SECONDS or row["seconds"] is None]
+    if not old:
+        yield Finding("xmin", "ok", "nobody holds dead rows back")
+    for row in old:
+        since = "" if row["seconds"] is None else f" for {row['seconds']:.0f} s"
+        who = f"{row['kind']} {row['name']} ({row['application'] or 'unnamed'}, {row['state']})"
+        remedy = {
+            "transaction": f"end it: select pg_terminate_backend({row['name']})",
+            "replication slot": "let its consumer catch up, or drop it",
+        }.get(row["kind"], "commit or roll it back")
+        yield Finding("xmin", "warn", f"{who} holds {row['age']} transactions back{since}", remedy)
+
+
+def judge_dead_rows(rows: list[Any]) -> Iterator[Finding]:
+    """Dead rows of the hot tables."""
+    for row in rows:
+        text = f"{row['name']} has {row['dead']} dead and {row['live']} live rows"
+        many = row["dead"] > DEAD_ROWS and row["dead"] > 2 * row["live"]
+        remedy = f"find who holds xmin back, then: vacuum mainspring.{row['name']}" if many else ""
+        yield Finding(f"dead_rows.{row['name']}", "warn" if many else "ok", text, remedy)
+
+
+def judge_days(missing: list[Any]) -> Iterator[Finding]:
+    """History's days should be there ahead of time."""
+    if not missing:
+        yield Finding("history_days", "ok", f"history has its days for {DAYS_AHEAD} days ahead")
+        return
+    names = ", ".join(row["name"] for row in missing)
+    text = f"history lacks the days {names}; their runs go to history_other"
+    remedy = "start a worker: it makes them; if one runs, look at its log for history.day_not_made"
+    yield Finding("history_days", "warn", text, remedy)
+
+
+def judge_status(status: Status) -> Iterator[Finding]:
+    """Lag, and queues that nobody serves."""
+    lag = status.lag_seconds
+    late = lag > LAG_SECONDS
+    remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
+    text = f"the oldest due visit has waited {lag:.1f} s"
+    yield Finding("lag", "warn" if late else "ok", text, remedy)
+    for queue in status.unserved:
+        count = queue.waiting + queue.scheduled
+        text = f"{count} visits of queue {queue.name!r} wait and no worker knows it"
+        remedy = "start a worker that declares it; if it was renamed, declare the old name too"
+        yield Finding("unserved", "warn", text, remedy)
+
+
+def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Iterator[Finding]:
+    """Schedules whose target nobody serves fill their queue with ticks."""
+    served = {name for worker in status.workers for name in worker.queues}
+    for schedule in schedules:
+        if status.workers and schedule.paused_at is None and schedule.queue not in served:
+            text = f"recurring {schedule.name!r} ticks, but no worker serves {schedule.queue!r}"
+            remedy = f"mainspring recurring remove {schedule.name}, or start a worker for it"
+            yield Finding("recurring", "warn", text, remedy)
+
+
+async def _violations(database: Database, connection: Any) -> list[Finding]:
+    """The invariants' view; on a large history it is given up after a while."""
+    try:
+        async with database.transaction(connection):
+            await ask(
+                database, connection, "limit_time", milliseconds=str(_VIOLATION_SECONDS * 1000)
+            )
+            rows = await ask(database, connection, "list_violations", most=VIOLATIONS)
+    except asyncpg.QueryCanceledError:
+        text = f"mainspring.violation was not read within {_VIOLATION_SECONDS} s"
+        remedy = "select * from mainspring.violation, in a quiet hour"
+        return [Finding("violations", "warn", text, remedy)]
+    if not rows:
+        return [Finding("violations", "ok", "every invariant holds")]
+    remedy = "look again in a lease time; if it stays, report it with mainspring status --json"
+    return [Finding("violations", "bad", f"{r['rule']}: {r['detail']}", remedy) for r in rows]

@@ -1,0 +1,285 @@
+"""What an operator can ask of the engine and order it to do, on an application's connections.
+
+The command line and the dashboard go through this; so may an application.
+
+    for group in await app.operator.parked_groups():
+        print(group.queue, group.error_type, group.count)
+    await app.operator.restart_parked(ParkedFilter(queue="send_email"), source="ann")
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol
+
+from mainspring.db.connect import Database
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
+from mainspring.kernel.ask import ask
+from mainspring.kernel.bulk import KINDS, ParkedOrder, PutBackOrder
+from mainspring.kernel.doctor import Finding
+from mainspring.kernel.history import HistoryFilter, HistoryPosition, PastRun
+from mainspring.kernel.live import LiveVisit
+from mainspring.kernel.operation import Item, Operation
+from mainspring.kernel.parked import ParkedFilter, ParkedGroup, ParkedPosition, ParkedVisit, Place
+from mainspring.kernel.queues import QueueLoad
+from mainspring.kernel.recurring import Recurring
+from mainspring.kernel.status import Status
+from mainspring.kernel.why import Why, why
+
+
+class Pool(Protocol):
+    """Connections to ask on."""
+
+    def connection(self, *, transaction: bool = False) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Host(Protocol):
+    """What has a database: the application."""
+
+    async def database(self) -> Database: ...
+    async def pool(self) -> Any: ...
+
+
+class Operator:
+    """Questions and orders. Bulk orders become operations, which workers carry out."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the kernel with the database and a connection, in a transaction."""
+        database = await self._host.database()
+        pool: Pool = await self._host.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await question(database, connection, *args, **kwargs)
+
+    # -- visits
+
+    async def visits(
+        self, *, queue: str | None = None, state: str | None = None, limit: int = 100
+    ) -> list[LiveVisit]:
+        """Visits in the order in which they will run, running ones first."""
+        found: list[LiveVisit] = await self._ask(
+            live.list_visits, queue=queue, state=state, limit=limit
+        )
+        return found
+
+    async def find(self, key: str, *, queue: str | None = None) -> list[LiveVisit]:
+        """Live visits of a key: a task's id, or its uniqueness key."""
+        found: list[LiveVisit] = await self._ask(live.find_visit, key, queue=queue)
+        return found
+
+    async def cancel(
+        self, queue: str, key: str, *, reason: str = "cancelled by an operator"
+    ) -> LiveVisit:
+        """Call a visit off that no run holds; history keeps it as cancelled."""
+        found = await self.find(key, queue=queue)
+        if not found:
+            raise NotFound(f"queue {queue!r} has no visit {key!r}")
+        gone = await self._ask(parked.cancel_visits, [found[0].place], reason=reason)
+        if not gone:
+            raise InvalidSetting(
+                f"visit {key!r} of queue {queue!r} runs, so it cannot be called off; "
+                "wait for its end, or for its timeout"
+            )
+        return found[0]
+
+    async def why(self, queue: str, key: str) -> Why:
+        """Why a visit has not run."""
+        answer: Why = await self._ask(why, queue, key)
+        return answer
+
+    # -- parked
+
+    async def parked(
+        self,
+        wanted: ParkedFilter | None = None,
+        *,
+        limit: int = 100,
+        before: ParkedPosition | None = None,
+    ) -> list[ParkedVisit]:
+        """A page of parked visits, newest first."""
+        found: list[ParkedVisit] = await self._ask(
+            parked.list_parked, wanted or ParkedFilter(), limit=limit, before=before
+        )
+        return found
+
+    async def parked_groups(self, wanted: ParkedFilter | None = None) -> list[ParkedGroup]:
+        """Parked visits counted by queue and type of error."""
+        found: list[ParkedGroup] = await self._ask(parked.group_parked, wanted or ParkedFilter())
+        return found
+
+    async def count_parked(self, wanted: ParkedFilter | None = None) -> int:
+        """How many are parked."""
+        count: int = await self._ask(parked.count_parked, wanted or ParkedFilter())
+        return count
+
+    async def restart(self, queue: str, key: str, *, fresh_id: bool = False) -> None:
+        """Restart one parked visit at once."""
+        place = await self._parked_place(queue, key)
+        if not await self._ask(parked.restart_parked, [place], fresh_ids=fresh_id):
+            raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
+
+    async def delete(self, queue: str, key: str) -> None:
+        """Delete one parked visit at once; history keeps it as cancelled."""
+        place = await self._parked_place(queue, key)
+        reason = ParkedOrder().reason
+        if not await self._ask(parked.cancel_visits, [place], reason=reason, parked_only=True):
+            raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
+
+    async def _parked_place(self, queue: str, key: str) -> Place:
+        found = await self.find(key, queue=queue)
+        if not found or found[0].state != "parked":
+            state = f"; it is {found[0].state}" if found else ""
+            raise NotFound(f"queue {queue!r} has no parked visit {key!r}{state}")
+        return found[0].place
+
+    async def restart_parked(
+        self,
+        wanted: ParkedFilter,
+        *,
+        source: str,
+        fresh_ids: bool = False,
+        dry_run: bool = False,
+    ) -> Operation:
+        """Restart all that fit, as an operation."""
+        order = ParkedOrder(wanted, fresh_ids=fresh_ids)
+        return await self.start("restart_parked", order, source=source, dry_run=dry_run)
+
+    async def delete_parked(
+        self, wanted: ParkedFilter, *, source: str, dry_run: bool = False
+    ) -> Operation:
+        """Delete all that fit, as an operation."""
+        order = ParkedOrder(wanted)
+        return await self.start("delete_parked", order, source=source, dry_run=dry_run)
+
+    # -- history
+
+    async def history(
+        self, wanted: HistoryFilter, *, limit: int = 100, before: HistoryPosition | None = None
+    ) -> list[PastRun]:
+        """A page of past runs, newest first."""
+        found: list[PastRun] = await self._ask(
+            history.search_history, wanted, limit=limit, before=before
+        )
+        return found
+
+    async def put_back(
+        self,
+        wanted: HistoryFilter,
+        *,
+        source: str,
+        fresh_ids: bool = False,
+        dry_run: bool = False,
+    ) -> Operation:
+        """Put past tasks back to run again, as an operation."""
+        order = PutBackOrder(wanted, fresh_ids=fresh_ids)
+        return await self.start("put_back", order, source=source, dry_run=dry_run)
+
+    # -- operations
+
+    async def start(
+        self, kind: str, order: Any, *, source: str, dry_run: bool = False
+    ) -> Operation:
+        """Begin an operation of a kind; a dry run only counts."""
+        if kind not in KINDS:
+            raise NotFound(f"no kind of operation is named {kind!r}{queues.nearest(kind, KINDS)}")
+        begun: Operation = await self._ask(
+            operation.start, KINDS[kind], order, source=source, dry_run=dry_run
+        )
+        return begun
+
+    async def operations(
+        self, *, state: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Operation]:
+        """Operations, newest first."""
+        found: list[Operation] = await self._ask(
+            operation.list_operations, state=state, before=before, limit=limit
+        )
+        return found
+
+    async def operation(self, id: int) -> Operation:
+        """One operation, as it stands."""
+        found: Operation = await self._ask(operation.read_operation, id)
+        return found
+
+    async def operation_items(
+        self, id: int, *, after: int = 0, failed_only: bool = False, limit: int = 100
+    ) -> list[Item]:
+        """What an operation has done so far."""
+        found: list[Item] = await self._ask(
+            operation.list_items, id, after=after, failed_only=failed_only, limit=limit
+        )
+        return found
+
+    async def pause_operation(self, id: int) -> None:
+        """Stop an operation after its step."""
+        await self._ask(operation.pause, id)
+
+    async def resume_operation(self, id: int) -> None:
+        """Let a paused operation go on."""
+        await self._ask(operation.resume, id)
+
+    async def cancel_operation(self, id: int) -> None:
+        """End an operation; what was done stays done."""
+        await self._ask(operation.cancel, id)
+
+    # -- queues and schedules
+
+    async def queues(self, *, name: str | None = None) -> list[QueueLoad]:
+        """Queues with what lies in them."""
+        found: list[QueueLoad] = await self._ask(queues.list_queues, name=name)
+        return found
+
+    async def pause(self, queue: str) -> None:
+        """Start nothing of a queue until it is resumed."""
+        await self._ask(queues.pause_queue, queue)
+
+    async def resume(self, queue: str) -> None:
+        """Undo a pause."""
+        await self._ask(queues.resume_queue, queue)
+
+    async def limit(self, queue: str, **limits: float | None) -> None:
+        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate); None lifts."""
+        await self._ask(queues.limit_queue, queue, limits)
+
+    async def recurring(self) -> list[Recurring]:
+        """All recurring visits."""
+        found: list[Recurring] = await self._ask(recurring.list_recurring)
+        return found
+
+    async def pause_recurring(self, name: str) -> None:
+        """Make no tick until it is resumed."""
+        await self._ask(recurring.pause_recurring, name)
+
+    async def resume_recurring(self, name: str) -> None:
+        """Go on with the next tick."""
+        await self._ask(recurring.resume_recurring, name)
+
+    async def remove_recurring(self, name: str) -> None:
+        """Remove a schedule."""
+        await self._ask(recurring.remove_recurring, name)
+
+    # -- the whole
+
+    async def status(self) -> Status:
+        """Workers, pools, queues, lag, throughput."""
+        found: Status = await self._ask(status.read_status)
+        return found
+
+    async def doctor(self) -> list[Finding]:
+        """What is wrong with the server, the schema or the tables; the worst first."""
+        found: list[Finding] = await self._ask(doctor.examine)
+        return found
+
+    async def now(self) -> datetime:
+        """The engine's time."""
+        rows = await self._ask(_clock)
+        now: datetime = rows[0]["now"]
+        return now
+
+
+async def _clock(database: Database, connection: Any) -> Any:
+    return await ask(database, connection, "read_clock")
