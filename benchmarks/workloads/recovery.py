@@ -35,9 +35,8 @@ def recovery(trial: Trial) -> list[Figure]:
         killed = storm(stage, seconds=2.0 if trial.quick else 5.0)
         trial.lab.server.restart()
         done = stage.look().count
-        client = stage.client()
-        after = Feeder(stage, client, trial.rate, before.enqueued)
         back = time.monotonic()
+        after = Feeder(stage, stage.client(), trial.rate, before.enqueued)
         after.feed(BACK_SECONDS, until=lambda: stage.look().count > done + after.chunk)
         if stage.look().count <= done:
             raise Failed(f"no job ran within {BACK_SECONDS:.0f} s after the restart")

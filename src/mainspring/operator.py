@@ -53,6 +53,7 @@ class Operator:
         database = await self._host.database()
         pool: Pool = await self._host.pool()
         async with pool.connection(transaction=True) as connection:
+            await ask(database, connection, "plan_anew")
             return await question(database, connection, *args, **kwargs)
 
     # -- visits

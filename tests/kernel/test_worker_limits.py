@@ -6,8 +6,6 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
-import pytest
-
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -247,22 +245,3 @@ async def test_a_visit_that_expired_in_the_queue_is_not_started(
 
     assert gauge.started == []
     assert [story["outcome"] for story in visits.history("late")] == ["expired"]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-async def test_everything_is_run_exactly_once_without_faults(
-    visits: Visits, database_url: str, count: int
-) -> None:
-    """T2."""
-    gauge = Gauge(seconds=0)
-    ring = queue(handler=gauge)
-    visits.offer(*keys(500))
-    async with working(database_url, ring) as _:
-        if count == 2:
-            async with working(database_url, ring):
-                visits.offer(*(f"more {key}" for key in keys(500)))
-                await wait_until(lambda: left(visits) == 0, 20)
-        await wait_until(lambda: left(visits) == 0, 20)
-
-    assert len(gauge.started) == 500 * count
-    assert visits.value("select count(*) from mainspring.history") == 500 * count

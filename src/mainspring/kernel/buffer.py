@@ -43,6 +43,7 @@ class QueueState:
 
     settings: QueueSettings
     paused: bool = False
+    limited: bool = False
     hold_after: float = 1.0
     work_timeout: float | None = None
     concurrency: int | None = None
@@ -60,10 +61,9 @@ class QueueState:
     def name(self) -> str:
         return self.settings.name
 
-    @property
-    def limited(self) -> bool:
-        """Whether anything but a free slot is needed to start."""
-        return self.paused or self.concurrency is not None or self.rate is not None
+    def changed(self) -> None:
+        """Settings were changed: is anything but a free slot needed to start?"""
+        self.limited = self.paused or self.concurrency is not None or self.rate is not None
 
     @property
     def buffered(self) -> int:
@@ -120,6 +120,16 @@ class Buffer:
         for visit in visits:
             self.in_hand.add((visit.queue, visit.key))
             self._place(visit)
+
+    def add_page(self, queue: str, priority: int, visits: list[Visit]) -> None:
+        """The same for visits of one level, oldest first."""
+        level = self.queues[queue].levels[priority]
+        if level and visits and visits[0].position < level[-1].position:
+            self.add(visits)
+            return
+        self.in_hand.update((queue, visit.key) for visit in visits)
+        level.extend(visits)
+        self._counts[priority] += len(visits)
 
     def _place(self, visit: Visit) -> None:
         level = self.queues[visit.queue].levels[visit.priority]

@@ -55,7 +55,7 @@ class PutBackOrder:
     def __post_init__(self) -> None:
         if self.wanted.since is None and self.wanted.key is None:
             raise InvalidSetting(
-                "putting back needs a time span or a key: give since, else all of history runs again"
+                "putting back needs a time span or a key: give since, else all history runs again"
             )
         for outcome in self.wanted.outcomes or ():
             if outcome not in FINAL:

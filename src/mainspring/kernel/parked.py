@@ -127,9 +127,8 @@ def _values(wanted: ParkedFilter) -> dict[str, Any]:
 
 def _parked(row: Any) -> ParkedVisit:
     values = dict(row)
-    return ParkedVisit(
-        **{**values, "payload": decoded(values["payload"]), "group": values.pop("grp")}
-    )
+    values["payload"] = decoded(values["payload"])
+    return ParkedVisit(group=values.pop("grp"), **values)
 
 
 async def group_parked(

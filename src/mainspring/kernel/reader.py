@@ -152,15 +152,14 @@ class Reader:
         first = not self._buffer.size
         now = datetime.fromtimestamp(self._hand.time.at(sent), UTC)
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
-        pages: dict[tuple[str, int], list[Visit]] = {}
-        for visit in rows:
-            pages.setdefault((visit.queue, visit.priority), []).append(visit)
+        pages = _by_level(rows)
         for cursor in cursors:
             page = pages.get((cursor.queue, cursor.priority), [])
             cursor.answered(page[-1] if page else None, full=len(page) >= most, now=now)
         if first:
             self._read_at = sent
-        self._take_in(rows)
+        for page in pages.values():
+            self._take_in(page)
         self._fit(rows, most)
         await self._let_run()
 
@@ -191,18 +190,18 @@ class Reader:
         return [Visit(*row) for row in rows]
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
-        """Buffer what is mine and not in hand yet."""
+        """Buffer what is mine and not in hand yet, of one level."""
         hand, in_hand = self._hand, self._buffer.in_hand
         shards = hand.shards
         fresh = [v for v in visits if v.shard in shards and (v.queue, v.key) not in in_hand]
-        if hand.suspects or any(v.crashes for v in fresh):
+        if hand.suspects or any([v.crashes for v in fresh]):
             for visit in fresh:
                 if hand.is_suspect(visit):
                     self._buffer.add_suspect(visit)
                 else:
                     self._buffer.add((visit,))
-        else:
-            self._buffer.add(fresh)
+        elif fresh:
+            self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
         if fresh:
             self.filled()
 
@@ -278,13 +277,11 @@ class Reader:
             rows = await self._fetch(
                 pending, [after[x] for x in levels], [upto[x] for x in levels], most
             )
-            counts: dict[tuple[str, int], int] = {}
-            for visit in rows:
-                level = (visit.queue, visit.priority)
-                counts[level] = counts.get(level, 0) + 1
-                after[level] = visit.position
-            self._take_in(rows)
-            pending = [c for c in pending if counts.get((c.queue, c.priority), 0) >= most]
+            pages = _by_level(rows)
+            for level, page in pages.items():
+                after[level] = page[-1].position
+                self._take_in(page)
+            pending = [c for c in pending if len(pages.get((c.queue, c.priority), ())) >= most]
         for cursor in self._cursors.values():
             cursor.more = True  # the poll: whatever notifications do, every level is read
         cost = moment.local() - began
@@ -335,3 +332,14 @@ class Reader:
         except TimeoutError:
             return False
         return True
+
+
+def _by_level(visits: Sequence[Visit]) -> dict[tuple[str, int], list[Visit]]:
+    pages: dict[tuple[str, int], list[Visit]] = {}
+    for visit in visits:
+        level = (visit.queue, visit.priority)
+        if level in pages:
+            pages[level].append(visit)
+        else:
+            pages[level] = [visit]
+    return pages

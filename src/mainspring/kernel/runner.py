@@ -212,8 +212,8 @@ class Runner:
     async def _outcome(self, run: Run, queue: QueueState) -> Outcome | None:
         """What the handler makes of the visit; None if the run was stopped and counts for nothing."""
         settings = queue.settings
-        visit = run.visit
-        if visit.expires_at is not None and visit.expires_at.timestamp() <= run.started:
+        expires_at = run.visit.expires_at
+        if expires_at is not None and expires_at.timestamp() <= run.started:
             return Expired()
         alarm = None
         if settings.timeout is not None:
@@ -223,23 +223,26 @@ class Runner:
             outcome: Outcome = await Isolated(settings.handler(run))
             return outcome
         except BaseException as error:
-            if run.stopped in ("fenced", "stopping"):
-                _swallow_cancel(error)
-                return None
-            if run.stopped == "cancelled":
-                _swallow_cancel(error)
-                return Cancelled(error="cancelled while it ran")
-            if run.stopped == "timeout":
-                _swallow_cancel(error)
-                late = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
-                return decide(settings.retry, failures=visit.attempt + 1, error=late)
-            if isinstance(error, asyncio.CancelledError) and self._closing:
-                _swallow_cancel(error)
-                return None
-            return decide(settings.retry, failures=visit.attempt + 1, error=error)
+            return self._failure(run, queue, error)
         finally:
             if alarm is not None:
                 alarm.cancel()
+
+    def _failure(self, run: Run, queue: QueueState, error: BaseException) -> Outcome | None:
+        """What an exception means: the handler's own failure, or a stop from outside."""
+        settings = queue.settings
+        stopped = run.stopped
+        if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
+            stopped = "stopping"
+        if stopped is not None:
+            _swallow_cancel(error)
+        if stopped in ("fenced", "stopping"):
+            return None
+        if stopped == "cancelled":
+            return Cancelled(error="cancelled while it ran")
+        if stopped == "timeout":
+            error = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
+        return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
 
     def _end(self, run: Run) -> None:
         self.buffer.ended(run.visit)

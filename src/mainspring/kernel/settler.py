@@ -25,6 +25,7 @@ from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
+_WRITERS = (Done, Again)
 # A visit that somebody has locked: not waited for longer than this connection's lock_timeout.
 _LOCKED = "55P03"
 # From one of our own statements these mean that the server is being changed under us, not a bad value.
@@ -68,6 +69,7 @@ class Settler:
         self._settled = settled
         self._failed = failed
         self._waiting: deque[Run] = deque()
+        self._writing: deque[Run] = deque()  # results with writes of their own
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
@@ -79,8 +81,15 @@ class Settler:
             self._settled(run, "settled")
             return
         self.unsettled += 1
-        self._waiting.append(run)
+        self._enter(run)
         self._news.set()
+
+    def _enter(self, run: Run) -> None:
+        outcome = run.outcome
+        if type(outcome) in _WRITERS and outcome.write is not None:
+            self._writing.append(run)
+        else:
+            self._waiting.append(run)
 
     async def run(self) -> None:
         """Settle what is handed in, for ever."""
@@ -98,21 +107,23 @@ class Settler:
                 if tries % 20 == 0:
                     log.warning("settle.waiting", extra={"runs": len(left), "error": str(error)})
                 await self._connection.lost()
-                self._waiting.extendleft(reversed(left.values()))
+                self._put_back(left)
                 left = {}
                 await asyncio.sleep(backoff(tries))
                 tries += 1
             finally:
-                self._waiting.extendleft(reversed(left.values()))
+                self._put_back(left)
+
+    def _put_back(self, left: dict[int, Run]) -> None:
+        for run in left.values():
+            self._enter(run)
 
     def _take(self) -> list[Run]:
         """The next batch; a result with writes of its own goes alone, in its own transaction."""
-        batch: list[Run] = []
-        while self._waiting and len(batch) < self._page:
-            if getattr(self._waiting[0].outcome, "write", None) is not None:
-                return batch or [self._waiting.popleft()]
-            batch.append(self._waiting.popleft())
-        return batch
+        if self._writing:
+            return [self._writing.popleft()]
+        waiting = self._waiting
+        return [waiting.popleft() for _ in range(min(self._page, len(waiting)))]
 
     async def _settle(self, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
@@ -142,7 +153,7 @@ class Settler:
             run.refused = True
             run.outcome = self._failed(run, error)
             log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
-            self._waiting.append(left.pop(run.token))
+            self._enter(left.pop(run.token))
 
     def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
         self.wrote()
@@ -151,7 +162,7 @@ class Settler:
             if answer == "locked":
                 self._locked.append(run)
             elif answer == "changed":
-                self._waiting.append(run)
+                self._enter(run)
             else:
                 self.unsettled -= 1
                 self._settled(run, answer)
@@ -159,16 +170,17 @@ class Settler:
             asyncio.get_running_loop().call_later(0.1, self._retry_locked)
 
     def _retry_locked(self) -> None:
-        self._waiting.extend(self._locked)
-        self._locked.clear()
+        locked, self._locked = self._locked, []
+        for run in locked:
+            self._enter(run)
         self._news.set()
 
     async def _send(self, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await self._connection.get()
-        write = getattr(batch[0].outcome, "write", None)
-        if write is not None:
-            rows = await self._send_with_writes(connection, write, self._arguments(batch))
+        outcome = batch[0].outcome
+        if type(outcome) in _WRITERS and outcome.write is not None:
+            rows = await self._send_with_writes(connection, outcome.write, self._arguments(batch))
         else:
             batch.sort(key=_lock_order)
             try:
@@ -219,7 +231,7 @@ class Settler:
             if not connection.is_closed():
                 await transaction.rollback()
             raise
-        if rows[0]["answer"] == "settled":
+        if in_order(rows, 1) == ["settled"]:
             await transaction.commit()
         else:
             await transaction.rollback()
@@ -241,10 +253,16 @@ def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str
 
 
 def in_order(rows: Sequence[Any], count: int) -> list[str]:
-    """The answers by run."""
-    answers = [""] * count
-    for row in rows:
-        answers[row["n"] - 1] = row["answer"]
+    """The answers by run: all are settled but those that are named."""
+    answers = ["settled"] * count
+    settled = 0
+    for n, answer in rows:
+        if n == 0:
+            settled = int(answer)
+        else:
+            answers[n - 1] = answer
+    if settled + len(rows) - 1 != count:
+        raise RuntimeError(f"a settle of {count} runs was answered for {settled + len(rows) - 1}")
     return answers
 
 
@@ -256,26 +274,19 @@ def settle_arguments(
     Numbers travel as array literals and texts as JSON: encoded whole by msgspec that is ten times
     cheaper than a driver's array, element by element.
     """
-    results: list[str | None] = []
-    details: list[str | None] = []
-    for run in batch:
-        outcome: Outcome = run.outcome
-        plain = type(outcome) is Done
-        results.append(outcome.result if type(outcome) is Done else None)
-        if plain and outcome.searchable is None and not any_pass(run.visit.queue):  # type: ignore[union-attr]
-            details.append(None)
-        else:
-            details.append(_encode(_detail(run, outcome, any_pass(run.visit.queue))).decode())
+    visits = [run.visit for run in batch]
+    results = [run.outcome.result if type(run.outcome) is Done else None for run in batch]
+    details = [_detail(run, any_pass) for run in batch]
     values = {
-        "shards": _literal([run.visit.shard for run in batch]),
-        "keys": _json([run.visit.key for run in batch]),
-        "queues": _json([run.visit.queue for run in batch]),
-        "versions": _literal([run.visit.version for run in batch]),
+        "shards": _literal([visit.shard for visit in visits]),
+        "keys": _json([visit.key for visit in visits]),
+        "queues": _json([visit.queue for visit in visits]),
+        "versions": _literal([visit.version for visit in visits]),
         "runs": _literal([run.token for run in batch]),
         "started": _literal([run.started for run in batch]),
         "seconds": _literal([run.seconds for run in batch]),
-        "results": None if not any(results) else _json(results),
-        "details": None if not any(details) else _json(details),
+        "results": _json(results) if any(results) else None,
+        "details": _json(details) if any(details) else None,
         "worker_id": worker_id,
     }
     return SQL["settle"].arguments(values)
@@ -289,8 +300,13 @@ def _json(texts: Sequence[str | None]) -> str:
     return _encode(texts).decode()
 
 
-def _detail(run: Run, outcome: Outcome, any_pass: bool) -> dict[str, object]:
-    detail: dict[str, object] = {"any_pass": any_pass}
+def _detail(run: Run, any_pass: Callable[[str], bool]) -> str | None:
+    """What settle.sql must know beyond "done" (None), as JSON."""
+    outcome: Outcome = run.outcome
+    first_counts = any_pass(run.visit.queue)
+    if type(outcome) is Done and outcome.searchable is None and not first_counts:
+        return None
+    detail: dict[str, object] = {"any_pass": first_counts}
     match outcome:
         case Done(searchable=searchable):
             detail |= _searchable(searchable)
@@ -306,7 +322,7 @@ def _detail(run: Run, outcome: Outcome, any_pass: bool) -> dict[str, object]:
             detail |= {"outcome": "cancelled", "error": error}
         case Expired():
             detail |= {"outcome": "expired"}
-    return detail
+    return _encode(detail).decode()
 
 
 def _searchable(fields: list[str] | None) -> dict[str, object]:

@@ -93,17 +93,13 @@ class Tokens:
     """Tokens for runs: a random start, then counting.
 
     As unguessably unique as random ones, but close together, so that history's primary key grows at
-    one end instead of everywhere. A fork draws a new start.
+    one end instead of everywhere. One a worker: a worker does not survive a fork.
     """
 
     def __init__(self) -> None:
-        self._next = 0
-        self._process = 0
+        self._next = token() >> 1
 
     def draw(self) -> int:
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._next = token() >> 1
         self._next += 1
         return self._next
 

@@ -265,6 +265,7 @@ class Worker:
             queue.work_timeout = work_timeout
             queue.concurrency = concurrency
             queue.rate = rate
+            queue.changed()
             queue.group_concurrency = group_size
             if group_rate != queue.group_rate:
                 queue.group_rate = group_rate

@@ -208,4 +208,4 @@ class Transaction:
 
 
 def _answer(rows: Any) -> str:
-    return in_order([{"n": row[0], "answer": row[1]} for row in rows], 1)[0]
+    return in_order(rows, 1)[0]

@@ -12,5 +12,5 @@ where (%(queue)s::text is null or q.name = %(queue)s::text)
   and (%(error_type)s::text is null or h.error_type = %(error_type)s::text)
   and (%(grp)s::text is null or h.grp = %(grp)s::text)
   and (%(searchable)s::text[] is null or h.searchable @> %(searchable)s::text[])
-  and not exists (
-    select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (h.payload ->> f.name) is distinct from f.text)
+  and (cardinality(%(fields)s::text[]) = 0 or not exists (
+    select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (h.payload ->> f.name) is distinct from f.text))

@@ -15,8 +15,8 @@ cross join lateral (
     and (%(outcomes)s::text[] is null or h.outcome::text = any(%(outcomes)s::text[]))
     and (%(error)s::text is null or strpos(lower(h.error), lower(%(error)s::text)) > 0)
     and (%(grp)s::text is null or h.grp = %(grp)s::text)
-    and not exists (
-      select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (h.payload ->> f.name) is distinct from f.text)
+    and (cardinality(%(fields)s::text[]) = 0 or not exists (
+      select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (h.payload ->> f.name) is distinct from f.text))
     and (%(error_type)s::text is null or h.error_type = %(error_type)s::text)
   order by h.ended_at desc, h.run desc
   limit %(most)s::integer

@@ -4,7 +4,8 @@
 -- meanwhile and stays due; only this run's own hold is cleared and a retry keeps its backoff. A visit that another
 -- run holds is not touched (unless the queue takes the first result that comes).
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
--- one row a run: settled, superseded, changed (just now: send it again) or gone (it no longer counts).
+-- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
+-- changed (just now: send it again) or gone (it no longer counts).
 -- Sent twice, it changes nothing more. Rides the primary key.
 with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, i.result,
@@ -91,6 +92,6 @@ story as (
         where h.key = o.key and h.run = o.run and h.day = (to_timestamp(o.started) at time zone 'UTC')::date)
   ) s
 )
-select n::integer as n, 'settled' as answer from settled
+select 0 as n, count(*)::text as answer from settled
 union all
 select n::integer, answer from other

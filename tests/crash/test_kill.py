@@ -1,0 +1,96 @@
+"""kill -9 of a worker at every named step: a heir finishes the work, each task is done once."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from scene import Scene
+
+from mainspring.testing import STEPS, WorkerProcess
+
+GIVING = {"shards.giving", "shards.given"}
+BURYING = {"dead.declared", "visits.recovered"}
+LEAVING = {"pool.leaving"}
+WORKING = set(STEPS) - GIVING - BURYING - LEAVING
+
+
+def some_work(scene: Scene) -> None:
+    scene.enqueue("quick", range(20))
+    scene.enqueue("effect", range(5))
+    scene.enqueue("effect_in_thread", range(5, 8))
+    scene.enqueue("held", range(4), seconds=0.15)
+
+
+def killed(worker: WorkerProcess) -> None:
+    """The fault has fired."""
+    worker.wait_dead(15)
+
+
+@pytest.mark.parametrize("step", sorted(WORKING))
+def test_a_worker_killed_while_it_works_loses_nothing(scene: Scene, step: str) -> None:
+    some_work(scene)
+    victim = scene.worker(die_at=step)
+    scene.worker(gate="heir")
+
+    killed(victim)
+    scene.open("heir")
+
+    scene.check()
+
+
+@pytest.mark.parametrize("step", ["run.ended:15", "settle.answered:3", "page.read:4"])
+def test_a_worker_killed_later_in_its_work_loses_nothing(scene: Scene, step: str) -> None:
+    some_work(scene)
+    victim = scene.worker(die_at=step, concurrency=4)
+    scene.worker(gate="heir")
+
+    killed(victim)
+    scene.open("heir")
+
+    scene.check()
+
+
+@pytest.mark.parametrize("step", sorted(GIVING))
+def test_a_worker_killed_while_it_gives_shards_away_loses_nothing(scene: Scene, step: str) -> None:
+    victim = scene.worker(die_at=step)
+    scene.worker(gate="heir")
+    scene.enqueue("nap", range(20), seconds=1.0)
+    scene.wait(lambda: len(scene.starts()) == 20, "all run, in all shards")
+
+    scene.open("heir")
+    killed(victim)
+
+    scene.check()
+
+
+@pytest.mark.parametrize("step", sorted(BURYING))
+def test_a_worker_killed_while_it_buries_another_loses_nothing(scene: Scene, step: str) -> None:
+    scene.enqueue("stuck", range(3))
+    first = scene.worker()
+    victim = scene.worker(die_at=step, gate="victim")
+    scene.worker(gate="heir")
+    held = "select count(*) from mainspring.visit where pass is not null"
+    scene.wait(lambda: scene.sql(held) == [(3,)], "the first worker holds all")
+    first.send(signal.SIGKILL)
+    some_work(scene)
+
+    scene.open("victim")
+    killed(victim)
+    scene.open("heir")
+
+    scene.check()
+
+
+@pytest.mark.parametrize("step", sorted(LEAVING))
+def test_a_worker_killed_while_it_leaves_loses_nothing(scene: Scene, step: str) -> None:
+    scene.enqueue("stuck", range(3))
+    victim = scene.worker(die_at=step, grace=0.1)
+    scene.worker(gate="heir")
+    scene.wait(lambda: len(scene.starts()) == 3, "all run")
+
+    victim.send(signal.SIGTERM)
+    killed(victim)
+    scene.open("heir")
+
+    scene.check()
