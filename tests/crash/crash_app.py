@@ -7,6 +7,7 @@ that has CRASH_GATE waits, fully imported, until that file is there: so a heir i
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -99,6 +100,13 @@ async def poison(ctx: Context, n: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _facts(record: logging.LogRecord) -> bool:
+    """The fields of an event, for whoever reads the log of a test that failed."""
+    plain = logging.makeLogRecord({}).__dict__
+    record.facts = {k: v for k, v in record.__dict__.items() if k not in plain and k != "message"}
+    return True
+
+
 def first_time(ctx: Context, n: int) -> bool:
     try:
         os.close(os.open(FOLDER / f"{ctx.task}-{n}", os.O_CREAT | os.O_EXCL))
@@ -108,6 +116,8 @@ def first_time(ctx: Context, n: int) -> bool:
 
 
 if "CRASH_FOLDER" in os.environ:
+    logging.basicConfig(format="%(asctime)s %(message)s %(facts)s", level=logging.INFO)
+    logging.getLogger().handlers[0].addFilter(_facts)
     while (gate := os.environ.get("CRASH_GATE")) and not (FOLDER / gate).exists():
         time.sleep(0.005)
 app = make()

@@ -1,4 +1,4 @@
-"""A scene of the crash tests: one database, worker processes on it, and what must hold at the end."""
+"""A scene of the crash tests: a database, worker processes on it, and what must hold at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"lease": LEASE, "poll": 0.1, "grace": 5.0}
 _ENDED = "select count(*) from mainspring.visit where parked_at is null"
 _OURS = """
 from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and application_name like 'mainspring:%'
+where datname = current_database() and pid <> pg_backend_pid()
 """
 
 
@@ -60,9 +60,8 @@ class Scene:
     ) -> None:
         self._stack.close()
         self.app.close_sync()
-        if error is not None:
-            for log in sorted(self.folder.glob("worker-*")):
-                print(f"-- {log.name}\n{log.read_text()[-3000:]}")
+        for log in sorted(self.folder.glob("worker-*")):
+            print(f"-- {log.name}\n{log.read_text()[-5000:]}")  # pytest shows it of a test that failed
 
     # -- processes
 
@@ -114,8 +113,8 @@ class Scene:
 
     def backends(self, role: str = "") -> list[int]:
         """The server's processes that serve our workers (or one of their roles)."""
-        pattern = f"mainspring:{role}%"
-        return [r[0] for r in self.sql(f"select pid {_OURS} and application_name like %s", pattern)]
+        query = f"select pid {_OURS} and starts_with(application_name, %s)"
+        return [row[0] for row in self.sql(query, f"mainspring:{role}")]
 
     # -- work
 
@@ -148,7 +147,7 @@ class Scene:
     # -- what must hold
 
     def check(self, *, parked: int = 0, timeout: float = 20.0) -> None:
-        """Wait for the end of all work: nothing lost, nothing settled twice, no invariant broken."""
+        """Wait for the end of all work: nothing lost, nothing done twice, no invariant broken."""
         self.wait(lambda: self.sql(_ENDED) == [(0,)], "every task has ended", timeout)
         assert [(parked,)] == self.sql("select count(*) from mainspring.visit")
         done = Counter(

@@ -12,6 +12,7 @@ from mainspring.testing import STEPS, WorkerProcess
 GIVING = {"shards.giving", "shards.given"}
 BURYING = {"dead.declared", "visits.recovered"}
 LEAVING = {"pool.leaving"}
+OFTEN = {"page.read", "run.started", "run.ended", "settle.sending", "settle.answered"}
 WORKING = set(STEPS) - GIVING - BURYING - LEAVING
 
 
@@ -39,7 +40,8 @@ def test_a_worker_killed_while_it_works_loses_nothing(scene: Scene, step: str) -
     scene.check()
 
 
-@pytest.mark.parametrize("step", ["run.ended:15", "settle.answered:3", "page.read:4"])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [f"{step}:{n}" for step in sorted(OFTEN) for n in (2, 3, 5)])
 def test_a_worker_killed_later_in_its_work_loses_nothing(scene: Scene, step: str) -> None:
     some_work(scene)
     victim = scene.worker(die_at=step, concurrency=4)
@@ -55,8 +57,9 @@ def test_a_worker_killed_later_in_its_work_loses_nothing(scene: Scene, step: str
 def test_a_worker_killed_while_it_gives_shards_away_loses_nothing(scene: Scene, step: str) -> None:
     victim = scene.worker(die_at=step)
     scene.worker(gate="heir")
-    scene.enqueue("nap", range(20), seconds=1.0)
-    scene.wait(lambda: len(scene.starts()) == 20, "all run, in all shards")
+    scene.enqueue("stuck", range(12))
+    scene.enqueue("stubborn", range(3), seconds=60)
+    scene.wait(lambda: len(scene.starts()) == 15, "all run, held or not yet")
 
     scene.open("heir")
     killed(victim)

@@ -99,6 +99,8 @@ class Buffer:
         }
         # Everything this worker has of each visit: buffered, running or unsettled. Never read twice.
         self.in_hand: set[tuple[str, str]] = set()
+        # Versions settled since the last read was sent: its page may still show them.
+        self.consumed: set[int] = set()
         # Held by runs of other workers in my shards, as of the last beat.
         self.foreign_groups: dict[tuple[str, str], int] = {}
         self.foreign_turns: set[tuple[str, str]] = set()
@@ -114,6 +116,10 @@ class Buffer:
     @property
     def size(self) -> int:
         return sum(self._counts) + len(self.suspects)
+
+    def least_priority(self) -> int:
+        """The least priority that waits here."""
+        return next((p for p in PRIORITIES if self._counts[p]), PRIORITIES[-1])
 
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
@@ -323,8 +329,21 @@ class Buffer:
         self._release(queue, group)
 
     def forget(self, visit: Visit) -> None:
-        """No longer in hand: settled, given away or left in the database."""
+        """No longer in hand: given away or left in the database."""
         self.in_hand.discard((visit.queue, visit.key))
+
+    def settled(self, visit: Visit) -> None:
+        """No longer in hand, and never again as it was read."""
+        self.in_hand.discard((visit.queue, visit.key))
+        self.consumed.add(visit.version)
+
+    def read_sent(self) -> None:
+        """A read is on its way: what is settled from here on may still be in its page."""
+        self.consumed.clear()
+
+    def is_new(self, visit: Visit) -> bool:
+        """Whether a visit that was just read is neither in hand nor settled since."""
+        return (visit.queue, visit.key) not in self.in_hand and visit.version not in self.consumed
 
     def drop(self, unwanted: Callable[[Visit], bool]) -> int:
         """Forget buffered visits (of shards that are no longer mine, or read too long ago)."""

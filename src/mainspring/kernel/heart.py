@@ -36,6 +36,8 @@ from mainspring.kernel.visit import Run, token
 
 log = logging.getLogger("mainspring")
 
+# A worker with more visits than slots looks this often whether another one is idle.
+SHARE_EVERY = 0.25
 # While a worker waits for its part of a limit it looks this often.
 PARTS_EVERY = 0.1
 # Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
@@ -97,6 +99,8 @@ class Heart(threading.Thread):
         self._peers: list[Peer] = []
         self._was_fenced = False
         self._parts_at = 0.0
+        self._shared_at = 0.0
+        self._overfull = False  # visits wait here for a slot
         self._unmet = False  # a limited queue of mine could use more
         self.joined = threading.Event()
         self.leaving = threading.Event()  # give everything, take nothing
@@ -138,6 +142,13 @@ class Heart(threading.Thread):
         if moment.local() - self._parts_at > PARTS_EVERY:
             self._poke.set()
 
+    def poke_share(self) -> None:
+        """Visits wait here for a slot: if another worker is idle, it should have them now."""
+        if len(self._peers) > 1 and moment.local() - self._shared_at > SHARE_EVERY:
+            self._shared_at = moment.local()
+            self._overfull = True
+            self._poke.set()
+
     def _until_next(self) -> float:
         now = moment.local()
         wait = self._beat_at + self._settings.beat_every - now
@@ -174,6 +185,10 @@ class Heart(threading.Thread):
             self._look_at_held()
             self._share()
             self._tidy()
+        elif self._overfull:
+            self._read_peers(self._call("read_workers", pool=self._settings.pool))
+            self._share()
+        self._overfull = False
         self._hold_due()
         self._keep_parts()
         if self.leaving.is_set() and not self.given_all.is_set():
@@ -244,12 +259,15 @@ class Heart(threading.Thread):
         jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
         if abs(jump) > 0.25 and self.joined.is_set():
             self._mind.clock_jumped(jump)
-        self._peers = [Peer(p[0], p[1], frozenset(p[2]), p[3], p[4]) for p in peers]
+        self._read_peers(peers)
         self._leases = [Lease(*row) for row in leases]
         self._mind.settings_read(queues)
         self._reconcile()
         self.joined.set()
         return True
+
+    def _read_peers(self, rows: Sequence[Any]) -> None:
+        self._peers = [Peer(row[0], row[1], frozenset(row[2]), row[3], row[4]) for row in rows]
 
     def _reconcile(self) -> None:
         """Mine is what memory and table agree on. Where they differ an answer was lost, so what the
@@ -426,6 +444,7 @@ class Heart(threading.Thread):
                         "epoch": token(),
                     },
                 )
+                self._fetch("wake_all", {"pool": self._settings.pool})
             for run, _ in unheld:
                 run.held = run.held or run.token in held
             kept -= {row[0] for row in freed}

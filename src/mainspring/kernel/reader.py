@@ -29,6 +29,8 @@ log = logging.getLogger("mainspring")
 STALE_SECONDS = 5.0
 # While so many pages of results wait to be written nothing more is read: they live in memory only.
 UNSETTLED_PAGES = 3
+# A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
+LOOK_SECONDS = 0.05
 # Bytes of payload that a page should not much exceed.
 PAGE_BYTES = 8_000_000
 # A freshly asleep worker polls this often for a while: an offer may have looked just before it slept.
@@ -65,6 +67,7 @@ class Reader:
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep = False
         self._idle_at = 0.0
+        self._look_at = 0.0
         self._watchful_until = 0.0
         self._bytes = 200.0  # of a payload, on average
         self.passes = 0  # full passes from the start of every level: what a drain waits for
@@ -134,15 +137,29 @@ class Reader:
             # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
             if moment.local() - self._idle_at > BUSY_SECONDS:
                 await self._set_asleep(False)
-            await self._wait(max(0.01, self._sweep_at - moment.local()))
+            next_look = min(self._sweep_at, max(self._look_at, moment.local() + LOOK_SECONDS))
+            await self._wait(max(0.01, next_look - moment.local()))
         else:
             await self._sleep()
 
     def _wanting(self) -> list[Cursor]:
-        """Levels with unread visits and room for them."""
-        if self._buffer.size > self._page // 2 or self.unsettled() > UNSETTLED_PAGES * self._page:
-            return []
-        return [cursor for cursor in self._cursors.values() if cursor.more]
+        """Levels with unread visits and room for them; when there is no room, only more urgent ones."""
+        now = moment.local()
+        if now >= self._look_at:
+            # Whoever is busy is not notified: look at every level now and then.
+            for cursor in self._cursors.values():
+                cursor.more = True
+        unsettled = self.unsettled() > UNSETTLED_PAGES * self._page
+        full = self._buffer.size > self._page // 2
+        least = self._buffer.least_priority() if full else -1
+        wanting = [
+            cursor
+            for cursor in self._cursors.values()
+            if cursor.more and cursor.priority > least and not unsettled
+        ]
+        if now >= self._look_at and wanting:
+            self._look_at = now + LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
+        return wanting
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
         most = max(10, self._page // len({c.queue for c in cursors}))
@@ -183,6 +200,7 @@ class Reader:
             "worker_id": self._hand.worker_id,
         }
         connection = await self._line.get()
+        self._buffer.read_sent()
         rows = await self._database.fetch(
             connection, SQL["read_due"], *SQL["read_due"].arguments(values)
         )
@@ -191,9 +209,9 @@ class Reader:
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
-        hand, in_hand = self._hand, self._buffer.in_hand
+        hand, is_new = self._hand, self._buffer.is_new
         shards = hand.shards
-        fresh = [v for v in visits if v.shard in shards and (v.queue, v.key) not in in_hand]
+        fresh = [v for v in visits if v.shard in shards and is_new(v)]
         if hand.suspects or any([v.crashes for v in fresh]):
             for visit in fresh:
                 if hand.is_suspect(visit):
@@ -250,6 +268,7 @@ class Reader:
             "worker_id": self._hand.worker_id,
         }
         connection = await self._line.get()
+        self._buffer.read_sent()
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
@@ -258,10 +277,10 @@ class Reader:
             visit = Visit(*row)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
-        shards, in_hand = self._hand.shards, self._buffer.in_hand
+        shards, is_new = self._hand.shards, self._buffer.is_new
         for queue, group in hungry:
             page = found.get((queue, group), [])
-            fresh = [v for v in page if v.shard in shards and (v.queue, v.key) not in in_hand]
+            fresh = [v for v in page if v.shard in shards and is_new(v)]
             self._buffer.refill(queue, group, fresh, more=len(page) >= GROUP_KEEPS)
         self.filled()
 

@@ -59,7 +59,7 @@ class Worker:
             wants_more=self._slot_idle,
         )
         self.reader.unsettled = lambda: self.settler.unsettled
-        self.reader.filled = self.runner.fill
+        self.reader.filled = self._filled
         self.settler = Settler(
             database,
             self._settling,
@@ -192,6 +192,12 @@ class Worker:
         run.held = bool(rows)
         return run.held
 
+    def _filled(self) -> None:
+        """Visits were read: start what can be; what must wait may be for another worker."""
+        self.runner.fill()
+        if self.runner.free < self.buffer.size:
+            self.heart.poke_share()
+
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""
         self.reader.wake()
@@ -205,7 +211,7 @@ class Worker:
 
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
-        self.buffer.forget(run.visit)
+        self.buffer.settled(run.visit)
         if answer == "settled" and type(run.outcome) is Done and run.visit.group is None:
             return
         match run.outcome, answer:

@@ -1,0 +1,190 @@
+"""Hand-over: shards move between workers, and no run is ever doubled by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import psycopg
+
+from mainspring.testing import wait_until, watch
+from visits import Visits, queue
+from workers import Gate, Gauge, working
+
+
+def owners(visits: Visits) -> Counter:
+    rows = visits.query("select worker_id from mainspring.lease where pool = 'default'")
+    return Counter(row["worker_id"] for row in rows)
+
+
+async def test_alone_a_worker_has_every_shard(visits: Visits, database_url: str) -> None:
+    async with working(database_url, queue()) as worker:
+        assert len(worker.hand.shards) == 1024
+        assert worker.hand.all_shards
+
+
+async def test_a_second_worker_gets_half_of_the_shards(visits: Visits, database_url: str) -> None:
+    """T2."""
+    async with working(database_url, queue()) as one, working(database_url, queue()) as two:
+        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+
+        assert owners(visits) == {one.hand.worker_id: 512, two.hand.worker_id: 512}
+        assert not one.hand.shards & two.hand.shards
+
+
+async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(
+    visits: Visits, database_url: str
+) -> None:
+    """The run is held before the shard goes; the new owner knows it by that."""
+    gate, other = Gate(), Gauge(seconds=0)
+    keys = [f"key {n}" for n in range(40)]
+    visits.offer(*keys)
+    async with working(database_url, queue(handler=gate)) as one:
+        await wait_until(lambda: gate.keys == set(keys))
+        async with working(database_url, queue(handler=other)) as two:
+            await wait_until(lambda: len(two.hand.shards) == 512, 10)
+            await wait_until(lambda: two.reader.passes > 2)
+            given = [run for run in gate.runs if run.visit.shard not in one.hand.shards]
+            assert given
+            assert all(run.held for run in given)
+            assert other.started == []
+
+            gate.open.set()
+            await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
+
+    assert other.started == []
+    assert visits.value("select count(*) from mainspring.history") == 40
+
+
+async def test_waiting_work_goes_to_a_worker_with_free_slots(
+    visits: Visits, database_url: str
+) -> None:
+    """Work-conserving: 8 long tasks on 2 workers with 4 slots each run in one round."""
+    gate = Gate()
+    ring = queue(handler=gate)
+    async with (
+        working(database_url, ring, concurrency=4) as one,
+        working(database_url, ring, concurrency=4) as two,
+    ):
+        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+        mine = [k for k in (f"key {n}" for n in range(200)) if shard(k) in one.hand.shards][:8]
+
+        visits.offer(*mine)
+        await wait_until(lambda: len(gate.runs) == 8, 10)
+
+        gate.open.set()
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
+    assert gate.keys == set(mine)
+
+
+def shard(key: str) -> int:
+    from mainspring.kernel.visit import shard_of
+
+    return shard_of(key, 1024)
+
+
+async def test_a_give_whose_answer_is_lost_loses_nothing(visits: Visits, database_url: str) -> None:
+    """Not mine until the next beat has read the leases; then one of the two owns each shard."""
+    gauge = Gauge(seconds=0)
+    lost = []
+
+    async with watch() as seen, working(database_url, queue(handler=gauge)) as one:
+
+        def lose() -> None:
+            if not lost:
+                lost.append(True)
+                raise ConnectionError("the answer was lost")
+
+        seen.at("shards.given", lose)
+        async with working(database_url, queue(handler=gauge)) as two:
+            await wait_until(
+                lambda: lost and len(one.hand.shards) == len(two.hand.shards) == 512, 10
+            )
+            visits.offer(*(f"key {n}" for n in range(100)))
+            await wait_until(lambda: len(gauge.started) == 100)
+
+    assert len(set(gauge.started)) == 100
+
+
+async def test_a_worker_that_was_declared_dead_comes_back_under_another_id(
+    visits: Visits, database_url: str
+) -> None:
+    gauge = Gauge(seconds=0)
+    async with working(database_url, queue(handler=gauge)) as worker:
+        before = worker.hand.worker_id
+        visits.bury(before)
+
+        await wait_until(lambda: worker.hand.worker_id not in (None, before), 5)
+        await wait_until(lambda: len(worker.hand.shards) == 1024, 5)
+        visits.offer("a")
+        await wait_until(lambda: gauge.started == ["a"])
+
+    assert visits.row("a") is None
+
+
+async def test_a_dead_worker_s_shards_are_taken_over(visits: Visits, database_url: str) -> None:
+    """T2: it joined, took shards, and never beat again."""
+    dead = visits.join()
+    visits.take(dead)
+    visits.offer("a")
+    gauge = Gauge(seconds=0)
+
+    async with working(database_url, queue(handler=gauge), wait=False):
+        await wait_until(lambda: gauge.started == ["a"], 10)
+
+    assert visits.value("select count(*) from mainspring.worker where id = %s", dead) == 0
+
+
+async def test_a_worker_of_another_pool_takes_nothing_of_this_one(
+    visits: Visits, database_url: str
+) -> None:
+    gauge = Gauge(seconds=0)
+    visits.offer("a")
+    async with working(database_url, queue("far", pool="far"), pool="far") as far:
+        assert len(far.hand.shards) == 1024
+        async with working(database_url, queue(handler=gauge)) as near:
+            assert len(near.hand.shards) == 1024
+            await wait_until(lambda: gauge.started == ["a"])
+
+
+async def test_a_suspect_is_held_before_it_starts(visits: Visits, database_url: str) -> None:
+    """What a dead worker may have been running is started few at a time, and seen."""
+    dead = visits.join()
+    visits.take(dead)
+    visits.offer(*(f"key {n}" for n in range(10)))
+    visits.read(dead)  # it had read this far
+    visits.bury(dead)
+    visits.offer("innocent")
+    gate = Gate()
+
+    async with working(database_url, queue(handler=gate)) as worker:
+        await wait_until(lambda: len(gate.runs) == 5)
+        assert {run.visit.key for run in gate.runs if not run.suspect} == {"innocent"}
+        assert all(run.held for run in gate.runs if run.suspect)
+        gate.open.set()
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
+        await wait_until(lambda: not worker.hand.suspects)
+
+    suspected = "select count(*) from mainspring.lease where suspect_of is not null"
+    assert visits.value(suspected) == 0
+
+
+async def test_the_loss_of_every_connection_loses_no_work(
+    visits: Visits, database_url: str
+) -> None:
+    """pg_terminate_backend on all backends of the worker, again and again."""
+    gauge = Gauge(seconds=0.002)
+    visits.offer(*(f"key {n}" for n in range(300)))
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        async with working(database_url, queue(handler=gauge), concurrency=10):
+            for _ in range(10):
+                admin.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where datname = current_database() and application_name ~ '^mainspring:'"
+                    " and application_name !~ ':test:'"
+                )
+                await asyncio.sleep(0.03)
+            await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 20)
+
+    assert len(set(gauge.started)) == 300
+    assert visits.value("select count(*) from mainspring.history") == 300

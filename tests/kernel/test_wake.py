@@ -1,0 +1,139 @@
+"""Waking: notifications where there are any, polling always (T3)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import psycopg
+
+from mainspring.testing import wait_until
+from visits import Visits, queue
+from workers import Gauge, working
+
+
+async def asleep(visits: Visits) -> None:
+    await wait_until(lambda: visits.value("select bool_and(asleep) from mainspring.worker") is True)
+
+
+async def test_an_idle_worker_is_woken_by_an_offer(visits: Visits, database_url: str) -> None:
+    """T3: within milliseconds, though it polls every ten seconds only."""
+    gauge = Gauge(seconds=0)
+    async with working(database_url, queue(handler=gauge), poll=10.0, lease=10.0) as worker:
+        await asleep(visits)
+        worker.reader._watchful_until = 0.0  # past the first second, in which it polls often
+        await asyncio.sleep(0.2)
+
+        began = time.monotonic()
+        visits.offer("a")
+        await wait_until(lambda: gauge.started == ["a"], 3, every=0.001)
+
+    assert time.monotonic() - began < 1
+
+
+async def test_without_a_listener_the_poll_finds_the_work(
+    visits: Visits, database_url: str
+) -> None:
+    """T3: the listening connection is killed as soon as it is there."""
+    gauge = Gauge(seconds=0)
+    kill = (
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+        " and application_name ~ ':listener:'"
+    )
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        async with working(database_url, queue(handler=gauge), poll=0.1):
+            for n in range(5):
+                admin.execute(kill)
+                visits.offer(f"key {n}")
+                await wait_until(lambda n=n: len(gauge.started) == n + 1, 3)
+
+
+async def test_what_was_offered_while_nobody_listened_is_read_after_a_reconnect(
+    visits: Visits, database_url: str
+) -> None:
+    gauge = Gauge(seconds=0)
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        async with working(database_url, queue(handler=gauge), poll=30.0, lease=10.0) as worker:
+            await asleep(visits)
+            worker.reader._watchful_until = 0.0
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and application_name ~ ':listener:'"
+            )
+
+            visits.offer("a")
+            await wait_until(lambda: gauge.started == ["a"], 5)
+
+
+async def test_behind_a_transaction_pooler_everything_works_by_polling(
+    visits: Visits, database_url: str
+) -> None:
+    """T3: no LISTEN, no named prepared statements, no session settings."""
+    gauge = Gauge(seconds=0)
+    visits.offer(*(f"key {n}" for n in range(50)))
+
+    async with working(database_url, queue(handler=gauge), pooled=True):
+        await wait_until(lambda: len(gauge.started) == 50)
+        visits.offer("late")
+        await wait_until(lambda: len(gauge.started) == 51)
+        listening = visits.query(
+            "select 1 from pg_stat_activity where datname = current_database() and query ~* 'listen'"
+            " and pid <> pg_backend_pid()"
+        )
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
+
+    assert listening == []
+
+
+async def test_a_timer_is_on_time_without_a_poll(visits: Visits, database_url: str) -> None:
+    """The reader sleeps no longer than until the next due time."""
+    gauge = Gauge(seconds=0)
+    async with working(database_url, queue(handler=gauge), poll=30.0, lease=10.0) as worker:
+        worker.reader._watchful_until = 0.0
+        visits.offer("a", after=0.3)
+        due_at = visits.row("a")["due_at"]
+
+        await wait_until(lambda: gauge.started == ["a"], 3, every=0.001)
+
+        assert (visits.now() - due_at).total_seconds() < 0.25
+
+
+async def test_a_clock_that_jumps_ahead_makes_timers_due(
+    visits: Visits, database_url: str, clock
+) -> None:
+    gauge = Gauge(seconds=0)
+    visits.offer("a", after=3600)
+    async with working(database_url, queue(handler=gauge), poll=5.0):
+        await clock.advance(3600)
+
+        await wait_until(lambda: gauge.started == ["a"], 3)
+
+
+async def test_a_clock_that_jumps_back_hides_nothing(
+    visits: Visits, database_url: str, clock
+) -> None:
+    """New visits are older than the cursor then: the levels are read anew."""
+    gauge = Gauge(seconds=0)
+    async with working(database_url, queue(handler=gauge), poll=0.1):
+        visits.offer("before")
+        await wait_until(lambda: gauge.started == ["before"])
+
+        await clock.advance(-3600)
+        visits.offer("after")
+
+        await wait_until(lambda: gauge.started == ["before", "after"], 3)
+
+
+async def test_a_visit_of_a_long_transaction_is_found(visits: Visits, database_url: str) -> None:
+    """It commits behind the cursor: its due time is the transaction's start."""
+    gauge = Gauge(seconds=0)
+    with psycopg.connect(database_url) as user:
+        user.execute("select mainspring.enqueue('ring', key => 'slow')")
+        async with working(database_url, queue(handler=gauge), poll=30.0, lease=10.0):
+            visits.offer("quick")
+            await wait_until(lambda: gauge.started == ["quick"])
+            await asyncio.sleep(0.7)  # longer than the cursor's overlap
+
+            user.commit()
+
+            await wait_until(lambda: gauge.started == ["quick", "slow"], 3)
