@@ -9,12 +9,16 @@ The command line and the dashboard go through this; so may an application.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+import asyncpg
+import msgspec
+
 from mainspring.db.connect import Database
-from mainspring.errors import InvalidSetting, NotFound
+from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
 from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
 from mainspring.kernel.bulk import KINDS, ParkedOrder, PutBackOrder
@@ -27,6 +31,7 @@ from mainspring.kernel.queues import QueueLoad
 from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
+from mainspring.tasks.store import SQL as TASKS_SQL
 
 
 class Pool(Protocol):
@@ -86,6 +91,28 @@ class Operator:
                 "wait for its end, or for its timeout"
             )
         return found[0]
+
+    async def enqueue(
+        self,
+        task: str,
+        arguments: Mapping[str, Any],
+        *,
+        due_at: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        key: str | None = None,
+    ) -> str:
+        """Enqueue a task by its name, without its code: what fits is known when it runs."""
+        values = {
+            "task": task,
+            "arguments": msgspec.json.encode(arguments).decode(),
+            "due_at": due_at,
+            "priority": priority,
+            "grp": group,
+            "key": key,
+        }
+        id: str = await self._ask(_enqueue, task, values)
+        return id
 
     async def why(self, queue: str, key: str) -> Why:
         """Why a visit has not run."""
@@ -272,6 +299,12 @@ class Operator:
 
     async def doctor(self) -> list[Finding]:
         """What is wrong with the server, the schema or the tables; the worst first."""
+        try:
+            await self._host.database()
+        except SchemaError as error:
+            return [Finding("schema", "bad", str(error), "run mainspring migrate")]
+        except MissingRights as error:
+            return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
         found: list[Finding] = await self._ask(doctor.examine)
         return found
 
@@ -284,3 +317,17 @@ class Operator:
 
 async def _clock(database: Database, connection: Any) -> Any:
     return await ask(database, connection, "read_clock")
+
+
+async def _enqueue(
+    database: Database, connection: Any, task: str, values: Mapping[str, Any]
+) -> str:
+    statement = TASKS_SQL["enqueue"]
+    try:
+        async with connection.transaction():
+            rows = await database.fetch(connection, statement, *statement.arguments(values))
+    except asyncpg.UndefinedObjectError:
+        raise await queues.unknown_queue(database, connection, task) from None
+    except asyncpg.InvalidParameterValueError as error:
+        raise InvalidArguments(str(error)) from None
+    return str(rows[0]["id"])

@@ -61,7 +61,9 @@ class Scene:
         self._stack.close()
         self.app.close_sync()
         for log in sorted(self.folder.glob("worker-*")):
-            print(f"-- {log.name}\n{log.read_text()[-5000:]}")  # pytest shows it of a test that failed
+            print(
+                f"-- {log.name}\n{log.read_text()[-5000:]}"
+            )  # pytest shows it of a test that failed
 
     # -- processes
 

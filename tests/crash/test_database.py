@@ -111,7 +111,9 @@ def test_backends_killed_ten_times_a_second_only_delay_the_work(
         scene.wait(lambda: time.monotonic() > began + rounds / 10, "a tenth of a second", 5)  # noqa: B023
         mine = set(scene.backends("client"))
         pids = [pid for pid in scene.backends() if pid not in mine]
-        killed += len(scene.sql("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", pids))
+        killed += len(
+            scene.sql("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", pids)
+        )
 
     assert killed >= 5 * rounds
     scene.check(timeout=30)

@@ -14,15 +14,16 @@ def test_a_poison_task_is_parked_and_its_neighbours_run(scene: Scene) -> None:
     scene.enqueue("nap", range(30), seconds=0.05)
     scene.enqueue("held", range(5), seconds=0.1)
     deaths = 0
-    worker = scene.worker(concurrency=8)
+    worker, spare = scene.worker(concurrency=8), scene.worker(concurrency=8, gate="1")
 
     def supervised() -> bool:
         """A dead worker is replaced, as an init system would."""
-        nonlocal worker, deaths
+        nonlocal worker, spare, deaths
         if worker.process.poll() is not None:
             worker.wait_dead()
             deaths += 1
-            worker = scene.worker(concurrency=8)
+            scene.open(str(deaths))
+            worker, spare = spare, scene.worker(concurrency=8, gate=str(deaths + 1))
         return scene.sql("select count(*) from mainspring.visit where parked_at is null") == [(0,)]
 
     scene.wait(supervised, "all have ended", 40)

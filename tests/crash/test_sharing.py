@@ -52,7 +52,7 @@ def test_tasks_that_all_belong_to_one_worker_fill_the_slots_of_two(scene: Scene)
 
 
 def test_a_signal_lets_running_work_end(scene: Scene) -> None:
-    worker, heir = scene.worker(), scene.worker(gate="heir")
+    worker, heir = scene.worker(lease=4.0), scene.worker(lease=4.0, gate="heir")
     scene.joined(worker)
     scene.enqueue("nap", range(5), seconds=1.0)
     scene.wait(lambda: len(scene.starts()) == 5, "all run")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -72,6 +73,18 @@ def is_transient(error: BaseException) -> bool:
         | EOFError
         | psycopg.OperationalError,
     )
+
+
+def is_usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether an idle psycopg connection still stands: one that the server closed has an end to read.
+
+    Costs no round trip. What else could be there to read is rare, and then a new connection is cheap.
+    """
+    if connection.closed:
+        return False
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return not waiting.poll(0)
 
 
 def backoff(tries: int, *, first: float = 0.05, most: float = 5.0) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from mainspring.db.connect import Database
+from mainspring.db.connect import Database, is_usable
 
 
 class AsyncPool:
@@ -85,8 +85,9 @@ class SyncPool:
     def _take(self) -> psycopg.Connection[Any]:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if is_usable(connection):
                 return connection
+            connection.close()
         return self._database.connect_sync("client", client=True)
 
     def close(self) -> None:

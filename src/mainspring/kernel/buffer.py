@@ -121,6 +121,12 @@ class Buffer:
         """The least priority that waits here."""
         return next((p for p in PRIORITIES if self._counts[p]), PRIORITIES[-1])
 
+    @property
+    def startable(self) -> int:
+        """Visits that wait for anything but the resumption of their queue."""
+        paused = sum(q.buffered for q in self.queues.values() if q.paused)
+        return self.size - paused
+
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
         for visit in visits:

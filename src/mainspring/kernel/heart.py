@@ -242,7 +242,12 @@ class Heart(threading.Thread):
         sent = moment.local()
         with self._transaction():
             beaten = self._fetch(
-                "beat", {"worker_id": hand.worker_id, "free": self._mind.free_slots()}
+                "beat",
+                {
+                    "worker_id": hand.worker_id,
+                    "slots": 0 if self.leaving.is_set() else settings.concurrency,
+                    "free": self._mind.free_slots(),
+                },
             )
             if not beaten:
                 return False
@@ -331,7 +336,8 @@ class Heart(threading.Thread):
     def _take(self) -> None:
         """Take free shards up to a fair share, and those freed for me."""
         me = self._me()
-        most = shards_to_take(self._leases, {p.id for p in self._peers}, me=me)
+        staying = {p.id for p in self._peers if p.slots}
+        most = shards_to_take(self._leases, staying, me=me)
         if most <= 0:
             return
         gifts = {lease.shard for lease in self._leases if lease.offered_to == me}
@@ -402,8 +408,9 @@ class Heart(threading.Thread):
         me = self._me()
         if self.leaving.is_set() or len(self._peers) < 2:
             return
-        serving = [p for p in self._peers if p.id == me or p.queues >= set(self._queues)]
-        gift = surplus_gift(self._leases, self._peers, me=me)
+        staying = [p for p in self._peers if p.slots]
+        serving = [p for p in staying if p.id == me or p.queues >= set(self._queues)]
+        gift = surplus_gift(self._leases, staying, me=me)
         if gift is not None and gift.to not in {p.id for p in serving}:
             gift = None
         if gift is None and self._mind.free_slots() == 0:
@@ -417,6 +424,7 @@ class Heart(threading.Thread):
         if self._hand.shards:
             self._give(tuple(self._hand.shards), None)
         if not self._hand.shards:
+            self._call("wake_all", pool=self._settings.pool)
             self.given_all.set()
 
     def _give(self, shards: Sequence[int], to: UUID | None) -> None:

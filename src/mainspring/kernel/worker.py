@@ -123,7 +123,7 @@ class Worker:
             await asyncio.sleep(0.05)
 
     def _at_rest(self) -> bool:
-        return not (self.hand.runs or self.settler.unsettled or self.buffer.size)
+        return not (self.hand.runs or self.settler.unsettled or self.buffer.startable)
 
     async def _anything_due(self) -> bool:
         try:
@@ -147,7 +147,7 @@ class Worker:
         self.hand.closed = True
         self.runner.close()
         self.heart.leaving.set()
-        self.heart.poke()
+        self.heart.poke_beat()
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
         self.interrupt(self.hand.snapshot())

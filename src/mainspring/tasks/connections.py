@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 
-from mainspring.db.connect import Database
+from mainspring.db.connect import Database, is_usable
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -30,8 +30,9 @@ class Connections:
     async def take(self) -> psycopg.AsyncConnection[Any]:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if is_usable(connection):
                 break
+            await connection.close()
         else:
             connection = await psycopg.AsyncConnection.connect(
                 self._database.url, **self._database.psycopg_arguments("task")
@@ -51,8 +52,9 @@ class Connections:
         with self._lock:
             while self._idle_sync:
                 connection = self._idle_sync.pop()
-                if not connection.closed:
+                if is_usable(connection):
                     break
+                connection.close()
             else:
                 connection = psycopg.connect(
                     self._database.url, **self._database.psycopg_arguments("task")

@@ -1,0 +1,9 @@
+"""The command line: one file per noun.
+
+main.py         the commands, put together; errors become one line and an exit code
+target.py       which application or database is meant
+show.py         tables for people, JSON for programs
+options.py      options that many commands share
+worker.py       `worker` and `dev`; supervisor.py keeps its processes, child.py is one of them
+log.py          how events are written
+"""

@@ -1,0 +1,70 @@
+"""One worker process: what the supervisor starts, as `python -m mainspring.cli.child`."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from mainspring.app import Mainspring, runner
+from mainspring.cli import codes, log, show
+from mainspring.cli.target import load_app
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What a worker process is told by its supervisor."""
+
+    place: str
+    settings: dict[str, Any]
+    parent: int
+    drain: bool = False
+    log_level: str = "info"
+    log_json: bool = False
+
+
+def main(orders: Orders) -> None:
+    """Run the worker and leave: threads that hang must not keep the process."""
+    _die_with(orders.parent)
+    log.configure(orders.log_level, json=orders.log_json)
+    code = codes.PROBLEM
+    try:
+        runner(_work(load_app(orders.place), orders))
+        code = codes.OK
+    except Exception as error:
+        code = codes.code_of(error) or codes.PROBLEM
+        if codes.code_of(error) is None:
+            logging.getLogger("mainspring").exception("worker.failed")
+        else:
+            show.complain(str(error))
+    finally:
+        _leave(code)
+
+
+async def _work(app: Mainspring, orders: Orders) -> None:
+    async with app:
+        await app.run_worker(drain=orders.drain, fence="exit", **orders.settings)
+    _leave(codes.OK)
+
+
+def _leave(code: int) -> None:
+    log.flush()
+    os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    """Be told to stop when the supervisor dies, where the system can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        _leave(codes.PROBLEM)
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=Orders))

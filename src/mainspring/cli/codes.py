@@ -1,0 +1,44 @@
+"""Exit codes, and which error means which."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from mainspring.errors import (
+    DatabaseUnavailable,
+    InvalidArguments,
+    InvalidKey,
+    InvalidSetting,
+    InvalidTime,
+    MainspringError,
+    NotFound,
+    UnknownTask,
+)
+
+OK = 0
+PROBLEM = 1
+USAGE = 2
+UNAVAILABLE = 3
+NOT_FOUND = 4
+
+HELP = (
+    "Exit codes: 0 done; 1 failed, or a problem was found; 2 wrong usage; "
+    "3 the database is not available; 4 what was named is not there."
+)
+
+
+def code_of(error: BaseException) -> int | None:
+    """The exit code of an error that a user may meet; None for one that is our own fault."""
+    match error:
+        case DatabaseUnavailable() | OSError() | asyncpg.PostgresConnectionError():
+            return UNAVAILABLE
+        case asyncpg.InterfaceError() | asyncpg.CannotConnectNowError():
+            return UNAVAILABLE
+        case NotFound() | UnknownTask():
+            return NOT_FOUND
+        case InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
+            return USAGE
+        case MainspringError() | asyncpg.PostgresError():
+            return PROBLEM
+        case _:
+            return None

@@ -1,0 +1,48 @@
+"""`mainspring doctor`: what is wrong with the server, the schema or the tables."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+from rich.markup import escape
+
+from mainspring.cli import codes, options, show
+from mainspring.cli.target import resolve
+from mainspring.kernel.doctor import Finding
+
+
+def doctor(url: options.Url = None, app: options.App = None, json: options.Json = False) -> None:
+    """Examine the server's settings, rights, clock, dead rows, lag and invariants.
+
+    Exits with 1 if something is bad; warnings alone do not count.
+    """
+    found = _examined(url, app)
+    if json:
+        show.as_json(found)
+    else:
+        _print(found)
+    if any(finding.level == "bad" for finding in found):
+        raise typer.Exit(codes.PROBLEM)
+
+
+def _examined(url: str | None, app: str | None) -> list[Finding]:
+    target = resolve(url, app)
+
+    async def examine() -> list[Finding]:
+        try:
+            return await target.operator.doctor()
+        finally:
+            await target.close()
+
+    return asyncio.run(examine())
+
+
+def _print(found: list[Finding]) -> None:
+    marks = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
+    console = show.console()
+    for finding in found:
+        text = escape(f"{finding.name}: {finding.text}")
+        console.print(f"{marks[finding.level]} {text}", soft_wrap=True)
+        if finding.remedy:
+            console.print(f"     {escape(finding.remedy)}", soft_wrap=True)

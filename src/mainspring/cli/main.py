@@ -1,0 +1,51 @@
+"""The command line's entry: all commands, and how an error ends one."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mainspring.cli import codes, operations, parked, queues, recurring, show, tasks
+from mainspring.cli.doctor import doctor
+from mainspring.cli.history import history, put_back
+from mainspring.cli.migrate import migrate
+from mainspring.cli.status import status
+from mainspring.cli.why import why
+from mainspring.cli.worker import dev, worker
+
+cli = typer.Typer(
+    name="mainspring",
+    help=f"A durable reactive engine on PostgreSQL.\n\n{codes.HELP}",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (worker, dev, migrate, status, history, put_back, why, doctor):
+    cli.command()(command)
+for name, group in (
+    ("tasks", tasks.group),
+    ("parked", parked.group),
+    ("queues", queues.group),
+    ("operations", operations.group),
+    ("recurring", recurring.group),
+):
+    cli.add_typer(group, name=name)
+
+
+def run() -> None:
+    """Run a command: what a user may meet becomes one line and an exit code."""
+    try:
+        cli(prog_name="mainspring")
+    except Exception as error:
+        code = codes.code_of(error)
+        if code is None:
+            raise
+        show.complain(str(error) or type(error).__name__)
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,41 @@
+"""`mainspring migrate`: create or upgrade the schema."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mainspring.cli import options, show
+from mainspring.cli.target import resolve
+from mainspring.db.migrate import script
+
+
+def migrate(
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODULE:APP]", help="Register its tasks too, for plain SQL."),
+    ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL, change nothing.")] = False,
+    start: Annotated[
+        int, typer.Option("--from", min=0, help="With --sql: from this migration on.")
+    ] = 0,
+    url: options.Url = None,
+    json: options.Json = False,
+) -> None:
+    """Create or upgrade the schema; safe while workers of the previous release run."""
+    if sql:
+        sys.stdout.write(script(start))
+        return
+    app = resolve(url, place)
+    try:
+        applied = app.migrate_sync()
+    finally:
+        app.close_sync()
+    if json:
+        show.as_json({"applied": applied})
+    elif applied:
+        show.say(f"applied migrations {', '.join(map(str, applied))}")
+    else:
+        show.say("the schema is up to date")

@@ -1,0 +1,106 @@
+"""`mainspring operations`: list, show, pause, resume, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli import options, show
+from mainspring.cli.target import ask
+from mainspring.kernel.operation import Item, Operation
+from mainspring.operator import Operator
+
+group = typer.Typer(help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True)
+Id = Annotated[int, typer.Argument(help="The operation's number.")]
+
+
+@group.command("list")
+def list_operations(
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Operations, newest first."""
+    found = ask(lambda operator: operator.operations(state=state, limit=limit), url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("id", "kind", "state", "done", "failed", "of", "source", "started", "ended"),
+        (
+            (o.id, o.kind, o.state, o.done, o.failed, o.total, o.source, o.created_at, o.ended_at)
+            for o in found
+        ),
+        empty="there are no operations",
+    )
+
+
+@group.command("show")
+def show_operation(
+    id: Id,
+    failed: Annotated[bool, typer.Option("--failed", help="Only items that failed.")] = False,
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """One operation, with its items."""
+
+    async def question(operator: Operator) -> tuple[Operation, list[Item]]:
+        found = await operator.operation(id)
+        return found, await operator.operation_items(id, failed_only=failed, limit=limit)
+
+    found, items = ask(question, url, app)
+    if json:
+        show.as_json({"operation": found, "items": items})
+        return
+    show.facts(_facts(found))
+    show.print_table(
+        ("number", "queue", "key", "error"),
+        ((i.number, i.queue, i.key, i.error) for i in items),
+        empty="no items yet",
+    )
+
+
+def _facts(found: Operation) -> list[tuple[str, Any]]:
+    names = ("id", "kind", "state", "done", "failed", "total", "source", "order", "error")
+    return [(name, getattr(found, name)) for name in (*names, "created_at", "ended_at")]
+
+
+def show_begun(found: Operation | None, *, json: bool, done: str = "") -> None:
+    """Say what an order has begun; None: it was carried out at once."""
+    if json:
+        show.as_json({"done": True} if found is None else found)
+    elif found is None:
+        show.say(done)
+    elif found.id is None:
+        show.say(f"dry run: {found.total} would be touched")
+    else:
+        show.say(
+            f"operation {found.id} begins ({found.total} items); "
+            f"mainspring operations show {found.id}"
+        )
+
+
+@group.command()
+def pause(id: Id, url: options.Url = None, app: options.App = None) -> None:
+    """Stop an operation after the step that is under way."""
+    ask(lambda operator: operator.pause_operation(id), url, app)
+    show.say(f"operation {id} is paused")
+
+
+@group.command()
+def resume(id: Id, url: options.Url = None, app: options.App = None) -> None:
+    """Let a paused operation go on."""
+    ask(lambda operator: operator.resume_operation(id), url, app)
+    show.say(f"operation {id} goes on")
+
+
+@group.command()
+def cancel(id: Id, url: options.Url = None, app: options.App = None) -> None:
+    """End an operation; what was done stays done."""
+    ask(lambda operator: operator.cancel_operation(id), url, app)
+    show.say(f"operation {id} is cancelled")

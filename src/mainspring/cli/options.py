@@ -1,0 +1,77 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import socket
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.errors import InvalidSetting
+from mainspring.operator import Operator
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="The database; else MAINSPRING_URL, else that of MAINSPRING_APP."),
+]
+App = Annotated[
+    str | None, typer.Option("--app", help="The application, module:name; else MAINSPRING_APP.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so many rows.")]
+Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue only.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="A time with zone (2026-01-31T12:00Z) or 90s, 2h, 3d.")
+]
+Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
+FreshIds = Annotated[
+    bool, typer.Option("--fresh-ids", help="With new idempotency keys instead of the old ones.")
+]
+
+_AGO = re.compile(r"^(\d+)([smhd])$")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+async def moment(operator: Operator, name: str, text: str | None) -> datetime | None:
+    """A time option: an instant, or so long ago by the database's clock."""
+    if text is None:
+        return None
+    if ago := _AGO.match(text):
+        return await operator.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise InvalidSetting(
+            f"--{name} must be a time with its zone, such as 2026-01-31T12:00Z, or 90s, 2h, 3d; "
+            f"got {text!r}"
+        )
+    return at
+
+
+def pairs(name: str, given: list[str] | None) -> dict[str, Any]:
+    """Options of the form field=value; a value that is JSON is taken as such."""
+    found: dict[str, Any] = {}
+    for text in given or []:
+        field, sign, value = text.partition("=")
+        if not sign or not field:
+            raise InvalidSetting(f"--{name} must be field=value, got {text!r}")
+        try:
+            found[field] = json.loads(value)
+        except ValueError:
+            found[field] = value
+    return found
+
+
+def source() -> str:
+    """Who gives an order from this terminal."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        return socket.gethostname()

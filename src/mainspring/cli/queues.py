@@ -1,0 +1,110 @@
+"""`mainspring queues`: list, pause, resume, limit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli import options, show
+from mainspring.cli.target import ask
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.queues import QueueLoad
+
+group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
+COLUMNS = (
+    "queue",
+    "pool",
+    "workers",
+    "waiting",
+    "scheduled",
+    "running",
+    "parked",
+    "lag s",
+    "limits",
+    "paused",
+)
+Name = Annotated[str, typer.Argument(help="The queue.")]
+
+
+@group.command("list")
+def list_queues(
+    url: options.Url = None, app: options.App = None, json: options.Json = False
+) -> None:
+    """All queues with what lies in them."""
+    found = ask(lambda operator: operator.queues(), url, app)
+    if json:
+        show.as_json(found)
+    else:
+        show.print_table(COLUMNS, map(queue_row, found), empty="there are no queues yet")
+
+
+def queue_row(queue: QueueLoad) -> tuple[Any, ...]:
+    """A queue as a row of COLUMNS."""
+    limits = {
+        "concurrency": queue.concurrency,
+        "rate": queue.rate,
+        "group concurrency": queue.group_concurrency,
+        "group rate": queue.group_rate,
+    }
+    shown = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
+    return (
+        queue.name if queue.known else f"{queue.name} (unknown)",
+        queue.pool,
+        queue.workers,
+        queue.waiting,
+        queue.scheduled,
+        queue.running,
+        queue.parked,
+        queue.lag_seconds,
+        shown or None,
+        queue.paused_at,
+    )
+
+
+@group.command()
+def pause(name: Name, url: options.Url = None, app: options.App = None) -> None:
+    """Start nothing of a queue until it is resumed; what runs goes on."""
+    ask(lambda operator: operator.pause(name), url, app)
+    show.say(f"queue {name!r} is paused")
+
+
+@group.command()
+def resume(name: Name, url: options.Url = None, app: options.App = None) -> None:
+    """Undo a pause."""
+    ask(lambda operator: operator.resume(name), url, app)
+    show.say(f"queue {name!r} goes on")
+
+
+@group.command()
+def limit(
+    name: Name,
+    concurrency: Annotated[str | None, typer.Option(help="Runs at once, or 'none'.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Starts a second, or 'none'.")] = None,
+    group_concurrency: Annotated[str | None, typer.Option(help="The same per group.")] = None,
+    group_rate: Annotated[str | None, typer.Option(help="The same per group.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Set limits over all workers; they stand until the code declares others."""
+    given = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "group_concurrency": group_concurrency,
+        "group_rate": group_rate,
+    }
+    limits = {key: _number(key, text) for key, text in given.items() if text is not None}
+    if not limits:
+        raise InvalidSetting("name a limit: --concurrency, --rate, --group-concurrency, ...")
+    ask(lambda operator: operator.limit(name, **limits), url, app)
+    shown = (f"{key} {'lifted' if to is None else f'{to:g}'}" for key, to in limits.items())
+    show.say(f"queue {name!r}: {', '.join(shown)}")
+
+
+def _number(name: str, text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return int(text) if name.endswith("concurrency") else float(text)
+    except ValueError:
+        raise InvalidSetting(f"{name} must be a number or 'none', got {text!r}") from None

@@ -1,0 +1,92 @@
+"""`mainspring status`: workers, pools, queues, lag and throughput, once or live."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from mainspring.cli import options, show
+from mainspring.cli.queues import COLUMNS, queue_row
+from mainspring.cli.target import ask, resolve
+from mainspring.kernel.status import Status
+
+
+def status(
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it anew all the time.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds.")] = 1.0,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Show workers, pools, queues, lag and the throughput of the last minute."""
+    if watch and not json:
+        asyncio.run(_watch(url, app, every))
+        return
+    found = ask(lambda operator: operator.status(), url, app)
+    if json:
+        show.as_json(_as_builtins(found))
+    else:
+        show.console().print(_shown(found))
+
+
+async def _watch(url: str | None, app: str | None, every: float) -> None:
+    async with resolve(url, app) as target:
+        with Live(console=show.console(), auto_refresh=False, screen=False) as live:
+            while True:
+                live.update(_shown(await target.operator.status()), refresh=True)
+                await asyncio.sleep(every)
+
+
+def _as_builtins(found: Status) -> dict[str, Any]:
+    known: dict[str, Any] = msgspec.to_builtins(found)
+    return {
+        **known,
+        "lag_seconds": found.lag_seconds,
+        "per_second": found.per_second,
+        "unserved": [queue.name for queue in found.unserved],
+    }
+
+
+def _shown(found: Status) -> Group:
+    head = (
+        f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
+        f"{found.per_second:.1f} runs/s in the last minute"
+    )
+    parts: list[Any] = [Text(head)]
+    workers = show.table(
+        ("worker", "pool", "host", "process", "slots", "free", "shards", "holds", "since"),
+        (
+            (
+                str(w.id)[:8],
+                w.pool,
+                w.host,
+                w.process,
+                w.slots,
+                w.free,
+                w.shards,
+                w.holds,
+                w.started_at,
+            )
+            for w in found.workers
+        ),
+        title="workers",
+    )
+    pools = show.table(
+        ("pool", "workers", "shards", "owned"),
+        ((p.pool, p.workers, p.shards, p.owned) for p in found.pools),
+        title="pools",
+    )
+    queues = show.table(COLUMNS, map(queue_row, found.queues), title="queues")
+    parts += [workers, pools, queues]
+    for queue in found.unserved:
+        count = queue.waiting + queue.scheduled
+        parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
+    return Group(*parts)

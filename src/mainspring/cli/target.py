@@ -1,0 +1,91 @@
+"""Which application or database a command means: `--url`, `--app`, or what the environment says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mainspring.app import Mainspring
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.queues import nearest
+from mainspring.operator import Operator
+
+T = TypeVar("T")
+PRIVATE = Path(".mainspring")
+
+
+def load_app(place: str) -> Mainspring:
+    """The application at "module:name"; every way in which it is not there has its own error."""
+    module_name, _, name = place.partition(":")
+    if not module_name or (":" in place and not name):
+        raise InvalidSetting(f"write the application as module:name, got {place!r}")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module = _imported(module_name, place)
+    name = name or "app"
+    if not hasattr(module, name):
+        known = [n for n, value in vars(module).items() if isinstance(value, Mainspring)]
+        near = nearest(name, known) or (f"; did you mean {known[0]!r}?" if known else "")
+        raise InvalidSetting(f"module {module_name!r} has no {name!r}{near}")
+    app = getattr(module, name)
+    if not isinstance(app, Mainspring):
+        raise InvalidSetting(
+            f"{place!r} is a {type(app).__name__}, not a Mainspring: name the object that "
+            "Mainspring() made"
+        )
+    return app
+
+
+def _imported(name: str, place: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidSetting(
+                f"there is no module {error.name!r} (of {place!r}) in {os.getcwd()} or on PYTHONPATH"
+            ) from None
+        raise _broken(name, error) from error
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> InvalidSetting:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    reason = str(error).splitlines()[0] if str(error) else ""
+    return InvalidSetting(
+        f"module {name!r} cannot be imported: {type(error).__name__}: {reason}{where}"
+    )
+
+
+def resolve(url: str | None, app: str | None = None) -> Mainspring:
+    """The application that is meant; one without tasks when only a database is known."""
+    if url is not None:
+        return Mainspring(url)
+    place = app or os.environ.get("MAINSPRING_APP")
+    if app is None and os.environ.get("MAINSPRING_URL"):
+        return Mainspring()
+    if place:
+        return load_app(place)
+    if PRIVATE.is_dir():
+        return Mainspring()
+    raise InvalidSetting(
+        "no database is named: give --url, or set MAINSPRING_URL or MAINSPRING_APP=module:app"
+    )
+
+
+def ask(question: Callable[[Operator], Awaitable[T]], url: str | None, app: str | None = None) -> T:
+    """Ask the operator's side of the application that is meant."""
+    target = resolve(url, app)
+
+    async def asking() -> T:
+        async with target:
+            return await question(target.operator)
+
+    return asyncio.run(asking())

@@ -1,0 +1,136 @@
+"""`mainspring tasks`: list, show, cancel, enqueue."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli import options, show
+from mainspring.cli.target import ask
+from mainspring.errors import InvalidArguments, NotFound
+from mainspring.kernel.history import HistoryFilter, PastRun
+from mainspring.kernel.live import LiveVisit
+from mainspring.operator import Operator
+
+group = typer.Typer(help="Tasks that wait, run or are scheduled.", no_args_is_help=True)
+Key = Annotated[str, typer.Argument(help="The task's id, or its uniqueness key.")]
+
+
+@group.command("list")
+def list_tasks(
+    queue: options.Queue = None,
+    state: Annotated[str | None, typer.Option(help="waiting, scheduled or running.")] = None,
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Running tasks, then those that wait, in the order in which they will run."""
+    found = ask(lambda operator: operator.visits(queue=queue, state=state, limit=limit), url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("queue", "key", "state", "priority", "due", "attempt", "group"),
+        ((v.queue, v.key, v.state, v.priority, v.due_at, v.attempt + 1, v.group) for v in found),
+        empty="nothing waits",
+    )
+
+
+@group.command("show")
+def show_task(
+    key: Key,
+    queue: options.Queue = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """One task: where it is, and its runs so far."""
+
+    async def question(operator: Operator) -> tuple[list[LiveVisit], list[PastRun]]:
+        live = await operator.find(key, queue=queue)
+        return live, await operator.history(HistoryFilter(key=key, queue=queue), limit=20)
+
+    live, runs = ask(question, url, app)
+    if not live and not runs:
+        raise NotFound(f"no task {key!r} is live or in history")
+    if json:
+        show.as_json({"live": live, "runs": runs})
+        return
+    for visit in live:
+        show.facts(_facts(visit))
+    show.print_table(
+        ("started", "ended", "queue", "attempt", "outcome", "ms", "error", "result"),
+        (
+            (
+                r.started_at,
+                r.ended_at,
+                r.queue,
+                r.attempt,
+                r.outcome,
+                r.duration_ms,
+                show.first_line(r.error),
+                r.result,
+            )
+            for r in runs
+        ),
+        empty="it has not run yet",
+    )
+
+
+def _facts(visit: LiveVisit) -> list[tuple[str, Any]]:
+    names = ("queue", "key", "id", "state", "group", "priority", "due_at", "attempt", "crashes")
+    more = ("holder", "started_at", "held_until", "expires_at", "parked_at", "error", "payload")
+    return [(name, getattr(visit, name)) for name in (*names, *more, "created_at", "changed_at")]
+
+
+@group.command()
+def cancel(
+    queue: Annotated[str, typer.Argument(help="The task's name.")],
+    key: Key,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Call a task off that does not run yet."""
+    ask(lambda operator: operator.cancel(queue, key), url, app)
+    show.say(f"task {queue!r} {key!r} is cancelled")
+
+
+@group.command()
+def enqueue(
+    name: Annotated[str, typer.Argument(help="The task's name.")],
+    arguments: Annotated[str, typer.Argument(help="Its arguments, a JSON object.")] = "{}",
+    at: Annotated[str | None, typer.Option(help="Not before this time.")] = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=9, help="Greater is sooner.")] = None,
+    group_name: Annotated[str | None, typer.Option("--group", help="In this group.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="At most one such at a time.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Enqueue a task by its name; its arguments are checked when it runs."""
+    given = _object(arguments)
+
+    async def order(operator: Operator) -> str:
+        due_at = await options.moment(operator, "at", at)
+        return await operator.enqueue(
+            name, given, due_at=due_at, priority=priority, group=group_name, key=key
+        )
+
+    id = ask(order, url, app)
+    if json:
+        show.as_json({"task": name, "id": id})
+    else:
+        show.say(f"task {name!r} {id} is enqueued")
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = jsonlib.loads(text)
+    except ValueError as error:
+        raise InvalidArguments(f"arguments must be JSON, got {text!r}: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidArguments(f"arguments must be a JSON object, got {text!r}")
+    return value

@@ -1,0 +1,112 @@
+"""`mainspring worker` and `mainspring dev`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.app import Mainspring
+from mainspring.cli import log, show
+from mainspring.cli.child import Orders
+from mainspring.cli.supervisor import Supervisor
+from mainspring.cli.target import PRIVATE, load_app
+from mainspring.db.shared import release, shared
+from mainspring.kernel.config import WorkerSettings
+
+WATCH_SECONDS = 0.5
+_DEV_GRACE = 2.0
+_IGNORED = {"node_modules", "__pycache__", "site-packages", "venv"}
+
+Place = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The application.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")]
+
+
+def worker(
+    place: Place,
+    pool: Annotated[str, typer.Option(help="Serve the queues of this pool.")] = "default",
+    processes: Annotated[int, typer.Option(min=1, max=1000, help="Worker processes.")] = 1,
+    concurrency: Annotated[int, typer.Option(help="Runs at once in each process.")] = 50,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
+    lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
+    grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Run workers until a signal stops them; a second signal ends them at once.
+
+    A process that dies is replaced.
+    """
+    log.configure(log_level, json=log_json)
+    settings: dict[str, Any] = {
+        "pool": pool,
+        "concurrency": concurrency,
+        "lease": lease,
+        "grace": grace,
+    }
+    WorkerSettings(**settings)  # refuses what is out of range here, once
+    app = load_app(place)
+    app.database_sync()  # says here, once, if it is not there; a private one stays up meanwhile
+    orders = Orders(place, settings, os.getpid(), drain, log_level, log_json)
+    try:
+        code = Supervisor(orders, processes, grace=grace).run()
+    finally:
+        app.close_sync()
+    raise typer.Exit(code)
+
+
+def dev(
+    place: Place,
+    concurrency: Annotated[int, typer.Option(help="Runs at once.")] = 50,
+    log_level: LogLevel = "info",
+) -> None:
+    """Run a worker on a private database and start it anew when a source file changes."""
+    log.configure(log_level, json=False)
+    server = None
+    if "MAINSPRING_URL" not in os.environ:
+        server = shared(PRIVATE)
+        server.create_database("mainspring")
+        os.environ["MAINSPRING_URL"] = server.url("mainspring")
+        Mainspring(os.environ["MAINSPRING_URL"]).migrate_sync()
+        show.say(f"private database: {os.environ['MAINSPRING_URL']}")
+    settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": 5.0}
+    orders = Orders(place, settings, os.getpid(), log_level=log_level)
+    try:
+        code = Supervisor(orders, 1, grace=_DEV_GRACE).run(each_turn=Watch(Path.cwd()).changed)
+    finally:
+        if server is not None:
+            release(server)
+    raise typer.Exit(code)
+
+
+class Watch:
+    """Knows when a source file below a directory has changed, by looking now and then."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seen = dict(self._look())
+        self._next = 0.0
+
+    def changed(self) -> bool:
+        """Whether a file has come, gone or changed since the last look."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + WATCH_SECONDS
+        before, self._seen = self._seen, dict(self._look())
+        return before != self._seen
+
+    def _look(self) -> Iterator[tuple[str, int]]:
+        for folder, folders, files in os.walk(self._directory):
+            folders[:] = [f for f in folders if not f.startswith(".") and f not in _IGNORED]
+            for name in files:
+                if name.endswith(".py"):
+                    path = os.path.join(folder, name)
+                    try:
+                        yield path, os.stat(path).st_mtime_ns
+                    except OSError:
+                        continue  # gone between the two looks

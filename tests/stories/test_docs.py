@@ -1,0 +1,66 @@
+"""Every Python block of the README and the docs runs, page by page, as a reader would paste it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[str]:
+    return _BLOCK.findall(page.read_text())
+
+
+PAGES_WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
+def test_there_is_code_to_run() -> None:
+    assert ROOT / "README.md" in PAGES_WITH_CODE
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(
+    page: Path,
+    mainspring_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The blocks of a page are one program; its coroutine functions without arguments are run."""
+    monkeypatch.setenv("MAINSPRING_URL", mainspring_url)
+    with psycopg.connect(mainspring_url) as connection:
+        connection.execute("create table payment (number int)")
+    module = ModuleType("page")
+    monkeypatch.setitem(__import__("sys").modules, "page", module)
+
+    for number, code in enumerate(blocks(page)):
+        exec(compile(code, f"{page.name} block {number}", "exec"), module.__dict__)
+    ran = []
+    for name, value in list(vars(module).items()):
+        if inspect.iscoroutinefunction(value) and not inspect.signature(value).parameters:
+            ran.append(name)
+            asyncio.run(value())
+    app = getattr(module, "app", None)
+    if app is not None:
+        app.close_sync()
+
+    if page.name == "README.md":
+        assert ["main"] == ran
+        assert "hello world" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text())
+
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+
+    assert [] == missing
