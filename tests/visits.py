@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from mainspring.db.connect import Database
 from mainspring.kernel.config import QueueSettings
-from mainspring.kernel.heart import hold_arguments
+from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settler import in_order, settle_arguments
@@ -196,7 +196,7 @@ class Visits:
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
         values = settle_arguments(runs, worker_id, lambda _: any_pass)
         rows = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
-        answers = dict(zip((r.token for r in runs), in_order(rows, len(runs)), strict=True))
+        answers = dict(zip((r.token for r in runs), in_order([tuple(row.values()) if isinstance(row, dict) else row for row in rows], len(runs)), strict=True))
         return [answers[run.token] for run in given]
 
     def recover(

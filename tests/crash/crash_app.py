@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import mainspring
 from mainspring import Context, Mainspring, RetryPolicy
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
@@ -116,6 +117,7 @@ def first_time(ctx: Context, n: int) -> bool:
 
 
 if "CRASH_FOLDER" in os.environ:
+    (FOLDER / f"source-{os.getpid()}").write_text(mainspring.__file__)
     logging.basicConfig(format="%(asctime)s %(message)s %(facts)s", level=logging.INFO)
     logging.getLogger().handlers[0].addFilter(_facts)
     while (gate := os.environ.get("CRASH_GATE")) and not (FOLDER / gate).exists():

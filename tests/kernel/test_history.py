@@ -104,11 +104,12 @@ async def test_a_page_is_bounded_and_an_unknown_outcome_refused(app):
 
 
 _FILL = """
-insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id, created_at, due_at,
-  started_at, ended_at, duration_ms, error_type, error, payload, searchable)
+insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+  created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, searchable)
 select (now() at time zone 'UTC')::date, n, gen_random_uuid(), 'ring', 'k' || n, 5, 1,
-  case when n %% 20 = 0 then 'retry' else 'done' end::mainspring.outcome, gen_random_uuid(), now(), now(), now(),
-  now() - make_interval(secs => n * 0.01), 1, case when n %% 20 = 0 then 'E' || n %% 7 end, null, '{}',
+  case when n %% 20 = 0 then 'retry' else 'done' end::mainspring.outcome, gen_random_uuid(),
+  now(), now(), now(), now() - make_interval(secs => n * 0.01), 1,
+  case when n %% 20 = 0 then 'E' || n %% 7 end, null, '{}',
   array['order=' || n]
 from generate_series(1, 20000) n
 """

@@ -7,9 +7,13 @@ import inspect
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psycopg
 import pytest
+
+from mainspring import Mainspring
+from mainspring.testing import Clock
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,6 +27,13 @@ def blocks(page: Path) -> list[str]:
 PAGES_WITH_CODE = [page for page in PAGES if blocks(page)]
 
 
+async def call_with_fixtures(function: Any, parameters: set[str], url: str) -> None:
+    """Call a page's function, with the shipped fixtures that it names."""
+    async with Mainspring(url) as app:
+        made = {"mainspring_app": app, "mainspring_clock": Clock(url)}
+        await function(**{name: made[name] for name in parameters})
+
+
 def test_there_is_code_to_run() -> None:
     assert ROOT / "README.md" in PAGES_WITH_CODE
 
@@ -34,7 +45,7 @@ def test_the_code_of_a_page_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The blocks of a page are one program; its coroutine functions without arguments are run."""
+    """The blocks of a page are one program; its coroutine functions and its tests are run."""
     monkeypatch.setenv("MAINSPRING_URL", mainspring_url)
     with psycopg.connect(mainspring_url) as connection:
         connection.execute("create table payment (number int)")
@@ -45,9 +56,12 @@ def test_the_code_of_a_page_runs(
         exec(compile(code, f"{page.name} block {number}", "exec"), module.__dict__)
     ran = []
     for name, value in list(vars(module).items()):
-        if inspect.iscoroutinefunction(value) and not inspect.signature(value).parameters:
-            ran.append(name)
-            asyncio.run(value())
+        if inspect.iscoroutinefunction(value):
+            parameters = set(inspect.signature(value).parameters)
+            if not parameters or name.startswith("test_"):
+                ran.append(name)
+                asyncio.run(call_with_fixtures(value, parameters, mainspring_url))
+    assert ran, "a page with code has nothing that runs"
     app = getattr(module, "app", None)
     if app is not None:
         app.close_sync()

@@ -102,11 +102,11 @@ class Supervisor:
             start_new_session=True,
         )
         seat.began = now
-        log.info("worker.process_started", extra={"process": seat.process.pid})
+        log.info("worker.process_started", extra={"pid": seat.process.pid})
 
     def _ended(self, seat: Seat, code: int, now: float) -> None:
         assert seat.process is not None
-        facts: dict[str, Any] = {"process": seat.process.pid, "code": code}
+        facts: dict[str, Any] = {"pid": seat.process.pid, "code": code}
         seat.process = None
         if self._signals or self._restart:
             log.info("worker.process_ended", extra=facts)

@@ -48,7 +48,7 @@ def _imported(name: str, place: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidSetting(
-                f"there is no module {error.name!r} (of {place!r}) in {os.getcwd()} or on PYTHONPATH"
+                f"there is no module {error.name!r} (of {place!r}) in {os.getcwd()} or PYTHONPATH"
             ) from None
         raise _broken(name, error) from error
     except Exception as error:

@@ -76,9 +76,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether an idle psycopg connection still stands: one that the server closed has an end to read.
+    """Whether an idle psycopg connection still stands: a closed one has its end to read.
 
-    Costs no round trip. What else could be there to read is rare, and then a new connection is cheap.
+    Costs no round trip. What else could be there to read is rare, and a new connection cheap then.
     """
     if connection.closed:
         return False

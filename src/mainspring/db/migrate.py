@@ -2,7 +2,7 @@
 
 Every migration is one transaction under one lock, so two that race apply each file once. Functions
 and views in `functions/` are replaced on every migrate; what they need is in the migrations. A
-migration must be safe while the previous release still runs; what removes something waits a release.
+migration must be safe while the previous release runs; what removes something waits a release.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ invariants and the traps; `sql/` is the whole protocol with the database, one st
     visit.py outcome.py retry.py config.py      what things are, and pure rules
     cursor.py buffer.py limits.py lease.py      each choice a worker makes, without I/O
     reader.py runner.py settler.py wake.py      the loops of a worker
-    heart.py                                    its thread: beats, leases, holds, recovery
+    heart.py                                    its thread, which beats; with shards.py (leases),
+                                                holds.py (holds, recovery), parts.py (limits)
     upkeep.py operation.py recurring.py         history's days, bulk jobs, cron
     worker.py                                   puts them together
 """

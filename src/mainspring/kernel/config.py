@@ -27,12 +27,12 @@ class WorkerSettings:
     history_days: int = 30
 
     def __post_init__(self) -> None:
-        _between("concurrency", self.concurrency, 1, 10_000)
+        _whole("concurrency", self.concurrency, 1, 10_000)
         _between("lease", self.lease, 0.2, 3600)
         _between("poll", self.poll, 0.01, 60)
         _between("grace", self.grace, 0, 86_400)
-        _between("page", self.page, 1, 5_000)
-        _between("history_days", self.history_days, 1, 36_500)
+        _whole("page", self.page, 1, 5_000)
+        _whole("history_days", self.history_days, 1, 36_500)
         if self.fence not in ("cancel", "exit"):
             raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")
         if not self.pool:
@@ -68,11 +68,13 @@ class QueueSettings:
         if not self.name or len(self.name.encode()) > 200 or "\x00" in self.name:
             raise InvalidSetting(f"a queue's name must have 1 to 200 bytes, got {self.name!r}")
         _between("hold_after", self.hold_after, 0, 3600)
-        _between("crash_limit", self.crash_limit, 1, 1000)
+        _whole("crash_limit", self.crash_limit, 1, 1000)
+        if not self.pool:
+            raise InvalidSetting("pool must have a name, got ''")
         for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
             value = getattr(self, name)
             if value is not None:
-                _between(name, value, 1, most)
+                _whole(name, value, 1, most)
         for name in ("rate", "group_rate", "timeout", "work_timeout"):
             value = getattr(self, name)
             if value is not None:
@@ -93,6 +95,12 @@ class QueueSettings:
             "group_rate": self.group_rate,
             "searchable": list(self.searchable),
         }
+
+
+def _whole(name: str, value: int, least: int, most: int) -> None:
+    _between(name, value, least, most)
+    if not isinstance(value, int):
+        raise InvalidSetting(f"{name} must be a whole number, got {value!r}")
 
 
 def _between(name: str, value: float, least: float, most: float) -> None:

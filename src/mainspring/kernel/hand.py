@@ -60,6 +60,10 @@ class Hand:
         with self.gate:
             return list(self.runs.values())
 
+    def active(self) -> list[Run]:
+        """Runs that are under way."""
+        return [run for run in self.snapshot() if run.outcome is None]
+
     def is_suspect(self, visit: Visit) -> bool:
         """Whether a dead worker may have been running it, or it was there at a death before."""
         if visit.crashes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 import time
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 Position = tuple[datetime, str]
+_LOOKS_GROUPED = re.compile("[0-9]+:")
 START: Position = (EARLIEST, "")
 END: Position = (LATEST, "")
 
@@ -75,8 +77,14 @@ def shard_of(route: str, shard_count: int) -> int:
 
 
 def grouped_key(group: str | None, key: str) -> str:
-    """The visit key of a user's key: unique within its group, the group named by its length first."""
-    return key if group is None else f"{len(group.encode())}:{group}:{key}"
+    """The visit key of a user's key: unique within its group, the group named by its length first.
+
+    A key without a group that looks as if it had one gets an empty one, which no group can be.
+    """
+    if group is None and not _LOOKS_GROUPED.match(key):
+        return key
+    group = group or ""
+    return f"{len(group.encode())}:{group}:{key}"
 
 
 def token() -> int:

@@ -16,9 +16,11 @@ from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.heart import Heart, PartNeed, hold_arguments
+from mainspring.kernel.heart import Heart
+from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
+from mainspring.kernel.mind import PartNeed
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.reader import Reader
 from mainspring.kernel.register import register
@@ -317,7 +319,7 @@ class Worker:
         self._tell(self.reader.restart)
 
     def fenced(self) -> None:
-        self.interrupt([run for run in self.hand.snapshot() if run.outcome is None])
+        self.interrupt(self.hand.active())
         self._tell(self.runner.stop_all, "fenced")
 
     def waiting_by_shard(self) -> dict[int, int]:

@@ -27,6 +27,8 @@ log = logging.getLogger("mainspring")
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
 COPY_LINES = 1000
+
+
 class Batch:
     """Calls on their way to the database."""
 
@@ -110,7 +112,10 @@ class Batch:
         ]
         used = [(name, values) for name, values in extra if any(v != _NULL for v in values)]
         if any(name == "due_at" for name, _ in used):
-            used = [(n, [v if v != _NULL else "now()" for v in vs] if n == "due_at" else vs) for n, vs in used]
+            used = [
+                (n, [v if v != _NULL else "now()" for v in vs] if n == "due_at" else vs)
+                for n, vs in used
+            ]
         return columns + [name for name, _ in used], self._lines([values for _, values in used])
 
     def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:

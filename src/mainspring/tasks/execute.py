@@ -76,6 +76,9 @@ class Executor:
                 if run.stopped is not None:
                     raise Fenced("the run was stopped before it began")
                 return context.run(function, **arguments)
+            except (StopIteration, GeneratorExit) as error:
+                # No future can carry these: the slot would wait for ever. Coroutines do the same.
+                raise RuntimeError(f"the task raised {type(error).__name__}") from error
             finally:
                 del self._running[run.token]
 

@@ -27,6 +27,7 @@ class Signature:
     def __init__(self, name: str, function: Callable[..., Any], context_type: type) -> None:
         self.name = name
         self.context_parameter: str | None = None
+        _check_function(name, function)
         hints = _hints(name, function)
         fields: list[Any] = []
         self._parameters: list[str] = []
@@ -136,7 +137,13 @@ class Signature:
 
     def decode_result(self, result: str | None) -> Any:
         """A stored result as the function's return type."""
-        return None if result is None else self._result_decoder.decode(result)
+        try:
+            return None if result is None else self._result_decoder.decode(result)
+        except msgspec.MsgspecError as error:
+            raise InvalidArguments(
+                f"the stored result of task {self.name!r} does not fit its return type: {error}; "
+                f"got {result[:200] if result else result}"
+            ) from None
 
 
 def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -147,6 +154,19 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
             f"an annotation of task {name!r} cannot be resolved: {error}; "
             "import the type where the function is defined"
         ) from None
+    except TypeError:
+        raise InvalidTask(
+            f"task {name!r} is a {type(function).__name__}, not a function: "
+            "wrap it in one, with annotated parameters"
+        ) from None
+
+
+def _check_function(name: str, function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            f"task {name!r} is a generator, whose values nobody would take: "
+            "return a list, or enqueue a task for each"
+        )
 
 
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:

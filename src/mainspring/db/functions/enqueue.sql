@@ -50,8 +50,8 @@ begin
   select shard_count into strict count from mainspring.install;
   visit_key := case
     when key is null then fresh::text
-    when grp is null then key
-    else octet_length(grp) || ':' || grp || ':' || key
+    when grp is null and key !~ '^[0-9]+:' then key
+    else octet_length(coalesce(grp, '')) || ':' || coalesce(grp, '') || ':' || key
   end;
   loop
     insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)

@@ -1,0 +1,110 @@
+"""Holds: the marks in visits' rows that a certain run has them.
+
+Written for runs that last, recovered when their holder is dead or their work timeout passed, and
+cleared when this worker holds a visit for a run that it no longer has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from mainspring.kernel import moment, steps
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.mind import Mind
+from mainspring.kernel.session import Session
+from mainspring.kernel.visit import Run
+
+log = logging.getLogger("mainspring")
+
+
+class Holds:
+    """The heart's work on holds."""
+
+    def __init__(self, session: Session, hand: Hand, mind: Mind, *, retry_after: float) -> None:
+        self._session = session
+        self._hand = hand
+        self._mind = mind
+        self._retry_after = retry_after
+        self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
+
+    def next_in(self, now: float) -> float:
+        """Seconds until the next run has lasted long enough to be held."""
+        times = [
+            max(run.hold_at, run.began + self._mind.hold_after(run)[0])
+            for run in self._hand.snapshot()
+            if not run.held and run.outcome is None
+        ]
+        return min(times, default=float("inf")) - now
+
+    def write_due(self) -> None:
+        """Mark the runs that last: from here on they are seen, and survive one by one."""
+        now = moment.local()
+        due: list[tuple[Run, float | None]] = []
+        for run in self._hand.snapshot():
+            if run.held or run.outcome is not None or run.settled:
+                continue
+            after, work_timeout = self._mind.hold_after(run)
+            if now >= max(run.hold_at, run.began + after):
+                run.hold_at = now + self._retry_after
+                due.append((run, work_timeout))
+        if not due:
+            return
+        steps.reach("hold.writing")
+        rows = self._session.call("hold", **hold_arguments(due, self._hand.worker_id))
+        held = {row[0] for row in rows}
+        for run, _ in due:
+            run.held = run.held or run.token in held
+        steps.reach("hold.written")
+
+    def look(self) -> None:
+        """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
+        at two looks running, and my own for runs that I no longer have."""
+        self._release_lost()
+        if not self._hand.shards:
+            return
+        shards = list(self._hand.shards)
+        rows = self._session.call("read_held", shards=shards)
+        late = {row[4] for row in rows if row[6]}
+        overdue, self._overdue = late & self._overdue, late
+        orphaned = [row[4] for row in rows if row[7]]
+        if overdue or orphaned:
+            self._recover(shards, orphaned, list(overdue))
+            rows = self._session.call("read_held", shards=shards)
+            self._mind.shards_changed()
+        self._mind.held_read(rows)
+
+    def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
+        freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
+        steps.reach("visits.recovered")
+        for _, key, queue, crashes, was_orphaned, parked in freed:
+            facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
+            log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
+
+    def _release_lost(self) -> None:
+        """A hold may arrive after its run was given up: then nobody would ever clear it."""
+        me = self._hand.worker_id
+        held = [row[1] for row in self._session.call("read_own_holds", worker_id=me)]
+        # A run is in hand before its hold is sent, so what is not in hand now has ended.
+        lost = [run for run in held if run not in self._hand.runs]
+        if lost:
+            self._session.call("release_holds", worker_id=me, runs=lost)
+            self._mind.shards_changed()
+
+
+def hold_arguments(
+    runs: Sequence[tuple[Run, float | None]], worker_id: UUID | None
+) -> dict[str, Any]:
+    """The arguments of hold.sql: runs, each with its work timeout."""
+    return {
+        "shards": [run.visit.shard for run, _ in runs],
+        "keys": [run.visit.key for run, _ in runs],
+        "queues": [run.visit.queue for run, _ in runs],
+        "versions": [run.visit.version for run, _ in runs],
+        "runs": [run.token for run, _ in runs],
+        "started": [run.started for run, _ in runs],
+        "work_timeouts": [timeout for _, timeout in runs],
+        "worker_id": worker_id,
+    }

@@ -1,0 +1,37 @@
+"""The heart's own connection: plain calls of the kernel's statements, opened again when it breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.db.connect import Database
+from mainspring.kernel.store import SQL
+
+
+class Session:
+    """One psycopg connection, used by one thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: Any = None
+
+    def transaction(self) -> Any:
+        """A transaction; `fetch` runs in it."""
+        if self._connection is None:
+            self._connection = self._database.connect_sync("heart")
+        return self._database.transaction_sync(self._connection)
+
+    def fetch(self, name: str, **values: Any) -> list[Any]:
+        """Run a statement in the transaction that is open."""
+        cursor = self._connection.execute(SQL[name].text, values)
+        return cursor.fetchall() if cursor.description else []
+
+    def call(self, name: str, **values: Any) -> list[Any]:
+        """Run a statement in a transaction of its own."""
+        with self.transaction():
+            return self.fetch(name, **values)
+
+    def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,205 @@
+"""Shards: which of them this worker has, takes, and gives away.
+
+Carries out what lease.py decides. Mine is what memory and the lease table agree on: memory lets go
+before a give is sent and adopts only what was read back, under a new epoch where an answer was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from mainspring.kernel import moment, steps
+from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.holds import hold_arguments
+from mainspring.kernel.lease import Lease, Peer, Watch, load_gift, shards_to_take, surplus_gift
+from mainspring.kernel.mind import Mind
+from mainspring.kernel.session import Session
+from mainspring.kernel.visit import token
+
+log = logging.getLogger("mainspring")
+
+
+class Shards:
+    """The heart's work on leases."""
+
+    def __init__(
+        self,
+        session: Session,
+        hand: Hand,
+        mind: Mind,
+        settings: WorkerSettings,
+        queues: Iterable[str],
+    ) -> None:
+        self._session = session
+        self._hand = hand
+        self._mind = mind
+        self._settings = settings
+        self._queues = frozenset(queues)
+        self._watch = Watch(settings.lease)
+        self._leases: list[Lease] = []
+        self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
+        self._given: dict[int, float] = {}  # shards that came as a gift, and when
+        self.peers: list[Peer] = []
+
+    @property
+    def _me(self) -> UUID:
+        assert self._hand.worker_id is not None
+        return self._hand.worker_id
+
+    def seen(self, peers: Sequence[Any], leases: Sequence[Any]) -> None:
+        """What a beat has read. Where memory and table differ an answer was lost, so what the table
+        says is adopted under a new epoch: a late give of mine then comes to nothing."""
+        self._read_peers(peers)
+        self._leases = [Lease(*row) for row in leases]
+        mine = {lease.shard: lease for lease in self._leases if lease.worker_id == self._me}
+        agreed = mine.keys() == self._hand.shards and all(
+            self._epochs.get(shard) == lease.epoch for shard, lease in mine.items()
+        )
+        if agreed:
+            return
+        rows = self._session.call(
+            "renew_leases", pool=self._settings.pool, worker_id=self._me, epoch=token()
+        )
+        renewed = {row[0]: Lease(*row) for row in rows}
+        self._leases = [renewed.get(lease.shard, lease) for lease in self._leases]
+        self._adopt(renewed.values())
+
+    def _read_peers(self, rows: Sequence[Any]) -> None:
+        self.peers = [Peer(row[0], row[1], frozenset(row[2]), row[3], row[4]) for row in rows]
+
+    def _adopt(self, leases: Iterable[Lease]) -> None:
+        """Make these leases, and only these, mine: load what is held there before anything starts."""
+        mine = {lease.shard: lease for lease in leases}
+        new = set(mine) - self._hand.shards
+        if new:
+            self._mind.held_read(self._session.call("read_held", shards=list(mine)))
+            self._load_suspects({shard: mine[shard].suspect_of for shard in new})
+        self._epochs = {shard: lease.epoch for shard, lease in mine.items()}
+        self._hand.own(mine, count=len(self._leases))
+        self._mind.shards_changed()
+
+    def _load_suspects(self, of: dict[int, UUID | None]) -> None:
+        """How far the dead owners of these shards had read: up to there, visits are suspects."""
+        dead = list({worker_id for worker_id in of.values() if worker_id is not None})
+        if not dead:
+            return
+        reach: dict[UUID, dict[tuple[str, int], Any]] = {}
+        for worker_id, queue, priority, due_at in self._session.call("read_reach", worker_ids=dead):
+            reach.setdefault(worker_id, {})[queue, priority] = due_at
+        for shard, owner in of.items():
+            if owner is not None and owner in reach:
+                self._hand.suspects[shard] = reach[owner]
+
+    def bury(self, beat_at: float) -> None:
+        """Declare dead who stood still for a lease time, and free its shards."""
+        pool = self._settings.pool
+        for peer in self._watch.look(self.peers, me=self._me, now=beat_at):
+            with self._session.transaction():
+                if not self._session.fetch("declare_dead", dead_id=peer.id, beat=peer.beat):
+                    continue
+                freed = self._session.fetch(
+                    "free_leases", dead_id=peer.id, pool=pool, epoch=token()
+                )
+            steps.reach("dead.declared")
+            facts = {"worker": str(peer.id), "shards": len(freed), "by": str(self._me)}
+            log.warning("worker.dead", extra=facts)
+            self._leases = [Lease(*row) for row in self._session.call("read_leases", pool=pool)]
+            self.peers = [p for p in self.peers if p.id != peer.id]
+
+    def take(self) -> None:
+        """Take free shards up to a fair share, and those freed for me."""
+        me = self._me
+        staying = {peer.id for peer in self.peers if peer.slots}
+        most = shards_to_take(self._leases, staying, me=me)
+        if most <= 0:
+            return
+        gifts = {lease.shard for lease in self._leases if lease.offered_to == me}
+        rows = self._session.call(
+            "take_leases", pool=self._settings.pool, worker_id=me, most=most, epoch=token()
+        )
+        if not rows:
+            return
+        steps.reach("leases.taken")
+        taken = {row[0]: Lease(row[0], me, row[1], None, row[2]) for row in rows}
+        for shard in gifts & taken.keys():
+            self._given[shard] = moment.local()
+        self._leases = [taken.get(lease.shard, lease) for lease in self._leases]
+        self._adopt([lease for lease in self._leases if lease.worker_id == me])
+
+    def share(self, *, look: bool = False) -> None:
+        """Give away what is above my share, or what waits here while another worker is idle."""
+        me = self._me
+        if look:
+            self._read_peers(self._session.call("read_workers", pool=self._settings.pool))
+        staying = [peer for peer in self.peers if peer.slots]
+        serving = [p for p in staying if p.id == me or p.queues >= self._queues]
+        gift = surplus_gift(self._leases, staying, me=me)
+        if gift is not None and gift.to not in {peer.id for peer in serving}:
+            gift = None
+        if gift is None and self._mind.free_slots() == 0:
+            recent = moment.local() - self._settings.lease
+            keep = {shard for shard, at in self._given.items() if at > recent}
+            gift = load_gift(self._mind.waiting_by_shard(), serving, me=me, keep=keep)
+        if gift is not None:
+            self._give(gift.shards, gift.to)
+
+    def give_all(self) -> bool:
+        """Free everything, for anyone; whether nothing is left."""
+        if self._hand.shards:
+            self._give(tuple(self._hand.shards), None)
+        return not self._hand.shards
+
+    def _give(self, shards: Sequence[int], to: UUID | None) -> None:
+        """Free shards, with every run in them held; a shard with a run that cannot be held stays."""
+        runs = self._hand.let_go(shards)
+        unheld = [(run, self._mind.hold_after(run)[1]) for run in runs if not run.held]
+        kept: set[int] = set()  # if it fails: unknown, not mine until a beat has read the leases
+        try:
+            with self._session.transaction():
+                steps.reach("shards.giving")
+                held: set[int] = set()
+                if unheld:
+                    rows = self._session.fetch("hold", **hold_arguments(unheld, self._me))
+                    held = {row[0] for row in rows}
+                stay = {run.visit.shard for run, _ in unheld if run.token not in held}
+                freed = self._free([shard for shard in shards if shard not in stay], to)
+            for run, _ in unheld:
+                run.held = run.held or run.token in held
+            kept = set(shards) - freed
+            steps.reach("shards.given")
+        finally:
+            if kept:
+                self._hand.own(self._hand.shards | kept, count=len(self._leases))
+            self._mind.shards_changed()
+            for shard in shards:
+                self._given.pop(shard, None)
+
+    def _free(self, shards: list[int], to: UUID | None) -> set[int]:
+        pool = self._settings.pool
+        freed = self._session.fetch(
+            "give_leases",
+            pool=pool,
+            worker_id=self._me,
+            shards=shards,
+            epochs=[self._epochs.get(shard, 0) for shard in shards],
+            offered_to=to,
+            epoch=token(),
+        )
+        self._session.fetch("wake_all", pool=pool)
+        return {row[0] for row in freed}
+
+    def tidy(self) -> None:
+        """Forget notes that newer ones have replaced, and suspects that were all looked at."""
+        self._session.call("trim_reach", worker_id=self._me)
+        if self._hand.suspects and self._mind.suspects_done():
+            self._session.call(
+                "clear_suspects",
+                pool=self._settings.pool,
+                worker_id=self._me,
+                shards=list(self._hand.suspects),
+            )
+            self._hand.suspects = {}

@@ -1,0 +1,155 @@
+"""Every command: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from visits import QUEUE
+
+
+@pytest.fixture
+def on(cli, database_url):
+    """The command line on the test's database."""
+    return lambda *arguments: cli(*arguments, "--url", database_url)
+
+
+@pytest.fixture
+def busy(visits, me):
+    """Something in every state."""
+    visits.offer("waiting", payload={"n": 1})
+    visits.offer("later", after=3600)
+    visits.offer("parked")
+    visits.change("parked", parked_at=visits.now(), error="ValueError: no", attempt=9)
+    visits.offer("held")
+    visits.hold(me, visits.start("held"))
+    return visits
+
+
+def test_migrate_creates_the_schema_once(cli, mainspring_server):
+    """T11"""
+    with mainspring_server.database(migrated=False) as url:
+        first = cli("migrate", "--url", url)
+        second = cli("migrate", "--url", url, "--json")
+
+    assert "applied migrations 1" in first.out
+    assert second.json() == {"applied": []}
+
+
+def test_migrate_prints_its_sql_for_other_tools(cli):
+    """T11"""
+    everything = cli("migrate", "--sql")
+    nothing_new = cli("migrate", "--sql", "--from", "999")
+
+    assert "create table mainspring.visit " in everything.out
+    assert "create table mainspring.visit " not in nothing_new.out
+
+
+def test_status_shows_workers_queues_and_lag(on, busy):
+    shown = on("status")
+    known = on("status", "--json").json()
+
+    assert "1 workers" in shown.out
+    assert QUEUE in shown.out
+    (queue,) = known["queues"]
+    assert [queue[s] for s in ("waiting", "scheduled", "running", "parked")] == [1, 1, 1, 1]
+    assert known["lag_seconds"] >= 0
+
+
+def test_tasks_are_listed_shown_and_cancelled(on, busy):
+    listed = on("tasks", "list", "--json").json()
+    shown = on("tasks", "show", "waiting")
+    cancelled = on("tasks", "cancel", QUEUE, "waiting")
+    refused = on("tasks", "cancel", QUEUE, "held")
+
+    assert [v["key"] for v in listed] == ["held", "waiting", "later"]
+    assert '{"n":1}' in shown.out
+    assert cancelled.code == 0
+    assert busy.row("waiting") is None
+    assert refused.code == 2
+    assert "runs, so it cannot be called off" in refused.err
+
+
+def test_a_task_is_enqueued_by_its_name(on, visits):
+    """T8: from anywhere, without its code."""
+    answer = on("tasks", "enqueue", QUEUE, '{"n": 7}', "--key", "once", "--json")
+
+    row = visits.row("once")
+    assert row["payload"] == {"n": 7}
+    assert answer.json() == {"task": QUEUE, "id": str(row["id"])}
+
+
+def test_parked_visits_are_listed_counted_and_restarted(on, busy):
+    listed = on("parked", "list")
+    groups = on("parked", "groups", "--json").json()
+    tried = on("parked", "restart", "--all", "--dry-run")
+    one = on("parked", "restart", "--queue", QUEUE, "--key", "parked")
+
+    assert "ValueError: no" in listed.out
+    assert [(g["error_type"], g["count"]) for g in groups] == [("ValueError", 1)]
+    assert "dry run: 1 would be touched" in tried.out
+    assert one.code == 0
+    assert busy.row("parked")["parked_at"] is None
+
+
+def test_a_bulk_order_becomes_an_operation(on, busy):
+    begun = on("parked", "delete", "--error-type", "ValueError", "--json").json()
+    id = str(begun["id"])
+    paused = on("operations", "pause", id)
+    listed = on("operations", "list", "--state", "paused", "--json").json()
+    shown = on("operations", "show", id)
+    cancelled = on("operations", "cancel", id)
+    again = on("operations", "resume", id)
+
+    assert paused.code == cancelled.code == 0
+    assert [o["id"] for o in listed] == [begun["id"]]
+    assert "delete_parked" in shown.out
+    assert again.code == 2
+    assert "is cancelled" in again.err
+
+
+def test_a_queue_is_paused_resumed_and_limited(on, visits):
+    on("queues", "pause", QUEUE)
+    paused = on("queues", "list", "--json").json()[0]["paused_at"]
+    on("queues", "resume", QUEUE)
+    on("queues", "limit", QUEUE, "--concurrency", "3", "--rate", "2.5")
+    limited = on("queues", "list", "--json").json()[0]
+    on("queues", "limit", QUEUE, "--rate", "none")
+    lifted = on("queues", "list", "--json").json()[0]
+
+    assert paused is not None
+    assert (limited["paused_at"], limited["concurrency"], limited["rate"]) == (None, 3, 2.5)
+    assert (lifted["concurrency"], lifted["rate"]) == (3, None)
+
+
+def test_history_and_why(on, busy):
+    on("tasks", "cancel", QUEUE, "waiting")
+
+    found = on("history", "--since", "1h", "--outcome", "cancelled", "--json").json()
+    why = on("why", QUEUE, "parked")
+    gone = on("why", QUEUE, "never")
+
+    assert [run["key"] for run in found] == ["waiting"]
+    assert why.out.startswith("parked: parked since")
+    assert gone.code == 4
+
+
+def test_what_was_cancelled_is_put_back(on, busy):
+    """T6"""
+    on("tasks", "cancel", QUEUE, "waiting")
+
+    begun = on("put-back", "--key", "waiting")
+
+    assert "operation 1 begins (1 items)" in begun.out
+
+
+def test_the_doctor_exits_with_1_when_something_is_bad(on, visits):
+    """The test server has fsync off, which is bad."""
+    answer = on("doctor")
+
+    assert answer.code == 1
+    assert "fsync is off" in answer.out
+    assert "set fsync = on" in answer.out
+
+
+def test_recurring_is_listed(on, visits):
+    assert "nothing recurs" in on("recurring", "list").out

@@ -1,0 +1,173 @@
+"""`mainspring worker`: processes that are supervised, replaced, drained and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mainspring.cli.worker import Watch
+from mainspring.testing import wait_until
+
+APP = """
+    import os, signal, time
+    from mainspring import Mainspring
+    app = Mainspring()
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.task(crash_limit=1, hold_after=0)
+    async def poison() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @app.task(hold_after=0)
+    def hang() -> None:
+        while True:
+            time.sleep(0.01) if not os.path.exists("free") else exit()
+"""
+
+
+@pytest.fixture
+def work(module, spawn):
+    """Start a worker of a small application with a short lease."""
+    module("work", APP)
+    settings = ("--lease", "1", "--grace", "0.2", "--log-json")
+    return lambda *arguments: spawn("worker", "work:app", *settings, *arguments)
+
+
+def events(process: subprocess.Popen[str]) -> list[dict]:
+    _, err = process.communicate(timeout=20)
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def enqueue(url: str, *tasks: tuple[str, dict]) -> None:
+    with psycopg.connect(url) as connection:
+        for name, arguments in tasks:
+            connection.execute("select mainspring.enqueue(%s, %s)", (name, json.dumps(arguments)))
+
+
+def migrated(cli, url: str) -> None:
+    """The tasks are known before the first worker comes."""
+    os.environ["MAINSPRING_URL"] = url
+    try:
+        assert cli("migrate", "work:app").code == 0
+    finally:
+        del os.environ["MAINSPRING_URL"]
+
+
+def test_a_draining_worker_does_what_is_due_and_exits_with_0(work, cli, database_url):
+    """T14; T12: start, end, duration, worker and task of each run are logged."""
+    migrated(cli, database_url)
+    enqueue(database_url, ("add", {"a": 1, "b": 2}))
+
+    process = work("--drain")
+    seen = events(process)
+
+    assert process.returncode == 0
+    (ended,) = [event for event in seen if event["event"] == "run.ended"]
+    assert (ended["queue"], ended["outcome"], ended["level"]) == ("add", "done", "info")
+    assert {"worker", "duration_ms", "attempt", "key", "timestamp"} <= ended.keys()
+    names = [event["event"] for event in seen]
+    assert {"worker.started", "worker.stopped", "worker.process_drained"} <= set(names)
+
+
+def test_a_process_that_a_poison_task_kills_is_replaced(work, cli, database_url):
+    """T1: the neighbour's work gets done, the poison is parked."""
+    migrated(cli, database_url)
+    enqueue(database_url, ("poison", {}), ("add", {"a": 1, "b": 2}))
+
+    process = work("--drain")
+    seen = events(process)
+
+    assert process.returncode == 0
+    (died,) = [event for event in seen if event["event"] == "worker.process_died"]
+    assert died["code"] == -signal.SIGKILL
+    with psycopg.connect(database_url) as connection:
+        parked = connection.execute(
+            "select queue from mainspring.visit where parked_at is not null"
+        ).fetchall()
+    assert parked == [("poison",)]
+
+
+async def counted(url: str, what: str, count: int) -> None:
+    """Wait until the database has so many of something."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+
+        async def there() -> bool:
+            cursor = await connection.execute(f"select count(*) from mainspring.{what}")
+            return (await cursor.fetchone())[0] == count
+
+        await wait_until(there, 10)
+
+
+async def joined(url: str, count: int) -> None:
+    await counted(url, "worker", count)
+
+
+async def held(url: str, count: int) -> None:
+    await counted(url, "visit where pass is not null", count)
+
+
+async def test_sigterm_is_passed_on_and_nothing_is_left(work, database_url):
+    """T10"""
+    process = work("--processes", "2")
+    await joined(database_url, 2)
+
+    process.terminate()
+    seen = events(process)
+
+    assert process.returncode == 0
+    assert [e["event"] for e in seen].count("worker.stopped") == 2
+    await joined(database_url, 0)
+
+
+async def test_a_hung_thread_does_not_keep_a_stopping_worker(work, database_url, tmp_path: Path):
+    """T10: what is left goes back at once."""
+    process = work()
+    await joined(database_url, 1)
+    enqueue(database_url, ("hang", {}))
+    await held(database_url, 1)
+
+    process.terminate()
+    process.communicate(timeout=15)
+
+    assert process.returncode == 0
+    await held(database_url, 0)
+
+
+async def test_a_second_signal_ends_everything_at_once(work, database_url):
+    """T10"""
+    process = work("--grace", "60")
+    await joined(database_url, 1)
+    enqueue(database_url, ("hang", {}))
+    await held(database_url, 1)
+
+    process.send_signal(signal.SIGINT)
+    while '"worker.stopping"' not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+
+    assert process.returncode == 130
+
+
+def test_changed_source_files_are_seen(tmp_path: Path):
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / ".venv").mkdir()
+    watch = Watch(tmp_path)
+    watch._next = 0
+
+    assert not watch.changed()
+    (tmp_path / ".venv" / "b.py").write_text("")
+    watch._next = 0
+    assert not watch.changed()
+    (tmp_path / "c.py").write_text("")
+    watch._next = 0
+    assert watch.changed()

@@ -1,0 +1,240 @@
+"""Operations: bulk jobs whose progress and effect commit together."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel import bulk, operation
+from mainspring.kernel.bulk import PutBackOrder
+from mainspring.kernel.history import HistoryFilter
+from mainspring.kernel.operation import Kind, Page, Result
+from mainspring.kernel.parked import ParkedFilter
+from mainspring.testing import run_until_idle, wait_until
+from visits import QUEUE, Visits
+
+
+@pytest.fixture
+def parked(visits: Visits) -> Visits:
+    """Seven parked visits of a queue that no worker of the test serves."""
+    visits.offer(*(f"k{n}" for n in range(7)))
+    visits.query(
+        "update mainspring.visit set parked_at = mainspring.now(), attempt = 9, error = 'E: no'"
+    )
+    return visits
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "PAGE", 3)
+
+
+def live(visits: Visits, where: str = "true") -> int:
+    found = visits.value(
+        f"select count(*) from mainspring.visit where queue = '{QUEUE}' and {where}"
+    )
+    assert isinstance(found, int)
+    return found
+
+
+async def test_parked_visits_are_restarted_by_filter_page_by_page(parked, app, small_pages):
+    begun = await app.operator.restart_parked(ParkedFilter(error_type="E"), source="ann")
+
+    await run_until_idle(app)
+
+    ended = await app.operator.operation(begun.id)
+    assert (
+        ended.state,
+        ended.done,
+        ended.failed,
+        ended.total,
+        ended.source,
+    ) == ("done", 7, 0, 7, "ann")
+    items = await app.operator.operation_items(begun.id)
+    assert [item.number for item in items] == [1, 2, 3, 4, 5, 6, 7]
+    assert live(parked, "parked_at is null and attempt = 0") == 7
+
+
+async def test_a_dry_run_counts_and_writes_nothing(parked, app):
+    tried = await app.operator.delete_parked(ParkedFilter(), source="ann", dry_run=True)
+
+    assert (tried.id, tried.total) == (None, 7)
+    assert await app.operator.operations() == []
+
+
+async def test_parked_visits_are_deleted_by_filter(parked, app):
+    await app.operator.delete_parked(ParkedFilter(key="k3"), source="ann")
+
+    await run_until_idle(app)
+
+    assert live(parked) == 6
+    assert [row["outcome"] for row in parked.history("k3")] == ["cancelled"]
+
+
+async def test_a_paused_operation_goes_on_where_it_stopped(parked, app, small_pages):
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+    await app.operator.pause_operation(begun.id)
+
+    await run_until_idle(app)
+    paused = await app.operator.operation(begun.id)
+    await app.operator.resume_operation(begun.id)
+    await run_until_idle(app)
+
+    assert (paused.state, paused.done) == ("paused", 0)
+    assert (await app.operator.operation(begun.id)).done == 7
+
+
+async def test_a_cancelled_operation_does_nothing_more(parked, app):
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+    await app.operator.cancel_operation(begun.id)
+
+    await run_until_idle(app)
+
+    assert live(parked, "parked_at is not null") == 7
+    with pytest.raises(InvalidSetting, match=f"operation {begun.id} is cancelled"):
+        await app.operator.resume_operation(begun.id)
+    with pytest.raises(NotFound, match="no operation 999"):
+        await app.operator.pause_operation(999)
+
+
+async def test_a_step_that_fails_leaves_neither_effect_nor_progress(
+    parked, app, monkeypatch: pytest.MonkeyPatch
+):
+    """Effect and progress are one transaction: a step is repeated as a whole."""
+    kind = bulk.KINDS["restart_parked"]
+    seen: list[int] = []
+
+    async def apply(database: Any, tx: Any, order: Any, items: Any) -> list[Result]:
+        results = await kind.apply(database, tx, order, items)
+        seen.append(len(results))
+        if len(seen) == 1:
+            raise ConnectionError("lost in the middle of the step")
+        return results
+
+    flaky = Kind(kind.name, kind.order, kind.freeze, kind.count, kind.page, apply)
+    monkeypatch.setitem(bulk.KINDS, kind.name, flaky)
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+
+    await run_until_idle(app)
+
+    assert seen == [7, 7]
+    assert (
+        (await app.operator.operation(begun.id)).done,
+        (await app.operator.operation(begun.id)).failed,
+    ) == (7, 0)
+
+
+async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
+    app, clock, monkeypatch: pytest.MonkeyPatch
+):
+    async def count(*_: Any) -> int:
+        return 1
+
+    async def page(*_: Any) -> Page:
+        raise RuntimeError("cannot be read")
+
+    broken = Kind("broken", PutBackOrder, lambda order, now: order, count, page, count)  # type: ignore[arg-type]
+    monkeypatch.setitem(bulk.KINDS, "broken", broken)
+    order = PutBackOrder(HistoryFilter(key="x"))
+    begun = await app.operator.start("broken", order, source="ann")
+
+    async def failed() -> bool:
+        await clock.advance(timedelta(minutes=2))
+        return (await app.operator.operation(begun.id)).state == "failed"
+
+    async with app.worker(poll=0.02, lease=1.0):
+        await wait_until(failed, 10, every=0.05)
+
+    assert "cannot be read" in (await app.operator.operation(begun.id)).error
+
+
+async def test_an_unknown_kind_names_the_nearest(app):
+    with pytest.raises(NotFound, match="did you mean 'put_back'"):
+        await app.operator.start("put_bak", None, source="ann")
+
+
+# -- putting back
+
+
+def done_task(app: Mainspring) -> tuple[Any, list[Any]]:
+    ids: list[Any] = []
+
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    return note, ids
+
+
+async def test_past_tasks_are_put_back_with_their_id_and_payload(app, visits):
+    """T6: past tasks can be put back in bulk and run again under the same idempotency key."""
+    note, _ = done_task(app)
+    handles = await note.enqueue_many([{"n": n} for n in range(5)])
+    grouped = await note.options(group="acme", key="one").enqueue(n=9)
+    await run_until_idle(app)
+    since = visits.now() - timedelta(hours=1)
+
+    begun = await app.operator.put_back(HistoryFilter(queue="note", since=since), source="ann")
+    await run_until_idle(app)
+
+    assert (
+        (await app.operator.operation(begun.id)).done,
+        (await app.operator.operation(begun.id)).failed,
+    ) == (6, 0)
+    for handle in [*handles, grouped]:
+        runs = visits.history(handle.key)
+        assert [run["outcome"] for run in runs] == ["done", "done"]
+        assert {str(handle.id)} == {str(run["id"]) for run in runs}
+
+
+async def test_a_task_that_ran_twice_is_put_back_once(app, visits):
+    """T6"""
+    note, _ = done_task(app)
+    handle = await note.enqueue(n=1)
+    await run_until_idle(app)
+    wanted = HistoryFilter(key=handle.key)
+    for _ in range(2):
+        await app.operator.put_back(wanted, source="ann")
+        await run_until_idle(app)
+
+    assert len(visits.history(handle.key)) == 3
+
+
+async def test_a_task_whose_key_is_live_is_left_and_reported(app, visits):
+    note, _ = done_task(app)
+    await note.options(key="one").enqueue(n=1)
+    await run_until_idle(app)
+    await note.options(key="one", delay=timedelta(hours=1)).enqueue(n=2)
+
+    begun = await app.operator.put_back(HistoryFilter(key="one"), source="ann")
+    await run_until_idle(app)
+
+    (item,) = await app.operator.operation_items(begun.id)
+    assert item.error == "a task with its key is live"
+    assert visits.row("one", "note")["payload"] == {"n": 2}
+
+
+async def test_a_fresh_id_on_demand_is_the_key_too_where_the_old_one_was(app, visits):
+    """T6: a fresh idempotency key on demand."""
+    note, _ = done_task(app)
+    handle = await note.enqueue(n=1)
+    await run_until_idle(app)
+
+    begun = await app.operator.put_back(HistoryFilter(key=handle.key), source="ann", fresh_ids=True)
+    await run_until_idle(app)
+
+    (item,) = await app.operator.operation_items(begun.id)
+    assert handle.key != item.key
+    (run,) = visits.history(item.key)
+    assert item.key == str(run["id"])
+
+
+async def test_putting_back_needs_a_span_or_a_key_and_what_is_over(app):
+    with pytest.raises(InvalidSetting, match="needs a time span or a key"):
+        await app.operator.put_back(HistoryFilter(queue="note"), source="ann")
+    with pytest.raises(InvalidSetting, match="'parked' is not over"):
+        await app.operator.put_back(HistoryFilter(key="x", outcomes=["parked"]), source="ann")

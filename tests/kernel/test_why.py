@@ -1,0 +1,144 @@
+"""Why a visit has not run: every cause by its name, with its facts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.kernel.outcome import Done
+from mainspring.kernel.why import REMEDIES, Cause
+from visits import QUEUE, queue
+
+
+async def causes(app: Mainspring, key: str = "a", name: str = QUEUE) -> dict[str, Cause]:
+    return {cause.name: cause for cause in (await app.operator.why(name, key)).causes}
+
+
+async def test_a_visit_that_nothing_holds_back_is_about_to_run(visits, me, app):
+    visits.offer("a", "b")
+
+    assert {"about_to_run"} == set(await causes(app, "b"))
+    assert {0, 1} == {(await causes(app, key))["about_to_run"].facts["ahead"] for key in "ab"}
+
+
+async def test_a_future_time_and_a_backoff_are_told_apart(visits, me, app):
+    visits.offer("a", "b", after=60)
+    visits.change("b", attempt=2, error="OSError: down\nframes")
+
+    scheduled, backoff = await causes(app, "a"), await causes(app, "b")
+
+    assert 55 < scheduled["scheduled"].facts["seconds"] <= 60
+    assert backoff["backoff"].facts["attempt"] == 2
+    assert "OSError: down" in backoff["backoff"].text
+
+
+async def test_a_parked_visit_shows_its_error(visits, me, app):
+    visits.offer("a")
+    visits.change("a", parked_at=visits.now(), error="ValueError: no", attempt=10)
+
+    found = await causes(app)
+
+    assert {"parked"} == set(found)
+    assert found["parked"].facts["attempt"] == 10
+
+
+async def test_a_paused_queue_and_an_expired_visit(visits, me, app):
+    visits.offer("a")
+    visits.change("a", expires_at=visits.now() - timedelta(seconds=1))
+    await app.operator.pause(QUEUE)
+
+    assert {"paused", "expired"} == set(await causes(app))
+
+
+async def test_a_held_visit_shows_who_runs_it_until_when(visits, me, app):
+    visits.offer("a")
+    visits.hold(me, visits.start("a"), work_timeout=60)
+
+    running = (await causes(app))["running"]
+
+    assert (me, "here", 1) == tuple(running.facts[name] for name in ("holder", "host", "process"))
+    assert running.facts["until"] - running.facts["since"] == timedelta(seconds=60)
+
+
+async def test_a_hold_of_a_dead_worker_is_an_orphan(visits, me, app):
+    visits.offer("a")
+    visits.hold(me, visits.start("a"))
+    visits.bury(me)
+
+    assert {"orphaned"} == set(await causes(app))
+
+
+async def test_a_busy_group_shows_the_run_that_keeps_it(visits, me, app):
+    visits.register(queue(group_concurrency=1))
+    visits.offer("a", "b", group="acme")
+    visits.hold(me, visits.start("b"))
+
+    busy = (await causes(app))["group_busy"]
+
+    assert ("acme", "b", me) == tuple(busy.facts[name] for name in ("group", "key", "holder"))
+
+
+async def test_a_queue_at_its_limit(visits, me, app):
+    visits.register(queue(concurrency=1))
+    visits.offer("a", "b")
+    visits.hold(me, visits.start("b"))
+
+    assert (await causes(app))["queue_full"].facts == {"running": 1, "limit": 1}
+
+
+async def test_a_key_whose_turn_another_queue_has(visits, me, app):
+    visits.register(queue(turns="order"), queue("crawl", turns="order"))
+    visits.offer("a")
+    visits.offer("a", queue="crawl")
+    visits.hold(me, visits.start(visits.visit("a", "crawl")))
+    visits.query("update mainspring.worker set queues = '{ring,crawl}'")
+
+    assert (await causes(app))["turn_busy"].facts["queue"] == "crawl"
+
+
+async def test_no_worker_serves_the_queue(visits, app):
+    visits.offer("a")
+    alone = await causes(app)
+    visits.join(queues=["other"])
+    beside = await causes(app)
+
+    assert {"no_worker"} == set(alone)
+    assert tuple(c["no_worker"].facts["pool_workers"] for c in (alone, beside)) == (0, 1)
+
+
+async def test_a_shard_without_an_owner(visits, app):
+    visits.offer("a")
+    visits.join()
+
+    assert {"no_owner"} == set(await causes(app))
+
+
+async def test_a_renamed_task_is_kept_and_reported(visits, me, app):
+    visits.offer("a", queue="old_name")
+
+    assert {"unknown_queue"} == set(await causes(app, name="old_name"))
+    status = await app.operator.status()
+    assert [(q.name, q.known) for q in status.unserved] == [("old_name", False)]
+
+
+async def test_a_visit_that_is_gone_shows_its_last_runs(visits, me, app):
+    visits.offer("a")
+    visits.settle(me, (visits.start("a"), Done()))
+
+    answer = await app.operator.why(QUEUE, "a")
+
+    assert answer.causes[0].facts["outcome"] == "done"
+    assert [run.outcome for run in answer.last_runs] == ["done"]
+
+
+async def test_a_queue_that_never_was_names_the_nearest(visits, app):
+    (cause,) = (await app.operator.why("rings", "a")).causes
+
+    assert cause.text == "no queue is named 'rings'; did you mean 'ring'?"
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_every_cause_has_a_remedy(name):
+    assert Cause(name, "").remedy
