@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,16 @@ from mainspring.kernel.bulk import PutBackOrder
 from mainspring.kernel.history import HistoryFilter
 from mainspring.kernel.operation import Kind, Page, Result
 from mainspring.kernel.parked import ParkedFilter
-from mainspring.testing import run_until_idle, wait_until
+from mainspring.testing import WorkerProcess, run_until_idle, wait_until
 from visits import QUEUE, Visits
+
+
+_BARE = """
+from mainspring import Mainspring
+from mainspring.kernel import operation
+operation.PAGE = 3
+app = Mainspring()
+"""
 
 
 @pytest.fixture
@@ -126,6 +135,24 @@ async def test_a_step_that_fails_leaves_neither_effect_nor_progress(
         (await app.operator.operation(begun.id)).done,
         (await app.operator.operation(begun.id)).failed,
     ) == (7, 0)
+
+
+@pytest.mark.parametrize("step", ["settle.sending:2", "settle.answered:2"])
+async def test_a_worker_that_dies_within_an_operation_repeats_and_loses_nothing(
+    step, parked, app, database_url, tmp_path, small_pages
+):
+    """T1: killed before or after a step's commit, the next worker goes on where it stood."""
+    (tmp_path / "bare.py").write_text(_BARE)
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+
+    with WorkerProcess("bare:app", database_url, die_at=step, path=tmp_path) as worker:
+        await asyncio.to_thread(worker.wait_dead)
+    await run_until_idle(app)
+
+    items = await app.operator.operation_items(begun.id)
+    assert [item.number for item in items] == [1, 2, 3, 4, 5, 6, 7]
+    assert {item.key for item in items} == {f"k{n}" for n in range(7)}
+    assert (await app.operator.operation(begun.id)).done == 7
 
 
 async def test_an_operation_whose_step_keeps_failing_ends_as_failed(

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidArguments, InvalidSetting, NotFound
-from mainspring.kernel.recurring import last_tick, next_tick
+from mainspring.kernel.cron import last_tick, next_tick
 from mainspring.testing import run_until_idle
 from visits import Visits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -28,7 +29,8 @@ def status(
 ) -> None:
     """Show workers, pools, queues, lag and the throughput of the last minute."""
     if watch and not json:
-        asyncio.run(_watch(url, app, every))
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_watch(url, app, every))
         return
     found = ask(lambda operator: operator.status(), url, app)
     if json:

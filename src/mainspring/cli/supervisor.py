@@ -39,6 +39,7 @@ class Seat:
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
     drained: bool = False
+    leaving: bool = False  # told to end, to be started anew
 
 
 class Supervisor:
@@ -49,7 +50,6 @@ class Supervisor:
         self._grace = grace
         self._seats = [Seat() for _ in range(count)]
         self._signals = 0
-        self._restart = False
         self._deadline = float("inf")
 
     def run(self, *, each_turn: Callable[[], bool] = lambda: False) -> int:
@@ -63,8 +63,7 @@ class Supervisor:
             while not self._over():
                 self._turn()
                 if each_turn() and not self._signals:
-                    self._send(signal.SIGTERM)
-                    self._restart = True
+                    self._renew()
                 time.sleep(0.05)
         finally:
             self._send(signal.SIGKILL)
@@ -90,8 +89,14 @@ class Supervisor:
             waits = seat.process is None and not seat.drained and now >= seat.start_at
             if waits and not self._signals:
                 self._start(seat, now)
-        if self._restart and all(seat.process is not None for seat in self._seats):
-            self._restart = False
+
+    def _renew(self) -> None:
+        """End every process in order; each is started anew at once."""
+        for seat in self._seats:
+            seat.leaving = seat.process is not None
+            seat.start_at = 0.0
+            seat.deaths = 0
+        self._send(signal.SIGTERM)
 
     def _start(self, seat: Seat, now: float) -> None:
         command = [sys.executable, "-m", "mainspring.cli.child"]
@@ -108,7 +113,8 @@ class Supervisor:
         assert seat.process is not None
         facts: dict[str, Any] = {"pid": seat.process.pid, "code": code}
         seat.process = None
-        if self._signals or self._restart:
+        if self._signals or seat.leaving:
+            seat.leaving = False
             log.info("worker.process_ended", extra=facts)
             return
         if code == 0 and self._orders.drain:

@@ -12,6 +12,8 @@ invariants and the traps; `sql/` is the whole protocol with the database, one st
     reader.py runner.py settler.py wake.py      the loops of a worker
     heart.py                                    its thread, which beats; with shards.py (leases),
                                                 holds.py (holds, recovery), parts.py (limits)
-    upkeep.py operation.py recurring.py         history's days, bulk jobs, cron
+    upkeep.py operation.py recurring.py         history's days, bulk jobs, cron (cron.py)
     worker.py                                   puts them together
+    parked.py history.py live.py queues.py      what an operator asks and orders, by ask.py; with
+                                                why.py status.py doctor.py bulk.py rights.py
 """

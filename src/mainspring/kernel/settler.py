@@ -306,7 +306,9 @@ def _detail(run: Run, any_pass: Callable[[str], bool]) -> str | None:
     first_counts = any_pass(run.visit.queue)
     if type(outcome) is Done and outcome.searchable is None and not first_counts:
         return None
-    detail: dict[str, object] = {"any_pass": first_counts}
+    # An update answers the new due time only, so the one that was read goes along for history.
+    due_at = run.visit.due_at.isoformat()
+    detail: dict[str, object] = {"any_pass": first_counts, "was_due_at": due_at}
     match outcome:
         case Done(searchable=searchable):
             detail |= _searchable(searchable)

@@ -13,7 +13,7 @@ with item as materialized (
     greatest(coalesce((d.detail ->> 'due_at')::timestamptz,
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
     coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass,
-    (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
+    (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
@@ -42,7 +42,7 @@ moved as (
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and i.outcome in ('again', 'retry', 'parked')
-  returning i.*, v.id, v.grp, v.priority, coalesce(i.attempt - 1, 0) as failures, v.due_at as was_due_at, v.payload, v.created_at
+  returning i.*, v.id, v.grp, v.priority, coalesce(i.attempt - 1, 0) as failures, i.read_due_at as was_due_at, v.payload, v.created_at
 ),
 settled as (
   select * from gone union all select * from moved
