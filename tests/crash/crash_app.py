@@ -18,7 +18,7 @@ import mainspring
 from mainspring import Context, Mainspring, RetryPolicy
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
-RETRY = RetryPolicy(first=0.05, most=0.2)
+RETRY = RetryPolicy(attempts=1000, first=0.05, most=0.2)
 
 
 def make(url: str | None = None) -> Mainspring:
@@ -31,7 +31,7 @@ def make(url: str | None = None) -> Mainspring:
         (nap, {}),
         (held, {"hold_after": 0.02}),
         (stuck, {"hold_after": 0.02}),
-        (stubborn, {}),
+        (stubborn, {"retry": RETRY}),
         (block, {}),
         (poison, {"crash_limit": 2}),
     ):
@@ -80,13 +80,15 @@ async def stuck(ctx: Context, n: int) -> None:
         await asyncio.sleep(600)
 
 
-async def stubborn(ctx: Context, n: int, seconds: float) -> str:
+async def stubborn(ctx: Context, n: int, seconds: float, *, fails: bool = False) -> str:
     """The first time it lasts, and ends as if nothing had happened although it was cancelled."""
     started(ctx, n)
     if first_time(ctx, n):
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(seconds)
         (FOLDER / f"late-{n}").touch()
+        if fails:
+            raise ValueError("late")
         return "late"
     return "in time"
 

@@ -13,7 +13,7 @@ HOUR = 3600.0
 
 def test_a_clock_that_jumps_takes_nothing_over_and_loses_nothing(scene: Scene) -> None:
     clock = Clock(scene.url)
-    workers = [scene.worker(), scene.worker()]
+    workers = [scene.worker(lease=3.0), scene.worker(lease=3.0)]
     scene.joined(*workers)
     scene.wait(lambda: set(scene.shards().values()) == {512}, "the shards are shared")
     ids = scene.worker_ids()

@@ -20,7 +20,8 @@ def test_a_suspended_worker_is_overtaken_and_changes_nothing_after(
     """Its late results meet keys that were enqueued anew: those must stay as they are."""
     task = scene.app.tasks["stubborn"]
     for n in range(6):
-        scene.handles.append(task.options(key=f"k{n}").enqueue_sync(n=n, seconds=60))
+        call = task.options(key=f"k{n}")
+        scene.handles.append(call.enqueue_sync(n=n, seconds=60, fails=n % 2 == 1))
     scene.enqueue("effect_in_thread", range(4), seconds=0.5)
     victim = scene.worker(fence=fence)
     scene.worker(gate="heir")

@@ -18,7 +18,6 @@ from mainspring.kernel.parked import ParkedFilter
 from mainspring.testing import WorkerProcess, run_until_idle, wait_until
 from visits import QUEUE, Visits
 
-
 _BARE = """
 from mainspring import Mainspring
 from mainspring.kernel import operation

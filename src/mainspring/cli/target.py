@@ -57,7 +57,9 @@ def _imported(name: str, place: str) -> Any:
 
 def _broken(name: str, error: Exception) -> InvalidSetting:
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    own = [frame for frame in frames if not frame.filename.startswith("<")]
+    named = isinstance(error, SyntaxError)  # says itself where it is
+    where = "" if named or not own else f" at {own[-1].filename}:{own[-1].lineno}"
     reason = str(error).splitlines()[0] if str(error) else ""
     return InvalidSetting(
         f"module {name!r} cannot be imported: {type(error).__name__}: {reason}{where}"

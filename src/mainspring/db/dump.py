@@ -39,7 +39,9 @@ def normalised(text: str) -> str:
 
 
 def _is_noise(line: str) -> bool:
-    return line.startswith(("--", "SET ", "SELECT pg_catalog.set_config", "\\restrict", "\\unrestrict"))
+    return line.startswith(
+        ("--", "SET ", "SELECT pg_catalog.set_config", "\\restrict", "\\unrestrict")
+    )
 
 
 def main() -> None:

@@ -62,6 +62,9 @@ class Heart(threading.Thread):
         self._shared_at = 0.0
         self._overfull = False  # visits wait here for a slot
         self._was_fenced = False
+        # Declared so by others. The id stays until the next turn joins under a new one: a hold or
+        # a result that is on its way must name whose it is.
+        self._is_dead = False
         self.joined = threading.Event()
         self.leaving = threading.Event()  # give everything, take nothing
         self.given_all = threading.Event()
@@ -128,7 +131,7 @@ class Heart(threading.Thread):
     # -- one turn
 
     def _turn(self) -> None:
-        if self._hand.worker_id is None:
+        if self._hand.worker_id is None or self._is_dead:
             self._join()
         if moment.local() >= self._beat_at + self._settings.beat_every * 0.9:
             if not self._beat():
@@ -162,6 +165,7 @@ class Heart(threading.Thread):
         )
         self._session.call("make_leases", pool=settings.pool)
         self._hand.worker_id = worker_id
+        self._is_dead = False
         self._beat_at = 0.0
         steps.reach("pool.joined")
         log.info("worker.joined", extra={"worker": str(worker_id), "pool": settings.pool})
@@ -202,7 +206,7 @@ class Heart(threading.Thread):
         self._hand.good_until = 0.0
         self._mind.fenced()
         self._mind.shards_changed()
-        self._hand.worker_id = None
+        self._is_dead = True
         self._beat_at = 0.0
         self._poke.set()
 

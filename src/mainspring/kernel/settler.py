@@ -304,11 +304,16 @@ def _detail(run: Run, any_pass: Callable[[str], bool]) -> str | None:
     """What settle.sql must know beyond "done" (None), as JSON."""
     outcome: Outcome = run.outcome
     first_counts = any_pass(run.visit.queue)
-    if type(outcome) is Done and outcome.searchable is None and not first_counts:
+    # A key of the user's may by now be another visit's; a fresh id never.
+    id = str(run.visit.id)
+    keyed = run.visit.key != id
+    if type(outcome) is Done and outcome.searchable is None and not first_counts and not keyed:
         return None
     # An update answers the new due time only, so the one that was read goes along for history.
     due_at = run.visit.due_at.isoformat()
     detail: dict[str, object] = {"any_pass": first_counts, "was_due_at": due_at}
+    if keyed:
+        detail["id"] = id
     match outcome:
         case Done(searchable=searchable):
             detail |= _searchable(searchable)

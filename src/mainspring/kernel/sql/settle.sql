@@ -2,7 +2,8 @@
 -- A visit's version is a token that one settle consumes. Same version: the outcome is written (done, cancelled and
 -- expired delete; again, retry and parked write the run as the new version). Another version: the visit was offered
 -- meanwhile and stays due; only this run's own hold is cleared and a retry keeps its backoff. A visit that another
--- run holds is not touched (unless the queue takes the first result that comes).
+-- run holds is not touched (unless the queue takes the first result that comes), nor is one that was added under the
+-- same key after the run's own was gone.
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
 -- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
 -- changed (just now: send it again) or gone (it no longer counts).
@@ -12,7 +13,7 @@ with item as materialized (
     coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome as outcome,
     greatest(coalesce((d.detail ->> 'due_at')::timestamptz,
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
-    coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass,
+    coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
     (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
   from rows from (
@@ -51,7 +52,7 @@ settled as (
 other as materialized (
   select i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at,
     case
-      when v.id is null then 'gone'
+      when v.id is null or v.id <> i.visit_id then 'gone'
       when v.version = i.run then 'settled'
       when v.pass is not null and v.pass <> i.run and not i.any_pass then 'gone'
       when v.version = i.version then 'changed'
@@ -72,7 +73,7 @@ freed as (
     changed_at = mainspring.now()
   from other i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
-    and i.answer = 'superseded' and v.version <> i.version and v.version <> i.run
+    and v.id = i.id and i.answer = 'superseded' and v.version <> i.version and v.version <> i.run
     and (v.pass = i.run or (v.pass is null and i.outcome in ('retry', 'parked')))
 ),
 story as (

@@ -1,0 +1,503 @@
+CREATE SCHEMA mainspring;
+
+CREATE TYPE mainspring.operation_state AS ENUM (
+    'running',
+    'paused',
+    'cancelled',
+    'done',
+    'failed'
+);
+
+CREATE TYPE mainspring.outcome AS ENUM (
+    'done',
+    'again',
+    'retry',
+    'parked',
+    'cancelled',
+    'expired'
+);
+
+CREATE TYPE mainspring.visit_state AS ENUM (
+    'scheduled',
+    'waiting',
+    'running',
+    'parked'
+);
+
+CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    AS $$select pg_catalog.clock_timestamp()$$;
+
+CREATE FUNCTION mainspring.enqueue(task text, arguments jsonb DEFAULT '{}'::jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT NULL::integer, grp text DEFAULT NULL::text, key text DEFAULT NULL::text) RETURNS uuid
+    LANGUAGE plpgsql
+    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  fresh uuid := mainspring.uuid7();
+  wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
+  visit_key text;
+  count integer;
+  near text;
+  winner uuid;
+begin
+  if not exists (select from mainspring.queue q where q.name = task) then
+    select q.name into near from mainspring.queue q
+      where q.kind = 'task' order by abs(length(q.name) - length(task)), q.name limit 1;
+    raise exception 'unknown task %', quote_literal(task) using
+      errcode = 'undefined_object',
+      hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
+        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+  end if;
+  if jsonb_typeof(arguments) is distinct from 'object' then
+    raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
+      using errcode = 'invalid_parameter_value', hint = 'name the arguments: {"to": "someone@example.org"}';
+  end if;
+  if octet_length(arguments::text) > 2 * 1024 * 1024 then
+    raise exception 'arguments of task % are % bytes, the limit is 2097152', quote_literal(task), octet_length(arguments::text)
+      using errcode = 'invalid_parameter_value', hint = 'store the data elsewhere and pass a reference';
+  end if;
+  if not isfinite(wanted_at) then
+    raise exception 'due_at of task % must be finite, got %', quote_literal(task), wanted_at using errcode = 'invalid_parameter_value';
+  end if;
+  if coalesce(enqueue.priority, 5) not between 0 and 9 then
+    raise exception 'priority of task % must be 0 to 9, got %', quote_literal(task), enqueue.priority using errcode = 'invalid_parameter_value';
+  end if;
+  if key = '' or octet_length(key) > 1024 then
+    raise exception 'key of task % must have 1 to 1024 bytes, got %', quote_literal(task), octet_length(key) using errcode = 'invalid_parameter_value';
+  end if;
+  if grp = '' or octet_length(grp) > 255 then
+    raise exception 'group of task % must have 1 to 255 bytes, got %', quote_literal(task), octet_length(grp) using errcode = 'invalid_parameter_value';
+  end if;
+  select shard_count into strict count from mainspring.install;
+  visit_key := case
+    when key is null then fresh::text
+    when grp is null and key !~ '^[0-9]+:' then key
+    else octet_length(coalesce(grp, '')) || ':' || coalesce(grp, '') || ':' || key
+  end;
+  loop
+    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
+    values (mainspring.shard(coalesce(enqueue.grp, visit_key), count), visit_key, task, fresh, enqueue.grp,
+      coalesce(enqueue.priority, 5), wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
+    on conflict do nothing;
+    if found then
+      perform mainspring.wake(task, wanted_at);
+      return fresh;
+    end if;
+    select v.id into winner from mainspring.visit v
+      where v.shard = mainspring.shard(coalesce(enqueue.grp, visit_key), count) and v.key = visit_key and v.queue = task;
+    if found then
+      return winner;
+    end if;
+    -- The one that had the key was settled between the two statements: insert again.
+  end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$select pg_catalog.now()$$;
+
+CREATE FUNCTION mainspring.shard(route text, shard_count integer) RETURNS integer
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ((((((get_byte(sha256(convert_to(route, 'UTF8'::name)), 0))::bigint << 24) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 1) << 16)) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 2) << 8)) + get_byte(sha256(convert_to(route, 'UTF8'::name)), 3)) % (shard_count)::bigint);
+
+CREATE FUNCTION mainspring.token() RETURNS bigint
+    LANGUAGE sql PARALLEL SAFE
+    AS $$
+    select ('x' || left(right(replace(gen_random_uuid()::text, '-', ''), 14)
+      || replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
+  $$;
+
+CREATE FUNCTION mainspring.uuid7() RETURNS uuid
+    LANGUAGE sql PARALLEL SAFE
+    AS $$
+    select encode(
+      overlay(
+        set_byte(uuid_send(gen_random_uuid()), 6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112)
+        placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+        from 1 for 6
+      ), 'hex')::uuid
+  $$;
+
+CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    AS $$
+    select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
+    where exists (select from mainspring.worker where asleep)
+  $$;
+
+CREATE TABLE mainspring.history (
+    day date NOT NULL,
+    run bigint NOT NULL,
+    id uuid NOT NULL,
+    queue text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    grp text COLLATE pg_catalog."C",
+    priority smallint NOT NULL,
+    attempt integer NOT NULL,
+    outcome mainspring.outcome NOT NULL,
+    superseded boolean DEFAULT false NOT NULL,
+    worker_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    duration_ms double precision NOT NULL,
+    error_type text,
+    error text,
+    payload jsonb NOT NULL,
+    result jsonb,
+    searchable text[]
+)
+PARTITION BY RANGE (day);
+
+CREATE TABLE mainspring.history_other (
+    day date CONSTRAINT history_day_not_null NOT NULL,
+    run bigint CONSTRAINT history_run_not_null NOT NULL,
+    id uuid CONSTRAINT history_id_not_null NOT NULL,
+    queue text CONSTRAINT history_queue_not_null NOT NULL COLLATE pg_catalog."C",
+    key text CONSTRAINT history_key_not_null NOT NULL COLLATE pg_catalog."C",
+    grp text COLLATE pg_catalog."C",
+    priority smallint CONSTRAINT history_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT history_attempt_not_null NOT NULL,
+    outcome mainspring.outcome CONSTRAINT history_outcome_not_null NOT NULL,
+    superseded boolean DEFAULT false CONSTRAINT history_superseded_not_null NOT NULL,
+    worker_id uuid CONSTRAINT history_worker_id_not_null NOT NULL,
+    created_at timestamp with time zone CONSTRAINT history_created_at_not_null NOT NULL,
+    due_at timestamp with time zone CONSTRAINT history_due_at_not_null NOT NULL,
+    started_at timestamp with time zone CONSTRAINT history_started_at_not_null NOT NULL,
+    ended_at timestamp with time zone CONSTRAINT history_ended_at_not_null NOT NULL,
+    duration_ms double precision CONSTRAINT history_duration_ms_not_null NOT NULL,
+    error_type text,
+    error text,
+    payload jsonb CONSTRAINT history_payload_not_null NOT NULL,
+    result jsonb,
+    searchable text[]
+);
+
+CREATE TABLE mainspring.install (
+    id boolean DEFAULT true NOT NULL,
+    shard_count integer NOT NULL,
+    installed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT install_id_check CHECK (id),
+    CONSTRAINT install_shard_count_check CHECK (((shard_count >= 1) AND (shard_count <= 65536)))
+);
+
+CREATE TABLE mainspring.lease (
+    pool text NOT NULL COLLATE pg_catalog."C",
+    shard integer NOT NULL,
+    worker_id uuid,
+    epoch bigint DEFAULT 0 NOT NULL,
+    offered_to uuid,
+    suspect_of uuid,
+    given_at timestamp with time zone
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring.migration (
+    number integer NOT NULL,
+    name text NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE mainspring.operation (
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    source text NOT NULL,
+    filter jsonb DEFAULT '{}'::jsonb NOT NULL,
+    state mainspring.operation_state DEFAULT 'running'::mainspring.operation_state NOT NULL,
+    total bigint,
+    done bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    "position" jsonb,
+    error text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    ended_at timestamp with time zone
+);
+
+ALTER TABLE mainspring.operation ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.operation_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE mainspring.operation_item (
+    operation_id bigint NOT NULL,
+    number bigint NOT NULL,
+    queue text NOT NULL,
+    key text NOT NULL,
+    error text
+);
+
+CREATE TABLE mainspring.part (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    worker_id uuid NOT NULL,
+    size integer DEFAULT 0 NOT NULL,
+    rate double precision DEFAULT 0 NOT NULL,
+    wants boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE mainspring.queue (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
+    kind text DEFAULT 'task'::text NOT NULL,
+    turns text COLLATE pg_catalog."C",
+    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
+    work_timeout interval,
+    crash_limit integer DEFAULT 3 NOT NULL,
+    concurrency integer,
+    rate double precision,
+    group_concurrency integer,
+    group_rate double precision,
+    searchable text[] DEFAULT '{}'::text[] NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
+    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
+    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
+    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+);
+
+CREATE TABLE mainspring.reach (
+    worker_id uuid NOT NULL,
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority smallint NOT NULL,
+    due_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE mainspring.recurring (
+    name text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    cron text NOT NULL,
+    zone text DEFAULT 'UTC'::text NOT NULL,
+    payload jsonb NOT NULL,
+    priority smallint DEFAULT 5 NOT NULL,
+    paused_at timestamp with time zone,
+    last_at timestamp with time zone,
+    last_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE mainspring.visit (
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    grp text COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    version bigint NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    work_timeouts integer DEFAULT 0 NOT NULL,
+    pass bigint,
+    holder uuid,
+    started_at timestamp with time zone,
+    held_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    parked_at timestamp with time zone,
+    offered_while_parked boolean DEFAULT false NOT NULL,
+    error text,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT visit_due_at_check CHECK (isfinite(due_at)),
+    CONSTRAINT visit_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300))),
+    CONSTRAINT visit_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE mainspring.worker (
+    id uuid NOT NULL,
+    beat bigint DEFAULT 0 NOT NULL,
+    pool text NOT NULL COLLATE pg_catalog."C",
+    queues text[] NOT NULL,
+    slots integer NOT NULL,
+    free integer DEFAULT 0 NOT NULL,
+    asleep boolean DEFAULT false NOT NULL,
+    host text NOT NULL,
+    process integer NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE VIEW mainspring.violation AS
+ SELECT 'a queue and key has two visits'::text AS rule,
+    ((visit.queue || ' '::text) || visit.key) AS detail
+   FROM mainspring.visit
+  GROUP BY visit.queue, visit.key
+ HAVING (count(*) > 1)
+UNION ALL
+ SELECT 'a visit lies outside the shards'::text AS rule,
+    ((visit.queue || ' '::text) || visit.key) AS detail
+   FROM mainspring.visit,
+    mainspring.install
+  WHERE ((visit.shard < 0) OR (visit.shard > (install.shard_count - 1)))
+UNION ALL
+ SELECT 'a visit lies in a shard that is not its route''s'::text AS rule,
+    ((visit.queue || ' '::text) || visit.key) AS detail
+   FROM mainspring.visit,
+    mainspring.install
+  WHERE ((visit.grp IS NOT NULL) AND (visit.shard <> mainspring.shard(visit.grp, install.shard_count)))
+UNION ALL
+ SELECT 'a shard has no lease row'::text AS rule,
+    ((p.pool || ' '::text) || n.n) AS detail
+   FROM ( SELECT DISTINCT lease.pool
+           FROM mainspring.lease) p,
+    mainspring.install,
+    LATERAL generate_series(0, (install.shard_count - 1)) n(n)
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.lease l
+          WHERE ((l.pool = p.pool) AND (l.shard = n.n)))))
+UNION ALL
+ SELECT 'a held visit has no living holder'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM mainspring.visit v
+  WHERE ((v.pass IS NOT NULL) AND (v.held_until IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.worker w
+          WHERE (w.id = v.holder)))))
+UNION ALL
+ SELECT 'a visit is half held'::text AS rule,
+    ((visit.queue || ' '::text) || visit.key) AS detail
+   FROM mainspring.visit
+  WHERE (((visit.pass IS NULL) <> (visit.started_at IS NULL)) OR ((visit.pass IS NULL) AND (visit.held_until IS NOT NULL)))
+UNION ALL
+ SELECT 'parts add up to more than the limit'::text AS rule,
+    p.queue AS detail
+   FROM (mainspring.part p
+     JOIN mainspring.queue q ON ((q.name = p.queue)))
+  GROUP BY p.queue, q.concurrency, q.rate
+ HAVING ((sum(p.size) > q.concurrency) OR (sum(p.rate) > (q.rate * (1.000001)::double precision)))
+UNION ALL
+ SELECT 'a run is in history twice'::text AS rule,
+    (history.run)::text AS detail
+   FROM mainspring.history
+  GROUP BY history.run
+ HAVING (count(*) > 1)
+UNION ALL
+ SELECT 'a lease belongs to no living worker'::text AS rule,
+    ((l.pool || ' '::text) || l.shard) AS detail
+   FROM mainspring.lease l
+  WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.worker w
+          WHERE (w.id = l.worker_id)))));
+
+CREATE VIEW mainspring.visit_status AS
+ SELECT v.queue,
+    v.key,
+    v.id,
+    v.grp,
+    v.priority,
+    (
+        CASE
+            WHEN (v.parked_at IS NOT NULL) THEN 'parked'::text
+            WHEN (v.pass IS NOT NULL) THEN 'running'::text
+            WHEN (v.due_at > mainspring.now()) THEN 'scheduled'::text
+            ELSE 'waiting'::text
+        END)::mainspring.visit_state AS state,
+    v.due_at,
+    v.attempt,
+    v.crashes,
+    v.work_timeouts,
+    v.holder,
+    l.worker_id AS leased_by,
+    v.started_at,
+    v.held_until,
+    v.expires_at,
+    v.parked_at,
+    v.offered_while_parked,
+    v.error,
+    v.payload,
+    v.created_at,
+    v.changed_at,
+    v.shard
+   FROM ((mainspring.visit v
+     LEFT JOIN mainspring.queue q ON ((q.name = v.queue)))
+     LEFT JOIN mainspring.lease l ON (((l.pool = q.pool) AND (l.shard = v.shard))));
+
+ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
+
+ALTER TABLE ONLY mainspring.history
+    ADD CONSTRAINT history_pkey PRIMARY KEY (key, run, day);
+
+ALTER TABLE ONLY mainspring.history_other
+    ADD CONSTRAINT history_other_pkey PRIMARY KEY (key, run, day);
+
+ALTER TABLE ONLY mainspring.install
+    ADD CONSTRAINT install_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.lease
+    ADD CONSTRAINT lease_pkey PRIMARY KEY (pool, shard);
+
+ALTER TABLE ONLY mainspring.migration
+    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY mainspring.operation_item
+    ADD CONSTRAINT operation_item_pkey PRIMARY KEY (operation_id, number);
+
+ALTER TABLE ONLY mainspring.operation
+    ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.part
+    ADD CONSTRAINT part_pkey PRIMARY KEY (queue, worker_id);
+
+ALTER TABLE ONLY mainspring.queue
+    ADD CONSTRAINT queue_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring.recurring
+    ADD CONSTRAINT recurring_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring.visit
+    ADD CONSTRAINT visit_pkey PRIMARY KEY (shard, key, queue);
+
+ALTER TABLE ONLY mainspring.worker
+    ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE INDEX history_failed ON ONLY mainspring.history USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
+
+CREATE INDEX history_time ON ONLY mainspring.history USING btree (queue, ended_at);
+
+CREATE INDEX history_other_queue_ended_at_idx ON mainspring.history_other USING btree (queue, ended_at);
+
+CREATE INDEX history_other_queue_error_type_ended_at_idx ON mainspring.history_other USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
+
+CREATE INDEX history_searchable ON ONLY mainspring.history USING gin (searchable) WHERE (searchable IS NOT NULL);
+
+CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin (searchable) WHERE (searchable IS NOT NULL);
+
+CREATE INDEX lease_of_worker ON mainspring.lease USING btree (worker_id);
+
+CREATE INDEX reach_of_worker ON mainspring.reach USING btree (worker_id);
+
+CREATE INDEX visit_due ON mainspring.visit USING btree (queue, priority, due_at, key) WHERE ((pass IS NULL) AND (parked_at IS NULL));
+
+CREATE INDEX visit_group ON mainspring.visit USING btree (queue, grp, priority, due_at, key) WHERE ((grp IS NOT NULL) AND (pass IS NULL) AND (parked_at IS NULL));
+
+CREATE INDEX visit_held ON mainspring.visit USING btree (shard) WHERE (pass IS NOT NULL);
+
+CREATE INDEX visit_parked ON mainspring.visit USING btree (queue, parked_at, key) WHERE (parked_at IS NOT NULL);
+
+ALTER INDEX mainspring.history_pkey ATTACH PARTITION mainspring.history_other_pkey;
+
+ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_queue_ended_at_idx;
+
+ALTER INDEX mainspring.history_failed ATTACH PARTITION mainspring.history_other_queue_error_type_ended_at_idx;
+
+ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_other_searchable_idx;
+
+ALTER TABLE ONLY mainspring.operation_item
+    ADD CONSTRAINT operation_item_operation_id_fkey FOREIGN KEY (operation_id) REFERENCES mainspring.operation(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY mainspring.part
+    ADD CONSTRAINT part_queue_fkey FOREIGN KEY (queue) REFERENCES mainspring.queue(name) ON DELETE CASCADE;
+
+ALTER TABLE ONLY mainspring.part
+    ADD CONSTRAINT part_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.worker(id) ON DELETE CASCADE;

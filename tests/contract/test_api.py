@@ -1,0 +1,109 @@
+"""The public API is frozen: a change of these lists is a decision, not an accident."""
+
+from __future__ import annotations
+
+import inspect
+
+import mainspring
+import mainspring.errors
+import mainspring.testing
+from mainspring.kernel.steps import STEPS
+
+
+def test_the_names_of_the_package() -> None:
+    assert mainspring.__all__ == [
+        "Context",
+        "Handle",
+        "Mainspring",
+        "MainspringError",
+        "RetryPolicy",
+        "Task",
+    ]
+
+
+def test_the_names_of_the_test_kit() -> None:
+    assert mainspring.testing.__all__ == [
+        "STEPS",
+        "Clock",
+        "TestServer",
+        "WorkerProcess",
+        "die_at",
+        "run_until_idle",
+        "wait_until",
+        "watch",
+    ]
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    for module in (mainspring, mainspring.testing):
+        assert module.__doc__
+        for name in module.__all__:
+            value = getattr(module, name)
+            assert isinstance(value, tuple) or inspect.getdoc(value), name
+
+
+def test_every_error_has_a_code_of_its_own_and_a_docstring() -> None:
+    errors = [
+        value
+        for value in vars(mainspring.errors).values()
+        if isinstance(value, type) and issubclass(value, mainspring.MainspringError)
+    ]
+    codes = [error.code for error in errors]
+
+    assert len(codes) == len(set(codes))
+    assert all(error.__doc__ for error in errors)
+    assert "error" in codes
+
+
+def test_the_methods_of_the_application() -> None:
+    public = {name for name in vars(mainspring.Mainspring) if not name.startswith("_")}
+
+    assert public >= {
+        "close",
+        "close_sync",
+        "enqueue",
+        "enqueue_many",
+        "migrate",
+        "migrate_sync",
+        "run",
+        "run_worker",
+        "task",
+        "worker",
+    }
+
+
+def test_the_options_of_a_task() -> None:
+    parameters = list(inspect.signature(mainspring.Task.options).parameters)
+
+    assert parameters == [
+        "self",
+        "at",
+        "delay",
+        "priority",
+        "group",
+        "key",
+        "expires_at",
+        "on",
+    ]
+
+
+def test_the_named_steps_of_a_worker() -> None:
+    """The crash tests kill a worker at each of them."""
+    assert STEPS == (
+        "pool.joined",
+        "leases.taken",
+        "page.read",
+        "run.started",
+        "run.ended",
+        "hold.writing",
+        "hold.written",
+        "settle.sending",
+        "settle.answered",
+        "transaction.settled",
+        "transaction.committed",
+        "shards.giving",
+        "shards.given",
+        "dead.declared",
+        "visits.recovered",
+        "pool.leaving",
+    )

@@ -1,0 +1,176 @@
+"""The schema is made and upgraded by migrations, safely, and its dump is checked in (T11)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import mainspring.db
+from mainspring import Mainspring
+from mainspring.db import connect, migrate
+from mainspring.db.connect import Database, check_server
+from mainspring.db.dump import dump
+from mainspring.errors import (
+    DatabaseUnavailable,
+    MigrationFailed,
+    MissingRights,
+    SchemaError,
+    UnsupportedServer,
+)
+from mainspring.testing import TestServer
+
+SCHEMA = Path(mainspring.db.__file__).parent / "schema.sql"
+KNOWN = [migration.number for migration in migrate.migrations()]
+
+
+@pytest.fixture
+def empty(mainspring_server: TestServer):
+    """A database without our schema."""
+    with mainspring_server.database(migrated=False) as url:
+        yield url
+
+
+def test_the_checked_in_schema_is_what_the_migrations_make(
+    empty: str, mainspring_server: TestServer
+) -> None:
+    if "(PostgreSQL) 18" not in mainspring_server.version():
+        pytest.skip("the dump is written by PostgreSQL 18")
+    migrate.migrate(Database(empty))
+
+    assert dump(empty) == SCHEMA.read_text(), "the schema has changed: run make schema"
+
+
+def test_a_second_migration_finds_nothing_to_do(empty: str) -> None:
+    assert migrate.migrate(Database(empty)) == KNOWN
+    assert migrate.migrate(Database(empty)) == []
+
+
+def test_two_migrators_that_race_apply_each_file_once(empty: str) -> None:
+    applied: list[list[int]] = []
+    threads = [
+        threading.Thread(target=lambda: applied.append(migrate.migrate(Database(empty))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(applied) == sorted([[], [], [], KNOWN])
+
+
+def test_a_migration_that_fails_changes_nothing(empty: str, monkeypatch) -> None:
+    bad = migrate.Migration(
+        KNOWN[-1] + 1, "bad", "create table mainspring.half (n int); select 1/0"
+    )
+    good = migrate.migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: [*good, bad])
+
+    with pytest.raises(MigrationFailed, match=r"nothing was changed.*division by zero"):
+        migrate.migrate(Database(empty))
+
+    with psycopg.connect(empty) as connection:
+        row = connection.execute("select to_regnamespace('mainspring')").fetchone()
+    assert row == (None,)
+
+
+def test_the_printed_script_makes_the_same_schema(empty: str, mainspring_server) -> None:
+    """For other tools to apply."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(migrate.script().encode())
+    with mainspring_server.database(migrated=False) as other:
+        migrate.migrate(Database(other))
+
+        assert dump(empty) == dump(other)
+    assert migrate.migrate(Database(empty)) == []
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert list(range(1, len(KNOWN) + 1)) == KNOWN
+
+
+async def test_a_database_without_the_schema_is_refused_with_the_remedy(empty: str) -> None:
+    app = Mainspring(empty)
+
+    with pytest.raises(SchemaError, match="run mainspring migrate"):
+        await app.database()
+
+
+async def test_a_schema_newer_than_the_code_is_not_migrated(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("insert into mainspring.migration values (9999, 'future')")
+    app = Mainspring(database_url)
+
+    with pytest.raises(SchemaError, match=r"migration 9999, this code knows \d+: upgrade"):
+        await app.migrate()
+
+    await app.close()
+
+
+async def test_older_code_runs_beside_a_newer_schema(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("insert into mainspring.migration values (9999, 'future')")
+
+    async with Mainspring(database_url) as app:
+        task = app.task(_nothing)
+        await task.enqueue()
+
+
+async def _nothing() -> None: ...
+
+
+@pytest.fixture
+def stranger(database_url: str, mainspring_server: TestServer):
+    """The address of the database for a role without any rights."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("create role stranger login")
+        yield database_url.replace("postgres@", "stranger@")
+        connection.execute("drop owned by stranger")
+        connection.execute("drop role stranger")
+
+
+async def test_a_role_without_rights_is_told_what_it_needs(stranger: str) -> None:
+    app = Mainspring(stranger)
+
+    with pytest.raises(MissingRights, match="may not read schema mainspring"):
+        await app.database()
+    with pytest.raises(MissingRights, match="may not change schema mainspring"):
+        await app.migrate()
+
+
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
+    app = Mainspring("postgresql://ann:secret@127.0.0.1:1/none")
+
+    with pytest.raises(DatabaseUnavailable, match="is the server up") as caught:
+        await app.database()
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_does_not_exist_is_named(database_url: str) -> None:
+    app = Mainspring(database_url.replace("/mainspring_test_", "/no_such_"))
+
+    with pytest.raises(DatabaseUnavailable, match="no_such_"):
+        await app.database()
+
+
+def test_a_server_that_is_too_old_is_refused() -> None:
+    with pytest.raises(UnsupportedServer, match=r"PostgreSQL 14\.9 is too old.*needs 15"):
+        check_server(140009, "14.9", "UTF8")
+
+
+def test_a_database_in_another_encoding_is_refused(mainspring_server: TestServer) -> None:
+    with psycopg.connect(mainspring_server.url("postgres"), autocommit=True) as connection:
+        connection.execute(
+            "create database latin encoding 'LATIN1' locale 'C' template template0"
+            + ("" if connection.info.server_version < 150000 else " locale_provider libc")
+        )
+        try:
+            with pytest.raises(UnsupportedServer, match="encoded as LATIN1"):
+                asyncio.run(connect.probe(mainspring_server.url("latin")))
+        finally:
+            connection.execute("drop database latin with (force)")

@@ -1,0 +1,213 @@
+"""The hot statements ride their indexes, at 100,000 visits and with dead rows among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from mainspring.kernel.outcome import Again, Done
+from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import END, START
+from mainspring.tasks.store import SQL as TASKS_SQL
+from mainspring.testing import TestServer
+from visits import Visits, queue
+
+# A table of which half is dead: what a long transaction leaves to readers.
+FILL = """
+insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload)
+select mainspring.shard('key ' || n, 1024), 'key ' || n, 'ring', gen_random_uuid(), null, 5,
+  now() - make_interval(secs => n * 0.001), n, '{}'
+from generate_series(1, 100000) n
+"""
+HISTORY = """
+insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+  created_at, due_at, started_at, ended_at, duration_ms, payload)
+select (now() at time zone 'UTC')::date, n, gen_random_uuid(), 'ring', 'past ' || n, 5, 1, 'done',
+  gen_random_uuid(), now(), now(), now(), now(), 1, '{}'
+from generate_series(1, 20000) n
+"""
+
+
+@pytest.fixture(scope="module")
+def visits(mainspring_server: TestServer) -> Iterator[Visits]:
+    with mainspring_server.database() as url:
+        found = Visits(url)
+        found.register(queue())
+        found.query(FILL)
+        found.query("delete from mainspring.visit where version %% 2 = 0")
+        found.query(HISTORY)
+        found.query("analyze mainspring.visit, mainspring.history")
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=["generic", "custom"])
+def mode(request, visits: Visits) -> None:
+    """Prepared statements get a generic plan sooner or later: both must be good."""
+    visits.query(f"set plan_cache_mode = force_{request.param}_plan")
+
+
+def plan_of(visits: Visits, text: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """All nodes of the plan, executed and undone."""
+    with visits.connection.transaction(force_rollback=True):
+        cursor = visits.connection.execute(
+            f"explain (analyze, buffers, format json) {text}", values, prepare=True
+        )
+        row = cursor.fetchone()
+    found = row["QUERY PLAN"]
+    found = json.loads(found) if isinstance(found, str) else found
+    return list(_walk(found[0]["Plan"]))
+
+
+def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _walk(child)
+
+
+def assert_rides_indexes(nodes: list[dict[str, Any]], *indexes: str) -> None:
+    scanned = {
+        node["Relation Name"]
+        for node in nodes
+        if node["Node Type"] == "Seq Scan" and node.get("Actual Rows", 0) > 0
+    }
+    big = {name for name in scanned if name.startswith(("visit", "history"))}
+    assert not big, f"a sequential scan of {big}"
+    used = {node.get("Index Name") for node in nodes}
+    assert set(indexes) <= used, f"used {used}"
+
+
+def touched(nodes: list[dict[str, Any]]) -> int:
+    """Pages that the whole statement read or hit."""
+    return nodes[0].get("Shared Hit Blocks", 0) + nodes[0].get("Shared Read Blocks", 0)
+
+
+@pytest.mark.usefixtures("mode")
+class TestPlans:
+    def read(self, visits: Visits, shards: list[int] | None) -> list[dict[str, Any]]:
+        worker_id = visits.join()
+        values = {
+            "queues": ["ring"] * 10,
+            "priorities": list(range(10)),
+            "after_due": [START[0]] * 10,
+            "after_key": [""] * 10,
+            "upto_due": [END[0]] * 10,
+            "upto_key": [""] * 10,
+            "most": [100] * 10,
+            "shards": shards,
+            "behind": [],
+            "worker_id": worker_id,
+        }
+        return plan_of(visits, SQL["read_due"].text, values)
+
+    def test_a_page_is_read_by_visit_due(self, visits: Visits) -> None:
+        nodes = self.read(visits, None)
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 2000
+
+    def test_a_page_of_some_shards_is_read_by_visit_due(self, visits: Visits) -> None:
+        nodes = self.read(visits, list(range(512)))
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 4000
+
+    def test_a_group_is_read_by_visit_group(self, visits: Visits) -> None:
+        values = {
+            "queues": ["ring"],
+            "groups": ["g"],
+            "most": [32],
+            "worker_id": visits.join(),
+        }
+
+        assert_rides_indexes(plan_of(visits, SQL["read_group"].text, values), "visit_group")
+
+    @pytest.mark.parametrize("outcome", [Done(), Again(after=60)])
+    def test_a_settle_rides_the_primary_key(self, visits: Visits, outcome) -> None:
+        runs = [visits.start(f"key {n}") for n in range(1, 200, 2)]
+        runs.sort(key=lambda run: (run.visit.shard, run.visit.key))
+        for run in runs:
+            run.outcome = outcome
+        values = settle_arguments(runs, uuid4(), lambda _: False)
+
+        nodes = plan_of(
+            visits, SQL["settle"].text, dict(zip(SQL["settle"].names, values, strict=True))
+        )
+
+        assert_rides_indexes(nodes, "visit_pkey")
+
+    def test_a_hold_rides_the_primary_key(self, visits: Visits) -> None:
+        run = visits.start("key 1")
+        values = {
+            "shards": [run.visit.shard],
+            "keys": ["key 1"],
+            "queues": ["ring"],
+            "versions": [run.visit.version],
+            "runs": [run.token],
+            "started": [run.started],
+            "work_timeouts": [None],
+            "worker_id": visits.join(),
+        }
+
+        nodes = plan_of(visits, SQL["hold"].text, values)
+
+        assert_rides_indexes(nodes, "visit_pkey")
+        assert touched(nodes) < 100
+
+    def test_an_insert_touches_few_pages(self, visits: Visits) -> None:
+        values = {
+            "shard": 1,
+            "key": "fresh",
+            "queue": "ring",
+            "id": uuid4(),
+            "grp": None,
+            "priority": 5,
+            "due_at": None,
+            "expires_at": None,
+            "version": 1,
+            "payload": "{}",
+        }
+
+        nodes = plan_of(visits, SQL["insert_one"].text, values)
+
+        assert_rides_indexes(nodes)
+        assert touched(nodes) < 100
+
+    def test_the_next_due_time_is_found_by_visit_due(self, visits: Visits) -> None:
+        values = {"queues": ["ring"], "shards": None}
+
+        nodes = plan_of(visits, SQL["next_due"].text, values)
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 200
+
+    def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
+        nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})
+
+        assert_rides_indexes(nodes, "visit_due")
+
+    def test_a_call_is_looked_up_by_its_key(self, visits: Visits) -> None:
+        names = TASKS_SQL["look_up"].names
+        known = {"shard": 1, "key": "past 7", "queue": "ring", "id": uuid4()}
+
+        nodes = plan_of(visits, TASKS_SQL["look_up"].text, {name: known[name] for name in names})
+
+        assert_rides_indexes(nodes)
+        assert touched(nodes) < 200
+
+    def test_what_is_held_is_found_by_visit_held(self, visits: Visits) -> None:
+        nodes = plan_of(visits, SQL["read_held"].text, {"shards": list(range(1024))})
+
+        assert_rides_indexes(nodes, "visit_held")
+
+    def test_a_recovery_rides_visit_held(self, visits: Visits) -> None:
+        values = {"shards": list(range(1024)), "orphaned": [1], "overdue": []}
+
+        nodes = plan_of(visits, SQL["recover"].text, values)
+
+        assert_rides_indexes(nodes, "visit_held")

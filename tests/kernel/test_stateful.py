@@ -1,0 +1,336 @@
+"""The protocol as a whole: simulated workers drive the statements, a model says what must hold.
+
+Three workers offer, read, start, hold, settle, lose replies, crash, come back late, are declared
+dead, take and give shards and recover, in any order, on a real database. After every step:
+
+    no wish is lost        every offer that no settled run has seen is still a row
+    nothing counts twice   a version is consumed by one run, a run is in history once
+    one run at a time      no two living workers run one key
+    deaths are counted     once for each hold whose holder died, and nothing else is
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+import psycopg
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
+from mainspring.kernel.visit import Run, Visit, shard_of, token
+from mainspring.testing import Clock
+from visits import QUEUE, Visits, queue
+
+SHARDS = 4
+KEYS = ("a", "b", "c", "d", "e")
+CRASH_LIMIT = 3
+SECOND = timedelta(seconds=1)
+
+OUTCOMES = st.sampled_from(
+    [
+        Done(),
+        Done(),
+        Again(after=0),
+        Again(after=50),
+        Retry(after=0, error_type="E", error="no"),
+        Retry(after=50, error_type="E", error="no"),
+        Parked(error_type="E", error="no"),
+    ]
+)
+WORKERS = st.integers(0, 2)
+
+
+@dataclass
+class Worker:
+    """What a worker's memory holds. `id` is None while the process is not there."""
+
+    id: UUID | None = None
+    shards: dict[int, int] = field(default_factory=dict)  # shard -> epoch
+    buffer: dict[str, Visit] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)  # started, under way
+    ended: dict[str, Run] = field(default_factory=dict)  # finished, not known to be settled
+
+    def in_hand(self, key: str) -> bool:
+        return key in self.buffer or key in self.runs or key in self.ended
+
+
+class Protocol(RuleBasedStateMachine):
+    """Two or three workers, five keys, four shards."""
+
+    visits: Visits
+    clock: Clock
+
+    @initialize()
+    def begin(self) -> None:
+        for table in ("visit", "history", "worker", "reach", "lease"):
+            self.visits.query(f"delete from mainspring.{table}")
+        self.visits.query(
+            "insert into mainspring.lease (pool, shard) select 'default', n"
+            " from generate_series(0, %s) n",
+            SHARDS - 1,
+        )
+        self.workers = [Worker(), Worker(), Worker()]
+        self.dead: list[UUID] = []  # crashed, their rows still there
+        self.late: list[tuple[UUID, Run]] = []  # results of crashed workers, still on their way
+        self.offers = dict.fromkeys(KEYS, 0)
+        self.seen_by: dict[int, int] = {}  # version -> number of the last offer that it includes
+        self.finished = dict.fromkeys(KEYS, 0)  # number of the last offer that a done run has seen
+        self.consumed: dict[int, int] = {}  # version -> the run that consumed it
+        self.crashes = dict.fromkeys(KEYS, 0)
+
+    # -- clients
+
+    @rule(key=st.sampled_from(KEYS), after=st.sampled_from([0, 0, 50]))
+    def offer(self, key: str, after: int) -> None:
+        self.visits.call(
+            "offer",
+            shards=[shard_of(key, SHARDS)],
+            keys=[key],
+            queues=[QUEUE],
+            ids=[UUID(int=token() & (2**64 - 1))],
+            groups=[None],
+            priorities=[5],
+            due_ats=[self.visits.now() + after * SECOND],
+            versions=[version := token()],
+            payloads=["{}"],
+        )
+        self.offers[key] += 1
+        self.seen_by[version] = self.offers[key]
+
+    @rule()
+    def time_passes(self) -> None:
+        self.clock.advance_sync(60)
+
+    # -- the life of workers
+
+    @rule(n=WORKERS)
+    def join(self, n: int) -> None:
+        if self.workers[n].id is None:
+            self.workers[n] = Worker(self.visits.join())
+
+    @rule(n=WORKERS)
+    def crash(self, n: int) -> None:
+        worker = self.workers[n]
+        if worker.id is not None:
+            self.dead.append(worker.id)
+            ended = [(worker.id, run) for run in worker.ended.values()]
+            self.late += ended
+            self.workers[n] = Worker()
+
+    @rule(n=WORKERS)
+    @precondition(lambda self: self.dead)
+    def declare_dead(self, n: int) -> None:
+        if self.workers[n].id is not None:
+            self.visits.bury(self.dead.pop())
+
+    @rule(n=WORKERS, most=st.integers(1, SHARDS))
+    def take(self, n: int, most: int) -> None:
+        worker = self.workers[n]
+        if worker.id is None:
+            return
+        rows = self.visits.call(
+            "take_leases", pool="default", worker_id=worker.id, most=most, epoch=token()
+        )
+        worker.shards |= {row["shard"]: row["epoch"] for row in rows}
+
+    @rule(n=WORKERS, to=WORKERS)
+    def give(self, n: int, to: int) -> None:
+        """All or nothing: every run of the shards is held, or the shard stays."""
+        worker, other = self.workers[n], self.workers[to].id
+        if worker.id is None or not worker.shards:
+            return
+        shards = dict(worker.shards)
+        worker.buffer.clear()
+        with self.visits.connection.transaction():
+            runs = [*worker.runs.values(), *worker.ended.values()]
+            held = self.visits.hold(worker.id, *runs) if runs else set()
+            stay = {run.visit.shard for run in runs if run.token not in held}
+            going = [shard for shard in shards if shard not in stay]
+            freed = self.visits.call(
+                "give_leases",
+                pool="default",
+                worker_id=worker.id,
+                shards=going,
+                epochs=[shards[shard] for shard in going],
+                offered_to=other if other != worker.id else None,
+                epoch=token(),
+            )
+        for row in freed:
+            del worker.shards[row["shard"]]
+
+    @rule(n=WORKERS)
+    def recover(self, n: int) -> None:
+        worker = self.workers[n]
+        if worker.id is None or not worker.shards:
+            return
+        for freed in self.visits.recover(shards=list(worker.shards)):
+            assert freed["orphaned"]
+            self.crashes[freed["key"]] += 1
+            assert freed["parked"] == (self.crashes[freed["key"]] >= CRASH_LIMIT)
+
+    # -- the life of a run
+
+    @rule(n=WORKERS)
+    def read(self, n: int) -> None:
+        worker = self.workers[n]
+        if worker.id is None or not worker.shards:
+            return
+        for visit in self.visits.read(worker.id, shards=list(worker.shards), priorities=[5]):
+            if not worker.in_hand(visit.key):
+                worker.buffer[visit.key] = visit
+
+    @rule(n=WORKERS, key=st.sampled_from(KEYS))
+    def start(self, n: int, key: str) -> None:
+        worker = self.workers[n]
+        visit = worker.buffer.pop(key, None)
+        if visit is not None and visit.shard in worker.shards:
+            worker.runs[key] = self.visits.start(visit)
+
+    @rule(n=WORKERS, key=st.sampled_from(KEYS))
+    def hold(self, n: int, key: str) -> None:
+        worker = self.workers[n]
+        if key in worker.runs:
+            self.visits.hold(worker.id, worker.runs[key])
+
+    @rule(n=WORKERS, key=st.sampled_from(KEYS), outcome=OUTCOMES)
+    def end(self, n: int, key: str, outcome: Outcome) -> None:
+        worker = self.workers[n]
+        if key in worker.runs:
+            run = worker.ended[key] = worker.runs.pop(key)
+            run.outcome = outcome
+
+    @rule(n=WORKERS, lost=st.booleans())
+    def settle(self, n: int, lost: bool) -> None:
+        """Everything that has ended, in one statement; the reply may be lost."""
+        worker = self.workers[n]
+        if worker.id is None or not worker.ended:
+            return
+        runs = list(worker.ended.values())
+        answers = self._send(worker.id, runs)
+        if not lost:
+            for run, answer in zip(runs, answers, strict=True):
+                if answer != "changed":
+                    del worker.ended[run.visit.key]
+
+    @rule()
+    @precondition(lambda self: self.late)
+    def settle_late(self) -> None:
+        """A statement of a worker that has crashed since arrives after all."""
+        worker_id, run = self.late.pop(0)
+        self._send(worker_id, [run])
+
+    def _send(self, worker_id: UUID, runs: list[Run]) -> list[str]:
+        before = {run.visit.key: self.visits.row(run.visit.key) for run in runs}
+        answers = self.visits.settle(worker_id, *((run, run.outcome) for run in runs))
+        for run, answer in zip(runs, answers, strict=True):
+            row = before[run.visit.key]
+            if row is not None and row["version"] == run.visit.version and answer == "settled":
+                self._settled(run)
+        return answers
+
+    def _settled(self, run: Run) -> None:
+        """The run's outcome was written: its version is consumed."""
+        version, key = run.visit.version, run.visit.key
+        assert version not in self.consumed, "a version was consumed twice"
+        self.consumed[version] = run.token
+        covered = self.seen_by[version]
+        match run.outcome:
+            case Done():
+                self.finished[key] = covered
+                self.crashes[key] = 0
+            case Again():
+                self.seen_by[run.token] = covered
+                self.crashes[key] = 0
+            case _:
+                self.seen_by[run.token] = covered
+
+    # -- what must hold
+
+    @invariant()
+    def no_wish_is_lost(self) -> None:
+        if not hasattr(self, "offers"):
+            return
+        rows = {row["key"]: row for row in self.visits.query("select * from mainspring.visit")}
+        for key in KEYS:
+            wanted = self.offers[key] > self.finished[key]
+            assert (key in rows) == wanted, f"{key}: wanted {wanted}, row {rows.get(key)}"
+            if wanted:
+                assert self.seen_by[rows[key]["version"]] == self.offers[key]
+                assert rows[key]["crashes"] == self.crashes[key]
+
+    @invariant()
+    def one_run_at_a_time(self) -> None:
+        if hasattr(self, "offers"):
+            running = [key for worker in self.workers for key in worker.runs]
+            assert len(running) == len(set(running)), "a key is run by two living workers"
+
+    @invariant()
+    def each_run_is_in_history_once(self) -> None:
+        if hasattr(self, "offers"):
+            rows = self.visits.query("select run from mainspring.history where not superseded")
+            runs = [row["run"] for row in rows]
+            assert len(runs) == len(set(runs))
+            assert set(runs) == set(self.consumed.values())
+
+    @invariant()
+    def the_views_are_empty(self) -> None:
+        """But for the holds of the dead, which wait for the next recovery."""
+        if hasattr(self, "offers"):
+            rules = {row["rule"] for row in self.visits.query("select * from mainspring.violation")}
+            assert rules <= {"a held visit has no living holder"}
+
+    def teardown(self) -> None:
+        """Whatever happened, one worker that is left finishes all that is not parked."""
+        if not hasattr(self, "offers"):
+            return
+        for worker in self.workers:
+            if worker.id is not None:
+                self.dead.append(worker.id)
+        for worker_id in self.dead:
+            self.visits.bury(worker_id)
+        last = self.visits.join()
+        self.visits.take(last)
+        self.visits.recover(shards=range(SHARDS))
+        self.clock.advance_sync(60)
+        visits = self.visits.read(last)
+        self.visits.settle(last, *((self.visits.start(visit), Done()) for visit in visits))
+        left = "select count(*) from mainspring.visit where parked_at is null"
+        assert self.visits.value(left) == 0
+        assert self.visits.query("select * from mainspring.violation") == []
+
+
+def test_whatever_workers_do_nothing_is_lost_and_nothing_counts_twice(
+    database_url: str, clock: Clock
+) -> None:
+    visits = Visits(database_url)
+    visits.register(queue(crash_limit=CRASH_LIMIT))
+    visits.query("update mainspring.install set shard_count = %s", SHARDS)
+    Protocol.visits, Protocol.clock = visits, clock
+    try:
+        run_state_machine_as_test(
+            Protocol,
+            settings=settings(
+                max_examples=60,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        with suppress(psycopg.Error):
+            visits.query("delete from mainspring.worker")
+            visits.query("update mainspring.lease set worker_id = null")
+            visits.query("delete from mainspring.visit")
+        visits.close()
