@@ -188,15 +188,30 @@ class Visits:
         return {row["run"] for row in self.call("hold", **values)}
 
     def settle(
-        self, worker_id: UUID, *results: tuple[Run, Outcome], any_pass: bool = False
+        self,
+        worker_id: UUID,
+        *results: tuple[Run, Outcome],
+        any_pass: bool = False,
+        searchable: tuple[str, ...] = (),
     ) -> list[str]:
         for run, outcome in results:
             run.outcome = outcome
+            run.settings = queue(run.visit.queue, any_pass=any_pass, searchable=searchable)
         given = [run for run, _ in results]
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
-        values = settle_arguments(runs, worker_id, lambda _: any_pass)
-        rows = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
-        answers = dict(zip((r.token for r in runs), in_order([tuple(row.values()) if isinstance(row, dict) else row for row in rows], len(runs)), strict=True))
+        values = settle_arguments(runs, worker_id)
+        found = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
+        rows = [tuple(row.values()) for row in found]
+        answers = dict(
+            zip(
+                (r.token for r in runs),
+                in_order(
+                    [tuple(row.values()) if isinstance(row, dict) else row for row in rows],
+                    len(runs),
+                ),
+                strict=True,
+            )
+        )
         return [answers[run.token] for run in given]
 
     def recover(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,20 +24,22 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.kernel.bulk import KINDS
-from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.operation import operation_queue
-from mainspring.kernel.recurring import Schedule, recurring_queue, sync_recurring
+from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
+from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync
 from mainspring.tasks.execute import Executor
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
 from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.tasks.task import Call, Connection, Task, TaskSettings, as_tuple, check_priority
@@ -131,8 +132,8 @@ class Mainspring:
         signature = Signature(name, function, Context)
         signature.check_fields("searchable", searchable)
         task: Task[Any, Any] = Task(function, settings, signature, self)
-        queue_settings(task, _not_here)  # refuses what is out of range now, not in the worker
-        _schedule(task)
+        queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
+        schedule(task)
         self.tasks[name] = task
         return task
 
@@ -154,7 +155,7 @@ class Mainspring:
     def database_sync(self) -> Database:
         """The same for code that is not async."""
         if self._database is None:
-            self._database = _run_apart(self._look(self._address()))
+            self._database = run_apart(self._look(self._address()))
         return self._database
 
     def _address(self) -> str:
@@ -184,10 +185,11 @@ class Mainspring:
 
     def migrate_sync(self) -> list[int]:
         """The same for code that is not async."""
-        database = _run_apart(connect.probe(self._address()))
+        database = run_apart(connect.probe(self._address()))
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
-            queues = [queue_settings(task, _not_here) for task in self.tasks.values()]
+            queues = [queue_settings(task, never_run) for task in self.tasks.values()]
+            queues += [operation_queue(database, KINDS), recurring_queue(database)]
             connection.execute(
                 KERNEL_SQL["register_queues"].text, {"update": True, **register_arguments(queues)}
             )
@@ -328,7 +330,7 @@ class Mainspring:
 
     async def _sync_recurring(self) -> None:
         """Make the cron lines of the tasks known."""
-        schedules = [s for task in self.tasks.values() if (s := _schedule(task)) is not None]
+        schedules = [s for task in self.tasks.values() if (s := schedule(task)) is not None]
         pool = await self.pool()
         async with pool.connection(transaction=True) as connection:
             await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
@@ -367,67 +369,13 @@ class Mainspring:
             async with self:
                 await self.run_worker(drain=drain, **settings)
 
-        runner(main())
-
-
-def queue_settings(task: Task[Any, Any], handler: Any) -> QueueSettings:
-    """The kernel's queue of a task."""
-    s = task.settings
-    return QueueSettings(
-        name=s.name,
-        handler=handler,
-        pool=s.pool,
-        hold_after=s.hold_after,
-        timeout=s.timeout,
-        crash_limit=s.crash_limit,
-        concurrency=s.concurrency,
-        rate=s.rate,
-        group_concurrency=s.group_concurrency,
-        group_rate=s.group_rate,
-        searchable=s.searchable,
-        retry=s.retry,
-    )
-
-
-def _schedule(task: Task[Any, Any]) -> Schedule | None:
-    """The recurring visit of a task that has a cron line: called without arguments."""
-    s = task.settings
-    if s.cron is None:
-        return None
-    payload = task.signature.encode((), {}).decode()
-    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority)
+        run_here(main())
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:
     return {"shard": handle.shard, "key": handle.key, "queue": handle.task, "id": handle.id}
 
 
-async def _not_here(_: Any) -> Any:
-    raise AssertionError("this queue's handler is for declarations only")
-
-
 def _place(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
-
-
-def _run_apart(coroutine: Any) -> Any:
-    """Run a coroutine to its end from plain code, whether or not this thread has an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
-
-
-def runner(coroutine: Any) -> None:
-    """Run on uvloop where it installs."""
-    if sys.platform == "win32":
-        asyncio.run(coroutine)
-        return
-    import uvloop
-
-    uvloop.run(coroutine)

@@ -133,7 +133,7 @@ class TestPlans:
         runs.sort(key=lambda run: (run.visit.shard, run.visit.key))
         for run in runs:
             run.outcome = outcome
-        values = settle_arguments(runs, uuid4(), lambda _: False)
+        values = settle_arguments(runs, uuid4())
 
         nodes = plan_of(
             visits, SQL["settle"].text, dict(zip(SQL["settle"].names, values, strict=True))

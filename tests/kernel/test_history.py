@@ -25,10 +25,10 @@ def past(visits: Visits, me: UUID) -> Visits:
     visits.settle(me, (visits.start("b"), Retry(after=9, error_type="OSError", error="OSError: x")))
     visits.offer("c", queue="paid", payload={"order": 7})
     run = visits.start(visits.visit("c", "paid"))
-    visits.settle(me, (run, Done(searchable=["order=7"])))
+    visits.settle(me, (run, Done()), searchable=("order",))
     visits.offer("d", queue="paid", payload={"order": 8})
     run = visits.start(visits.visit("d", "paid"))
-    visits.settle(me, (run, Parked("OSError", "OSError: Disk full", searchable=["order=8"])))
+    visits.settle(me, (run, Parked("OSError", "OSError: Disk full")), searchable=("order",))
     return visits
 
 

@@ -32,9 +32,9 @@ def test_an_end_deletes_the_visit_and_writes_history(visits: Visits, me, outcome
 
 
 def test_done_keeps_the_result_and_the_searchable_fields(visits: Visits, me) -> None:
-    visits.offer("a")
+    visits.offer("a", payload={"user": "ann", "n": 1})
 
-    visits.settle(me, (visits.start("a"), Done(result='{"n": 7}', searchable=["user=ann"])))
+    visits.settle(me, (visits.start("a"), Done(result='{"n": 7}')), searchable=("user",))
 
     [story] = visits.history("a")
     assert (story["result"], story["searchable"]) == ({"n": 7}, ["user=ann"])
@@ -107,7 +107,7 @@ def test_a_resent_settle_leaves_the_next_visit_of_the_key_alone(visits: Visits, 
     visits.offer("a", payload={"second": True})
     before = visits.row("a")
 
-    assert visits.settle(me, (run, Done())) == ["superseded"]
+    assert visits.settle(me, (run, Done())) == ["gone"]
 
     assert visits.row("a") == before
     assert len(visits.history("a")) == 1

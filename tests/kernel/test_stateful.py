@@ -49,7 +49,6 @@ OUTCOMES = st.sampled_from(
         Parked(error_type="E", error="no"),
     ]
 )
-WORKERS = st.integers(0, 2)
 
 
 @dataclass
@@ -81,7 +80,7 @@ class Protocol(RuleBasedStateMachine):
             " from generate_series(0, %s) n",
             SHARDS - 1,
         )
-        self.workers = [Worker(), Worker(), Worker()]
+        self.workers = [Worker() for _ in range(3)]
         self.dead: list[UUID] = []  # crashed, their rows still there
         self.late: list[tuple[UUID, Run]] = []  # results of crashed workers, still on their way
         self.offers = dict.fromkeys(KEYS, 0)
@@ -89,11 +88,18 @@ class Protocol(RuleBasedStateMachine):
         self.finished = dict.fromkeys(KEYS, 0)  # number of the last offer that a done run has seen
         self.consumed: dict[int, int] = {}  # version -> the run that consumed it
         self.crashes = dict.fromkeys(KEYS, 0)
+        for worker in self.workers[:2]:
+            worker.id = self.visits.join()
+        self._take(self.workers[0], SHARDS)
+        for key in KEYS[:2]:
+            self.offer(key, 0)
+        self._read(self.workers[0])
 
     # -- clients
 
     @rule(key=st.sampled_from(KEYS), after=st.sampled_from([0, 0, 50]))
     def offer(self, key: str, after: int) -> None:
+        version = token()
         self.visits.call(
             "offer",
             shards=[shard_of(key, SHARDS)],
@@ -103,7 +109,7 @@ class Protocol(RuleBasedStateMachine):
             groups=[None],
             priorities=[5],
             due_ats=[self.visits.now() + after * SECOND],
-            versions=[version := token()],
+            versions=[version],
             payloads=["{}"],
         )
         self.offers[key] += 1
@@ -115,44 +121,52 @@ class Protocol(RuleBasedStateMachine):
 
     # -- the life of workers
 
-    @rule(n=WORKERS)
-    def join(self, n: int) -> None:
-        if self.workers[n].id is None:
-            self.workers[n] = Worker(self.visits.join())
+    @rule()
+    @precondition(lambda self: any(worker.id is None for worker in self.workers))
+    def join(self) -> None:
+        worker = next(worker for worker in self.workers if worker.id is None)
+        worker.id = self.visits.join()
+        self._take(worker, SHARDS)
 
-    @rule(n=WORKERS)
-    def crash(self, n: int) -> None:
-        worker = self.workers[n]
-        if worker.id is not None:
-            self.dead.append(worker.id)
-            ended = [(worker.id, run) for run in worker.ended.values()]
-            self.late += ended
-            self.workers[n] = Worker()
+    @rule(data=st.data())
+    @precondition(lambda self: any(worker.shards for worker in self.workers))
+    def crash(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from([w for w in self.workers if w.shards]))
+        assert worker.id is not None
+        self.dead.append(worker.id)
+        self.late += [(worker.id, run) for run in worker.ended.values()]
+        self.workers[self.workers.index(worker)] = Worker()
 
-    @rule(n=WORKERS)
-    @precondition(lambda self: self.dead)
-    def declare_dead(self, n: int) -> None:
-        if self.workers[n].id is not None:
-            self.visits.bury(self.dead.pop())
+    @rule()
+    @precondition(lambda self: self.dead and any(worker.id for worker in self.workers))
+    def take_over(self) -> None:
+        """A crashed worker is declared dead, its shards are taken and what it held is freed."""
+        self.visits.bury(self.dead.pop(0))
+        worker = next(worker for worker in self.workers if worker.id is not None)
+        self._take(worker, SHARDS)
+        self._recover(worker)
+        self._read(worker)
 
-    @rule(n=WORKERS, most=st.integers(1, SHARDS))
-    def take(self, n: int, most: int) -> None:
-        worker = self.workers[n]
-        if worker.id is None:
-            return
+    @rule(data=st.data(), most=st.integers(1, SHARDS))
+    @precondition(lambda self: any(worker.id for worker in self.workers))
+    def take(self, data: st.DataObject, most: int) -> None:
+        self._take(data.draw(st.sampled_from([w for w in self.workers if w.id])), most)
+
+    def _take(self, worker: Worker, most: int) -> None:
         rows = self.visits.call(
             "take_leases", pool="default", worker_id=worker.id, most=most, epoch=token()
         )
         worker.shards |= {row["shard"]: row["epoch"] for row in rows}
 
-    @rule(n=WORKERS, to=WORKERS)
-    def give(self, n: int, to: int) -> None:
-        """All or nothing: every run of the shards is held, or the shard stays."""
-        worker, other = self.workers[n], self.workers[to].id
-        if worker.id is None or not worker.shards:
-            return
+    @rule(data=st.data())
+    @precondition(lambda self: any(worker.shards for worker in self.workers))
+    def give(self, data: st.DataObject) -> None:
+        """All or nothing: every run of a shard is held, or the shard stays. The other takes it."""
+        worker = data.draw(st.sampled_from([w for w in self.workers if w.shards]))
+        others = [w for w in self.workers if w.id is not None and w is not worker]
+        other = data.draw(st.sampled_from([*others, Worker()]))
         shards = dict(worker.shards)
-        worker.buffer.clear()
+        assert worker.id is not None
         with self.visits.connection.transaction():
             runs = [*worker.runs.values(), *worker.ended.values()]
             held = self.visits.hold(worker.id, *runs) if runs else set()
@@ -164,17 +178,22 @@ class Protocol(RuleBasedStateMachine):
                 worker_id=worker.id,
                 shards=going,
                 epochs=[shards[shard] for shard in going],
-                offered_to=other if other != worker.id else None,
+                offered_to=other.id,
                 epoch=token(),
             )
         for row in freed:
             del worker.shards[row["shard"]]
+        worker.buffer = {k: v for k, v in worker.buffer.items() if v.shard in worker.shards}
+        if other.id is not None:
+            self._take(other, SHARDS)
+            self._read(other)
 
-    @rule(n=WORKERS)
-    def recover(self, n: int) -> None:
-        worker = self.workers[n]
-        if worker.id is None or not worker.shards:
-            return
+    @rule(data=st.data())
+    @precondition(lambda self: any(worker.shards for worker in self.workers))
+    def recover(self, data: st.DataObject) -> None:
+        self._recover(data.draw(st.sampled_from([w for w in self.workers if w.shards])))
+
+    def _recover(self, worker: Worker) -> None:
         for freed in self.visits.recover(shards=list(worker.shards)):
             assert freed["orphaned"]
             self.crashes[freed["key"]] += 1
@@ -182,41 +201,50 @@ class Protocol(RuleBasedStateMachine):
 
     # -- the life of a run
 
-    @rule(n=WORKERS)
-    def read(self, n: int) -> None:
-        worker = self.workers[n]
-        if worker.id is None or not worker.shards:
-            return
+    @rule(data=st.data())
+    @precondition(lambda self: any(worker.shards for worker in self.workers))
+    def read(self, data: st.DataObject) -> None:
+        self._read(data.draw(st.sampled_from([w for w in self.workers if w.shards])))
+
+    def _read(self, worker: Worker) -> None:
+        assert worker.id is not None
         for visit in self.visits.read(worker.id, shards=list(worker.shards), priorities=[5]):
             if not worker.in_hand(visit.key):
                 worker.buffer[visit.key] = visit
 
-    @rule(n=WORKERS, key=st.sampled_from(KEYS))
-    def start(self, n: int, key: str) -> None:
-        worker = self.workers[n]
-        visit = worker.buffer.pop(key, None)
-        if visit is not None and visit.shard in worker.shards:
-            worker.runs[key] = self.visits.start(visit)
-
-    @rule(n=WORKERS, key=st.sampled_from(KEYS))
-    def hold(self, n: int, key: str) -> None:
-        worker = self.workers[n]
-        if key in worker.runs:
+    @rule(data=st.data(), hold=st.booleans())
+    @precondition(lambda self: any(worker.buffer for worker in self.workers))
+    def start(self, data: st.DataObject, hold: bool) -> None:
+        worker, key = data.draw(st.sampled_from(self._each("buffer")))
+        visit = worker.buffer.pop(key)
+        assert visit.shard in worker.shards
+        worker.runs[key] = self.visits.start(visit)
+        if hold:
             self.visits.hold(worker.id, worker.runs[key])
 
-    @rule(n=WORKERS, key=st.sampled_from(KEYS), outcome=OUTCOMES)
-    def end(self, n: int, key: str, outcome: Outcome) -> None:
-        worker = self.workers[n]
-        if key in worker.runs:
-            run = worker.ended[key] = worker.runs.pop(key)
-            run.outcome = outcome
+    @rule(data=st.data())
+    @precondition(lambda self: any(worker.runs for worker in self.workers))
+    def hold(self, data: st.DataObject) -> None:
+        worker, key = data.draw(st.sampled_from(self._each("runs")))
+        self.visits.hold(worker.id, worker.runs[key])
 
-    @rule(n=WORKERS, lost=st.booleans())
-    def settle(self, n: int, lost: bool) -> None:
+    @rule(data=st.data(), outcome=OUTCOMES, sent=st.booleans(), lost=st.booleans())
+    @precondition(lambda self: any(worker.runs for worker in self.workers))
+    def end(self, data: st.DataObject, outcome: Outcome, sent: bool, lost: bool) -> None:
+        worker, key = data.draw(st.sampled_from(self._each("runs")))
+        run = worker.ended[key] = worker.runs.pop(key)
+        run.outcome = outcome
+        if sent:
+            self._settle(worker, lost)
+
+    @rule(data=st.data(), lost=st.booleans())
+    @precondition(lambda self: any(worker.ended for worker in self.workers))
+    def settle(self, data: st.DataObject, lost: bool) -> None:
         """Everything that has ended, in one statement; the reply may be lost."""
-        worker = self.workers[n]
-        if worker.id is None or not worker.ended:
-            return
+        self._settle(data.draw(st.sampled_from([w for w in self.workers if w.ended])), lost)
+
+    def _settle(self, worker: Worker, lost: bool) -> None:
+        assert worker.id is not None
         runs = list(worker.ended.values())
         answers = self._send(worker.id, runs)
         if not lost:
@@ -224,11 +252,15 @@ class Protocol(RuleBasedStateMachine):
                 if answer != "changed":
                     del worker.ended[run.visit.key]
 
+    def _each(self, part: str) -> list[tuple[Worker, str]]:
+        return [(worker, key) for worker in self.workers for key in getattr(worker, part)]
+
     @rule()
     @precondition(lambda self: self.late)
     def settle_late(self) -> None:
-        """A statement of a worker that has crashed since arrives after all."""
+        """A statement of a worker that has crashed since arrives after all, perhaps twice."""
         worker_id, run = self.late.pop(0)
+        self._send(worker_id, [run])
         self._send(worker_id, [run])
 
     def _send(self, worker_id: UUID, runs: list[Run]) -> list[str]:
@@ -322,8 +354,8 @@ def test_whatever_workers_do_nothing_is_lost_and_nothing_counts_twice(
         run_state_machine_as_test(
             Protocol,
             settings=settings(
-                max_examples=60,
-                stateful_step_count=40,
+                max_examples=50,
+                stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
             ),

@@ -67,7 +67,7 @@ def test_the_code_of_a_page_runs(
         app.close_sync()
 
     if page.name == "README.md":
-        assert ["main"] == ran
+        assert ran == ["main"]
         assert "hello world" in capsys.readouterr().out
 
 
@@ -77,4 +77,4 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
 
-    assert [] == missing
+    assert missing == []

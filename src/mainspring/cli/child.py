@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app import Mainspring, runner
+from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
+from mainspring.loops import run_here
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,7 +36,7 @@ def main(orders: Orders) -> None:
     log.configure(orders.log_level, json=orders.log_json)
     code = codes.PROBLEM
     try:
-        runner(_work(load_app(orders.place), orders))
+        run_here(_work(load_app(orders.place), orders))
         code = codes.OK
     except Exception as error:
         code = codes.code_of(error) or codes.PROBLEM

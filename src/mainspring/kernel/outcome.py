@@ -13,10 +13,9 @@ Write = Callable[[Any], Awaitable[None]]
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The visit is over. `result` is JSON text; `searchable` are 'field=value' texts for history."""
+    """The visit is over. `result` is JSON text."""
 
     result: str | None = None
-    searchable: list[str] | None = None
     write: Write | None = None
 
 
@@ -34,7 +33,6 @@ class Retry(msgspec.Struct, frozen=True):
     after: float
     error_type: str
     error: str
-    searchable: list[str] | None = None
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -42,7 +40,6 @@ class Parked(msgspec.Struct, frozen=True):
 
     error_type: str
     error: str
-    searchable: list[str] | None = None
 
 
 class Cancelled(msgspec.Struct, frozen=True):

@@ -159,7 +159,9 @@ class Runner:
 
     def _run_of(self, visit: Visit, now: float) -> Run:
         self.started += 1
-        return Run(visit, self._tokens.draw(), self.hand.time.at(now), now)
+        started = self.hand.time.at(now)
+        settings = self.buffer.queues[visit.queue].settings
+        return Run(visit, self._tokens.draw(), started, now, settings=settings)
 
     def _set_alarm(self, now: float) -> None:
         """Look again when a rate allows the next start."""

@@ -18,6 +18,7 @@ import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.kernel import steps
+from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.store import SQL
@@ -57,7 +58,6 @@ class Settler:
         hand: Hand,
         *,
         page: int,
-        any_pass: Callable[[str], bool],
         settled: Settled,
         failed: Callable[[Run, Exception], Outcome],
     ) -> None:
@@ -65,7 +65,6 @@ class Settler:
         self._connection = connection
         self._hand = hand
         self._page = page
-        self._any_pass = any_pass
         self._settled = settled
         self._failed = failed
         self._waiting: deque[Run] = deque()
@@ -180,7 +179,14 @@ class Settler:
         connection = await self._connection.get()
         outcome = batch[0].outcome
         if type(outcome) in _WRITERS and outcome.write is not None:
-            rows = await self._send_with_writes(connection, outcome.write, self._arguments(batch))
+            try:
+                rows = await self._send_with_writes(
+                    connection, outcome.write, self._arguments(batch)
+                )
+            except Exception as error:
+                if getattr(error, "sqlstate", None) != _LOCKED:
+                    raise
+                return ["locked"]
         else:
             batch.sort(key=_lock_order)
             try:
@@ -195,7 +201,7 @@ class Settler:
         return in_order(rows, len(batch))
 
     def _arguments(self, batch: Sequence[Run]) -> list[Any]:
-        return settle_arguments(batch, self._hand.worker_id, self._any_pass)
+        return settle_arguments(batch, self._hand.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:
         """Settle those whose visits nobody has locked; the others are answered as locked."""
@@ -266,9 +272,7 @@ def in_order(rows: Sequence[Any], count: int) -> list[str]:
     return answers
 
 
-def settle_arguments(
-    batch: Sequence[Run], worker_id: Any, any_pass: Callable[[str], bool]
-) -> list[Any]:
+def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
     """The arguments of settle.sql.
 
     Numbers travel as array literals and texts as JSON: encoded whole by msgspec that is ten times
@@ -276,7 +280,7 @@ def settle_arguments(
     """
     visits = [run.visit for run in batch]
     results = [run.outcome.result if type(run.outcome) is Done else None for run in batch]
-    details = [_detail(run, any_pass) for run in batch]
+    details = [_detail(run) for run in batch]
     values = {
         "shards": _literal([visit.shard for visit in visits]),
         "keys": _json([visit.key for visit in visits]),
@@ -300,31 +304,35 @@ def _json(texts: Sequence[str | None]) -> str:
     return _encode(texts).decode()
 
 
-def _detail(run: Run, any_pass: Callable[[str], bool]) -> str | None:
+def _detail(run: Run) -> str | None:
     """What settle.sql must know beyond "done" (None), as JSON."""
     outcome: Outcome = run.outcome
-    first_counts = any_pass(run.visit.queue)
+    settings: QueueSettings | None = run.settings
+    any_pass = settings is not None and settings.any_pass
+    searchable = settings.searchable if settings is not None else ()
     # A key of the user's may by now be another visit's; a fresh id never.
     id = str(run.visit.id)
     keyed = run.visit.key != id
-    if type(outcome) is Done and outcome.searchable is None and not first_counts and not keyed:
+    if type(outcome) is Done and not (searchable or any_pass or keyed):
         return None
     # An update answers the new due time only, so the one that was read goes along for history.
     due_at = run.visit.due_at.isoformat()
-    detail: dict[str, object] = {"any_pass": first_counts, "was_due_at": due_at}
+    detail: dict[str, object] = {"any_pass": any_pass, "was_due_at": due_at}
+    if searchable:
+        detail["searchable"] = searchable_values(run.visit.payload, searchable)
     if keyed:
         detail["id"] = id
     match outcome:
-        case Done(searchable=searchable):
-            detail |= _searchable(searchable)
+        case Done():
+            detail["outcome"] = "done"
         case Again(at=at, after=after):
             detail |= {"outcome": "again", "due_at": _iso(at), "delay": after}
-        case Retry(after=after, error_type=kind, error=error, searchable=searchable):
+        case Retry(after=after, error_type=kind, error=error):
             detail |= {"outcome": "retry", "delay": after, "attempt": run.visit.attempt + 1}
-            detail |= {"error_type": kind, "error": error, **_searchable(searchable)}
-        case Parked(error_type=kind, error=error, searchable=searchable):
+            detail |= {"error_type": kind, "error": error}
+        case Parked(error_type=kind, error=error):
             detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
-            detail |= {"error_type": kind, "error": error, **_searchable(searchable)}
+            detail |= {"error_type": kind, "error": error}
         case Cancelled(error=error):
             detail |= {"outcome": "cancelled", "error": error}
         case Expired():
@@ -332,8 +340,21 @@ def _detail(run: Run, any_pass: Callable[[str], bool]) -> str | None:
     return _encode(detail).decode()
 
 
-def _searchable(fields: list[str] | None) -> dict[str, object]:
-    return {} if fields is None else {"searchable": fields}
+def searchable_values(payload: str, fields: Sequence[str]) -> list[str]:
+    """'field=value' for each declared field that the payload has: what history is indexed by."""
+    try:
+        arguments = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return []
+    if not isinstance(arguments, dict):
+        return []
+    found = []
+    for field in fields:
+        if field in arguments:
+            value = arguments[field]
+            text = value if isinstance(value, str) else _encode(value).decode()
+            found.append(f"{field}={text}"[:500])
+    return found
 
 
 def _iso(at: datetime | None) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 
 from mainspring.db.connect import Database
+from mainspring.errors import MissingRights
 from mainspring.kernel.line import Line
 from mainspring.kernel.store import SQL
 
@@ -38,8 +39,14 @@ async def run(database: Database, line: Line, *, history_days: int) -> None:
 async def turn(database: Database, connection: Any, *, history_days: int) -> None:
     """One round of all of it."""
     missing = await database.fetch(connection, SQL["keep_days"], DAYS_AHEAD)
-    for row in missing:
-        await _make_day(database, connection, row["day"].isoformat(), row["name"])
+    try:
+        for row in missing:
+            await _make_day(database, connection, row["day"].isoformat(), row["name"])
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise MissingRights(
+            f"this role may not make history's days: {error}; make it a member of the schema's "
+            "owner (docs/operate/rights.md)"
+        ) from None
     for row in await database.fetch(connection, SQL["old_days"], history_days):
         await _drop_day(database, connection, row["name"])
     await database.fetch(connection, SQL["delete_old_history"], history_days)

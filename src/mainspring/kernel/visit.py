@@ -65,6 +65,8 @@ class Run(msgspec.Struct, eq=False):
     slot: Any = None
     # Set by a transaction that settled the run itself.
     settled: bool = False
+    # The queue's settings as the code declares them.
+    settings: Any = None
     seconds: float = 0.0
     outcome: Any = None
     # The server would not store its outcome; a plain failure took its place.

@@ -67,7 +67,6 @@ class Worker:
             self._settling,
             self.hand,
             page=settings.page,
-            any_pass=lambda queue: self.buffer.queues[queue].settings.any_pass,
             settled=self._settled,
             failed=self._refused,
         )

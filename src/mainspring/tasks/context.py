@@ -109,7 +109,7 @@ class Context:
         run = self._run
         run.outcome = Done(result=self._encode(self._result))
         run.seconds = moment.local() - run.began
-        values = settle_arguments([run], self._connections.worker_id(), lambda _: False)
+        values = settle_arguments([run], self._connections.worker_id())
         return dict(zip(SQL["settle"].names, values, strict=True))
 
 

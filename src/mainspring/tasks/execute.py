@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec
-
 from mainspring.errors import Fenced
 from mainspring.kernel.config import Handler
 from mainspring.kernel.outcome import Done, Outcome
@@ -38,7 +36,6 @@ class Executor:
         function, signature = task.function, task.signature
         decode, encode = signature.decode, signature.encode_result
         context_parameter = signature.context_parameter
-        searchable = task.settings.searchable
         timeout = task.settings.timeout
         connections = self._connections
         is_async = inspect.iscoroutinefunction(function)
@@ -59,8 +56,7 @@ class Executor:
                 raise
             if run.settled:
                 return run.outcome  # type: ignore[no-any-return]
-            fields = _searchable(run.visit.payload, searchable) if searchable else None
-            return Done(None if result is None else encode(result), fields)
+            return Done(None if result is None else encode(result))
 
         return handle
 
@@ -110,15 +106,3 @@ async def _ended(future: asyncio.Future[Any]) -> None:
             await asyncio.wait({future})
         except asyncio.CancelledError:
             return
-
-
-def _searchable(payload: str, fields: Sequence[str]) -> list[str]:
-    """'field=value' for each declared field that the payload has."""
-    arguments = msgspec.json.decode(payload)
-    found = []
-    for field in fields:
-        if field in arguments:
-            value = arguments[field]
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            found.append(f"{field}={text}"[:500])
-    return found

@@ -1,0 +1,42 @@
+"""A task as the kernel sees it: its queue, and its cron line as a recurring visit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.recurring import Schedule
+from mainspring.tasks.task import Task
+
+
+def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
+    """The kernel's queue of a task."""
+    s = task.settings
+    return QueueSettings(
+        name=s.name,
+        handler=handler,
+        pool=s.pool,
+        hold_after=s.hold_after,
+        timeout=s.timeout,
+        crash_limit=s.crash_limit,
+        concurrency=s.concurrency,
+        rate=s.rate,
+        group_concurrency=s.group_concurrency,
+        group_rate=s.group_rate,
+        searchable=s.searchable,
+        retry=s.retry,
+    )
+
+
+def schedule(task: Task[Any, Any]) -> Schedule | None:
+    """The recurring visit of a task that has a cron line: called without arguments."""
+    s = task.settings
+    if s.cron is None:
+        return None
+    payload = task.signature.encode((), {}).decode()
+    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority)
+
+
+async def never_run(_: Any) -> Any:
+    """The handler of a queue that is only declared here, and run elsewhere."""
+    raise AssertionError("this queue is only declared here")
