@@ -87,7 +87,7 @@ def is_usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
     return not waiting.poll(0)
 
 
-def backoff(tries: int, *, first: float = 0.05, most: float = 5.0) -> float:
+def backoff(tries: int, *, first: float = 0.05, most: float = 2.0) -> float:
     """Seconds to wait before try number `tries` + 1: doubling, with jitter."""
     return min(most, first * float(2 ** min(tries, 10))) * (0.5 + random.random() / 2)
 

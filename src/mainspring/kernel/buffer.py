@@ -22,6 +22,7 @@ from mainspring.kernel.visit import PRIORITIES, Position, Visit
 # A full group keeps so many visits in memory: enough to go on without a read for each.
 GROUP_KEEPS = 32
 SUSPECTS_AT_ONCE = 4
+_URGENT_FIRST = tuple(reversed(PRIORITIES))
 
 
 class Group:
@@ -172,7 +173,7 @@ class Buffer:
 
     def _best_level(self, now: float) -> deque[Visit] | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
-        for priority in reversed(PRIORITIES):
+        for priority in _URGENT_FIRST:
             if not self._counts[priority]:
                 continue
             best: deque[Visit] | None = None

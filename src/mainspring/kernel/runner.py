@@ -22,6 +22,8 @@ from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
+# Slots whose handlers never suspend let the other loops run this often (seconds).
+YIELD_EVERY = 0.005
 
 
 class Isolated:
@@ -68,7 +70,7 @@ class Runner:
         self.hand = hand
         self.buffer = buffer
         self.concurrency = concurrency
-        self.started = 0  # runs so far: the reader measures its pages by it
+        self._yielded_at = 0.0
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
@@ -113,10 +115,14 @@ class Runner:
             try:
                 await self._execute(run)
             except asyncio.CancelledError:
-                # A stop that came when the run had just ended: it was meant for that run alone.
-                slot.uncancel()
+                pass  # a stop that came when the run had just ended
             finally:
                 run.slot = None
+                while slot.cancelling():
+                    slot.uncancel()  # a stop is meant for one run, never for the next
+            if run.began - self._yielded_at > YIELD_EVERY:
+                await asyncio.sleep(0)
+                self._yielded_at = moment.local()
 
     def _next(self) -> Run | None:
         now = moment.local()
@@ -158,7 +164,6 @@ class Runner:
         return None
 
     def _run_of(self, visit: Visit, now: float) -> Run:
-        self.started += 1
         started = self.hand.time.at(now)
         settings = self.buffer.queues[visit.queue].settings
         return Run(visit, self._tokens.draw(), started, now, settings=settings)
@@ -183,10 +188,28 @@ class Runner:
             steps.reach("run.started")
         if self._verbose:
             log.info("run.started", extra=_facts(run, self.hand))
-        outcome = await self._outcome(run, queue)
+        settings = queue.settings
+        alarm = None
+        if settings.timeout is not None:
+            loop = asyncio.get_running_loop()
+            alarm = loop.call_later(settings.timeout, self.stop_run, run, "timeout")
+        outcome: Outcome | None
+        try:
+            if run.visit.expires_at is not None and _is_expired(run):
+                outcome = Expired()
+            else:
+                outcome = await Isolated(settings.handler(run))
+        except BaseException as error:
+            outcome = self._failure(run, queue, error)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
         if outcome is None:
             self._abandon(run)
-            return
+        else:
+            self._finish(run, outcome)
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
         self._end(run)
         run.outcome = outcome
         run.seconds = moment.local() - run.began
@@ -211,33 +234,12 @@ class Runner:
             self._abandon(run)
         return held
 
-    async def _outcome(self, run: Run, queue: QueueState) -> Outcome | None:
-        """What the handler makes of the visit; None if the run was stopped and counts for nothing."""
-        settings = queue.settings
-        expires_at = run.visit.expires_at
-        if expires_at is not None and expires_at.timestamp() <= run.started:
-            return Expired()
-        alarm = None
-        if settings.timeout is not None:
-            loop = asyncio.get_running_loop()
-            alarm = loop.call_later(settings.timeout, self.stop_run, run, "timeout")
-        try:
-            outcome: Outcome = await Isolated(settings.handler(run))
-            return outcome
-        except BaseException as error:
-            return self._failure(run, queue, error)
-        finally:
-            if alarm is not None:
-                alarm.cancel()
-
     def _failure(self, run: Run, queue: QueueState, error: BaseException) -> Outcome | None:
         """What an exception means: the handler's own failure, or a stop from outside."""
         settings = queue.settings
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
             stopped = "stopping"
-        if stopped is not None:
-            _swallow_cancel(error)
         if stopped in ("fenced", "stopping"):
             return None
         if stopped == "cancelled":
@@ -287,9 +289,9 @@ class Runner:
         return not self._slots
 
 
-def _swallow_cancel(error: BaseException) -> None:
-    if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) is not None:
-        task.uncancel()
+def _is_expired(run: Run) -> bool:
+    expires_at = run.visit.expires_at
+    return expires_at is not None and expires_at.timestamp() <= run.started
 
 
 def _facts(run: Run, hand: Hand) -> dict[str, Any]:
