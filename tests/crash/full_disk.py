@@ -6,6 +6,7 @@ error, the worker keeps its results, and when there is room again everything acc
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -25,7 +26,9 @@ def main(folder: Path) -> None:
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=150m", "tmpfs", disk], check=True)
-    server = EmbeddedServer(disk / "m", settings=SETTINGS)
+    chosen = os.environ.get("MAINSPRING_TEST_BIN")
+    bin_dir = Path(chosen) if chosen else None
+    server = EmbeddedServer(disk / "m", bin_dir=bin_dir, settings=SETTINGS)
     server.start()
     try:
         server.create_database("full")

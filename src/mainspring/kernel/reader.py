@@ -25,8 +25,6 @@ from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit
 
 log = logging.getLogger("mainspring")
 
-# Visits that waited in memory for longer than this are read again: they may have been cancelled.
-STALE_SECONDS = 5.0
 # While so many pages of results wait to be written nothing more is read: they live in memory only.
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
@@ -63,7 +61,6 @@ class Reader:
         }
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
-        self._read_at = 0.0  # when the oldest visit in the buffer may have been read
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep = False
         self._idle_at = 0.0
@@ -126,13 +123,12 @@ class Reader:
         if not self._hand.shards or moment.local() > self._hand.good_until:
             await self._wait(self._settings.poll)
             return
-        self._drop_stale()
+        if moment.local() >= self._sweep_at:
+            await self._sweep()
         await self._read_groups()
         levels = self._wanting()
         if levels:
             await self._read_levels(levels)
-        elif moment.local() >= self._sweep_at:
-            await self._sweep()
         elif self._buffer.size or self.unsettled():
             # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
             if moment.local() - self._idle_at > BUSY_SECONDS:
@@ -145,7 +141,8 @@ class Reader:
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them; when there is no room, only more urgent ones."""
         now = moment.local()
-        if now >= self._look_at:
+        look = not self._asleep and now >= self._look_at
+        if look:
             # Whoever is busy is not notified: look at every level now and then.
             for cursor in self._cursors.values():
                 cursor.more = True
@@ -157,7 +154,7 @@ class Reader:
             for cursor in self._cursors.values()
             if cursor.more and cursor.priority > least and not unsettled
         ]
-        if now >= self._look_at and wanting:
+        if look and wanting:
             self._look_at = now + LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
         return wanting
 
@@ -166,15 +163,12 @@ class Reader:
         for cursor in cursors:
             cursor.sent()
         sent = moment.local()
-        first = not self._buffer.size
         now = datetime.fromtimestamp(self._hand.time.at(sent), UTC)
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
         pages = _by_level(rows)
         for cursor in cursors:
             page = pages.get((cursor.queue, cursor.priority), [])
             cursor.answered(page[-1] if page else None, full=len(page) >= most, now=now)
-        if first:
-            self._read_at = sent
         for page in pages.values():
             self._take_in(page)
         self._fit(rows, most)
@@ -201,11 +195,12 @@ class Reader:
         }
         connection = await self._line.get()
         self._buffer.read_sent()
+        sent = moment.local()
         rows = await self._database.fetch(
             connection, SQL["read_due"], *SQL["read_due"].arguments(values)
         )
         steps.reach("page.read")
-        return [Visit(*row) for row in rows]
+        return [Visit(*row, read_at=sent) for row in rows]
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
@@ -238,24 +233,6 @@ class Reader:
             self._page = min(limit, self._page * 2)
         self._page = min(limit, self._page)
 
-    def _drop_stale(self) -> None:
-        """Visits that have waited in memory for long are let go and read again."""
-        now = moment.local()
-        if not self._buffer.size or now - self._read_at < STALE_SECONDS:
-            return
-        self._read_at = now
-        self._page = max(self._settings.concurrency, self._page // 2)
-        earliest: dict[tuple[str, int], datetime] = {}
-
-        def note(visit: Visit) -> bool:
-            level = (visit.queue, visit.priority)
-            earliest[level] = min(earliest.get(level, visit.due_at), visit.due_at)
-            return True
-
-        self._buffer.drop(note)
-        for level, due_at in earliest.items():
-            self._cursors[level].step_back(due_at - timedelta(microseconds=1))
-
     async def _read_groups(self) -> None:
         """Groups that had to leave visits in the database and have room again."""
         hungry = self._buffer.hungry_groups()[:500]
@@ -269,12 +246,13 @@ class Reader:
         }
         connection = await self._line.get()
         self._buffer.read_sent()
+        sent = moment.local()
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
-            visit = Visit(*row)
+            visit = Visit(*row, read_at=sent)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
         shards, is_new = self._hand.shards, self._buffer.is_new

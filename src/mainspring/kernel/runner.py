@@ -22,6 +22,8 @@ from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
+# A visit that waited in memory for longer than this is read again first: it may have been cancelled.
+STALE_SECONDS = 5.0
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 
@@ -66,6 +68,7 @@ class Runner:
         hold: Callable[[Run, float | None], Awaitable[bool]],
         finished: Callable[[Run], None],
         wants_more: Callable[[], None],
+        stale: Callable[[Visit], None],
     ) -> None:
         self.hand = hand
         self.buffer = buffer
@@ -74,6 +77,7 @@ class Runner:
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
+        self._stale = stale
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
@@ -129,9 +133,12 @@ class Runner:
         if self.buffer.suspects and (run := self._next_suspect(now)) is not None:
             return run
         while (visit := self.buffer.pop(now)) is not None:
-            run = self._run_of(visit, now)
-            if self.hand.start(run):
-                return run
+            if now - visit.read_at < STALE_SECONDS:
+                run = self._run_of(visit, now)
+                if self.hand.start(run):
+                    return run
+            else:
+                self._stale(visit)
             self.buffer.ended(visit)
             self.buffer.forget(visit)
         self._set_alarm(now)

@@ -40,6 +40,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     crashes: int
     expires_at: datetime | None
     payload: str
+    read_at: float = 1e18  # the local moment at which its read was sent; never stale unless set
 
     @property
     def position(self) -> Position:

@@ -1,0 +1,175 @@
+"""The settler: every result is kept until the database has answered for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+
+from mainspring import RetryPolicy
+from mainspring.kernel.outcome import Done
+from mainspring.testing import wait_until, watch
+from visits import Visits, locked, queue
+from workers import Gauge, working
+
+ONCE = RetryPolicy(attempts=1)
+
+
+def left(visits: Visits) -> int:
+    return visits.value("select count(*) from mainspring.visit")
+
+
+async def test_a_locked_visit_is_settled_when_the_lock_is_gone(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: one open transaction of a user's keeps only its own visit waiting."""
+    gauge = Gauge(seconds=0)
+    keys = [f"key {n}" for n in range(20)]
+    visits.offer(*keys)
+    with locked(database_url, "key 7") as user:
+        async with working(database_url, queue(handler=gauge)):
+            await wait_until(lambda: left(visits) == 1)
+            assert visits.row("key 7") is not None
+
+            user.rollback()
+            await wait_until(lambda: left(visits) == 0)
+
+    assert sorted(gauge.started) == sorted(keys)
+    assert visits.value("select count(*) from mainspring.history") == 20
+
+
+async def test_an_outcome_that_cannot_be_stored_settles_alone_as_failed(
+    visits: Visits, database_url: str
+) -> None:
+    """One NUL or lone surrogate in an outcome must not fail the batch for ever."""
+
+    async def handler(run):
+        await asyncio.sleep(0.01)  # so that all of them are settled in one batch
+        return Done(result='"\\u0000"' if run.visit.key == "key 7" else "1")
+
+    visits.offer(*(f"key {n}" for n in range(20)))
+    async with working(database_url, queue(handler=handler, retry=ONCE)):
+        await wait_until(lambda: left(visits) == 1)
+        await wait_until(lambda: visits.row("key 7")["parked_at"] is not None)
+
+    [story] = visits.history("key 7")
+    assert story["outcome"] == "parked"
+    assert "UntranslatableCharacter" in story["error_type"]
+
+
+async def test_where_all_fail_alike_it_is_the_server_and_all_are_kept(
+    visits: Visits, database_url: str
+) -> None:
+    """A user's trigger that raises: nothing is failed, all is settled when it is gone."""
+    visits.query(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'not now'; end $$"
+    )
+    visits.query(
+        "create trigger refuse before insert on mainspring.history_other"
+        " for each row execute function refuse()"
+    )
+    partitions = visits.query(
+        "select inhrelid::regclass::text as name from pg_inherits"
+        " where inhparent = 'mainspring.history'::regclass and inhrelid::regclass::text !~ 'other'"
+    )
+    for row in partitions:
+        visits.query(
+            f"create trigger refuse before insert on {row['name']}"
+            " for each row execute function refuse()"
+        )
+    gauge = Gauge(seconds=0)
+    visits.offer(*(f"key {n}" for n in range(5)))
+    async with working(database_url, queue(handler=gauge, retry=ONCE)) as worker:
+        await wait_until(lambda: worker.settler.unsettled == 5)
+        assert left(visits) == 5
+
+        visits.query("drop function refuse() cascade")
+        await wait_until(lambda: left(visits) == 0, 10)
+
+    assert visits.value("select count(*) from mainspring.history where outcome = 'done'") == 5
+
+
+async def test_a_reply_that_was_lost_is_asked_for_again(visits: Visits, database_url: str) -> None:
+    """T6: the statement was executed, the answer never came; sent again it changes nothing."""
+    lost = []
+    gauge = Gauge(seconds=0)
+    visits.offer(*(f"key {n}" for n in range(10)))
+
+    async with watch() as seen:
+
+        def lose() -> None:
+            if len(lost) < 3:
+                lost.append(True)
+                raise ConnectionError("the reply was lost")
+
+        seen.at("settle.answered", lose)
+        async with working(database_url, queue(handler=gauge)) as worker:
+            await wait_until(lambda: len(lost) == 3 and worker.settler.unsettled == 0, 10)
+
+    assert len(gauge.started) == 10
+    assert visits.value("select count(*) from mainspring.history") == 10
+
+
+async def test_results_wait_while_the_settler_cannot_connect(
+    visits: Visits, database_url: str
+) -> None:
+    gauge = Gauge(seconds=0)
+    visits.offer(*(f"key {n}" for n in range(10)))
+    refused = []
+
+    async with watch() as seen:
+
+        def refuse() -> None:
+            if len(refused) < 4:
+                refused.append(True)
+                raise psycopg.OperationalError("no database")
+
+        seen.at("settle.sending", refuse)
+        async with working(database_url, queue(handler=gauge)):
+            await wait_until(lambda: left(visits) == 0, 10)
+
+    assert len(refused) == 4
+    assert len(gauge.started) == 10
+
+
+async def test_an_outcome_s_own_writes_are_in_the_settle_s_transaction(
+    visits: Visits, database_url: str
+) -> None:
+    """Layers above add their writes; not settled means none of them."""
+    visits.query("create table noted (key text)")
+
+    async def handler(run):
+        async def write(connection):
+            await connection.execute("insert into noted values ($1)", run.visit.key)
+            if run.visit.key == "gone":
+                visits.query("delete from mainspring.visit where key = 'gone'")
+
+        return Done(write=write)
+
+    visits.offer("kept", "gone")
+    async with working(database_url, queue(handler=handler)):
+        await wait_until(lambda: left(visits) == 0)
+        await wait_until(lambda: visits.value("select count(*) from noted") == 1)
+
+    assert visits.value("select key from noted") == "kept"
+
+
+async def test_a_visit_that_is_offered_during_its_run_is_run_again(
+    visits: Visits, database_url: str
+) -> None:
+    """No offer is ever lost, whatever its time."""
+    runs: list[str] = []
+
+    async def handler(run):
+        runs.append(run.visit.key)
+        if len(runs) == 1:
+            visits.offer("a", after=3600)
+        return Done()
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler)):
+        await wait_until(lambda: len(runs) == 2)
+        await wait_until(lambda: left(visits) == 0)
+
+    assert [story["superseded"] for story in visits.history("a")] == [True, False]
