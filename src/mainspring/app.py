@@ -190,9 +190,11 @@ class Mainspring:
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
             queues += [operation_queue(database, KINDS), recurring_queue(database)]
-            connection.execute(
-                KERNEL_SQL["register_queues"].text, {"update": True, **register_arguments(queues)}
-            )
+            with database.transaction_sync(connection):
+                connection.execute(
+                    KERNEL_SQL["register_queues"].text,
+                    {"update": True, **register_arguments(queues)},
+                )
         return applied
 
     async def __aenter__(self) -> Mainspring:

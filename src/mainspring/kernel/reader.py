@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, steps
@@ -200,7 +201,7 @@ class Reader:
             connection, SQL["read_due"], *SQL["read_due"].arguments(values)
         )
         steps.reach("page.read")
-        return [Visit(*row, read_at=sent) for row in rows]
+        return [_visit(row, sent) for row in rows]
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
@@ -252,7 +253,7 @@ class Reader:
         )
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
-            visit = Visit(*row, read_at=sent)
+            visit = _visit(row, sent)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
         shards, is_new = self._hand.shards, self._buffer.is_new
@@ -340,3 +341,8 @@ def _by_level(visits: Sequence[Visit]) -> dict[tuple[str, int], list[Visit]]:
         else:
             pages[level] = [visit]
     return pages
+
+
+def _visit(row: Sequence[Any], read_at: float) -> Visit:
+    fields: tuple[Any, ...] = (*row, read_at)
+    return Visit(*fields)

@@ -1,4 +1,5 @@
--- Hold visits: mark each as run by a run of mine. Only if nobody offered, settled or held it since it was read.
+-- Hold visits: mark each as run by a run of mine. Only if nobody offered, settled or held it since it was read, and
+-- only by a worker that has a row: a hold that comes after its worker was declared dead comes to nothing.
 -- Locks in (shard, key, queue) order and skips what others have locked. Answers the runs that hold now.
 with item as (
   select shard, key, queue, version, run, started, work_timeout
@@ -11,6 +12,7 @@ free as materialized (
   from item i
   join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
   where v.version = i.version and (v.pass is null or v.pass = i.run) and v.parked_at is null
+    and exists (select from mainspring.worker w where w.id = %(worker_id)s::uuid)
   order by v.shard, v.key, v.queue
   for update of v skip locked
 )
