@@ -39,7 +39,7 @@ CRASH_LIMIT = 3
 SECOND = timedelta(seconds=1)
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -144,7 +144,9 @@ class Protocol(RuleBasedStateMachine):
         worker = data.draw(st.sampled_from([w for w in self.workers if w.shards]))
         assert worker.id is not None
         self.dead.append(worker.id)
-        self.late += [(worker.id, run) for run in worker.ended.values()]
+        for run in worker.runs.values():
+            run.outcome = Done()  # sent with its last breath
+        self.late += [(worker.id, run) for run in (*worker.ended.values(), *worker.runs.values())]
         self.workers[self.workers.index(worker)] = Worker()
 
     @rule()
