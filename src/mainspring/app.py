@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import psycopg
 from mainspring.db import connect, migrate
 from mainspring.db.connect import Database
 from mainspring.db.embedded import EmbeddedServer
-from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
 from mainspring.errors import (
     DuplicateTask,
@@ -70,9 +72,11 @@ class Mainspring:
         self._directory = Path(directory)
         self._server: EmbeddedServer | None = None
         self._database: Database | None = None
-        self._pool: AsyncPool | None = None
+        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._sync_pool: SyncPool | None = None
+        self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
+        _applications.add(self)
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
@@ -205,10 +209,9 @@ class Mainspring:
         await self.close()
 
     async def close(self) -> None:
-        """Close the application's connections; a private server is let go."""
-        if self._pool is not None and self._pool.is_mine():
-            await self._pool.close()
-        self._pool = None
+        """Close the connections of this event loop and of plain code; a private server is let go."""
+        if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
+            await pool.close()
         await asyncio.to_thread(self.close_sync)
 
     def close_sync(self) -> None:
@@ -223,15 +226,33 @@ class Mainspring:
 
     async def pool(self) -> AsyncPool:
         """The application's connections for the running event loop."""
-        if self._pool is None or not self._pool.is_mine():
-            self._pool = AsyncPool(await self.database(), most=CLIENT_CONNECTIONS)
-        return self._pool
+        loop = asyncio.get_running_loop()
+        if (pool := self._pools.get(loop)) is None:
+            database = await self.database()
+            for other in list(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
+            pool = self._pools.setdefault(loop, AsyncPool(database, most=CLIENT_CONNECTIONS))
+        return pool
 
     def sync_pool(self) -> SyncPool:
         """The application's connections for plain code."""
-        if self._sync_pool is None:
-            self._sync_pool = SyncPool(self.database_sync(), most=CLIENT_CONNECTIONS)
-        return self._sync_pool
+        if (pool := self._sync_pool) is None:
+            database = self.database_sync()
+            with self._gate:
+                if (pool := self._sync_pool) is None:
+                    pool = self._sync_pool = SyncPool(database, most=CLIENT_CONNECTIONS)
+        return pool
+
+    def _forked(self) -> None:
+        """In the child of a fork: connect anew, and use a private server in one's own name."""
+        abandon(self._pools, self._sync_pool)
+        self._pools = {}
+        self._sync_pool = None
+        self._gate = threading.Lock()
+        self._server = None
+        if self._url is None:
+            self._database = None
 
     @property
     def operator(self) -> Operator:
@@ -372,6 +393,17 @@ class Mainspring:
                 await self.run_worker(drain=drain, **settings)
 
         run_here(main())
+
+
+_applications: weakref.WeakSet[Mainspring] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for application in list(_applications):
+        application._forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import Context, RetryPolicy
 from mainspring.errors import Fenced, MainspringError
-from mainspring.testing import run_until_idle, wait_until
+from mainspring.testing import run_until_idle, wait_until, watch
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -145,6 +145,99 @@ class TestTransaction:
         assert await handle.status() == "parked"
 
     @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
+    async def test_a_block_inside_it_is_a_savepoint(self, app, table, plain: bool) -> None:
+        """What it did is rolled back when the rest fails, and done once when all goes well."""
+        if plain:
+
+            @app.task(retry=RetryPolicy(first=0))
+            def pay(ctx: Context) -> None:
+                with ctx.transaction() as connection:
+                    with connection.transaction():
+                        connection.execute("insert into paid values (%s)", (ctx.attempt,))
+                    if ctx.attempt < 3:
+                        raise ValueError("after the inner block")
+
+        else:
+
+            @app.task(retry=RetryPolicy(first=0))
+            async def pay(ctx: Context) -> None:
+                async with ctx.transaction() as connection:
+                    async with connection.transaction():
+                        await connection.execute("insert into paid values (%s)", (ctx.attempt,))
+                    if ctx.attempt < 3:
+                        raise ValueError("after the inner block")
+
+        handle = await pay.enqueue()
+        await run_until_idle(app)
+
+        assert self.paid(table) == [3]
+        assert await handle.status() == "done"
+
+    @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
+    @pytest.mark.parametrize("end", ["commit", "rollback"])
+    async def test_to_end_it_from_inside_is_refused(self, app, table, plain, end: str) -> None:
+        if plain:
+
+            @app.task(retry=ONCE)
+            def pay(ctx: Context) -> None:
+                with ctx.transaction() as connection:
+                    connection.execute("insert into paid values (1)")
+                    getattr(connection, end)()
+
+        else:
+
+            @app.task(retry=ONCE)
+            async def pay(ctx: Context) -> None:
+                async with ctx.transaction() as connection:
+                    await connection.execute("insert into paid values (1)")
+                    await getattr(connection, end)()
+
+        handle = await pay.enqueue()
+        await run_until_idle(app)
+
+        assert self.paid(table) == []
+        assert await handle.status() == "parked"
+
+    async def test_a_rollback_that_psycopg_swallows_completes_nothing(self, app, table) -> None:
+        @app.task(retry=ONCE)
+        async def pay(ctx: Context) -> None:
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into paid values (1)")
+                raise psycopg.Rollback
+
+        handle = await pay.enqueue()
+        await run_until_idle(app)
+
+        assert self.paid(table) == []
+        assert await handle.status() == "parked"
+
+    @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
+    async def test_a_row_factory_of_the_task_s_own_stays_its_own(self, app, table, plain) -> None:
+        seen = []
+
+        if plain:
+
+            @app.task(retry=ONCE)
+            def pay(ctx: Context) -> None:
+                with ctx.transaction() as connection:
+                    seen.append(connection.execute("select 1 as n").fetchone())
+                    connection.row_factory = psycopg.rows.dict_row  # type: ignore[assignment]
+
+        else:
+
+            @app.task(retry=ONCE)
+            async def pay(ctx: Context) -> None:
+                async with ctx.transaction() as connection:
+                    seen.append(await (await connection.execute("select 1 as n")).fetchone())
+                    connection.row_factory = psycopg.rows.dict_row  # type: ignore[assignment]
+
+        handles = [await pay.enqueue(), await pay.enqueue()]
+        await run_until_idle(app, concurrency=1)
+
+        assert seen == [(1,), (1,)]
+        assert [await handle.status() for handle in handles] == ["done", "done"]
+
+    @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
     async def test_a_fenced_run_is_rolled_back_whole(self, app, table, plain: bool) -> None:
         """Somebody else settled or deleted the task meanwhile."""
         caught = []
@@ -192,6 +285,58 @@ class TestTransaction:
 
         handle = await pay.enqueue()
         await run_until_idle(app)
+
+        assert self.paid(table) == [1]
+        assert await handle.status() == "done"
+
+    @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
+    async def test_a_timeout_stops_what_comes_after_the_commit(self, app, table, plain) -> None:
+        """And the task is done all the same."""
+        ended = []
+
+        if plain:
+
+            @app.task(timeout=0.1)
+            def pay(ctx: Context) -> None:
+                with ctx.transaction() as connection:
+                    connection.execute("insert into paid values (1)")
+                try:
+                    while True:
+                        sum(range(1000))
+                finally:
+                    ended.append(ctx.stopped)
+
+        else:
+
+            @app.task(timeout=0.1)
+            async def pay(ctx: Context) -> None:
+                async with ctx.transaction() as connection:
+                    await connection.execute("insert into paid values (1)")
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.append(ctx.stopped)
+
+        handle = await pay.enqueue()
+        await run_until_idle(app)
+
+        assert ended == [True]
+        assert self.paid(table) == [1]
+        assert await handle.status() == "done"
+        assert table.execute("select outcome from mainspring.history").fetchall() == [("done",)]
+
+    async def test_a_worker_that_stops_ends_what_comes_after_the_commit(self, app, table) -> None:
+        @app.task(hold_after=0.05)
+        async def pay(ctx: Context) -> None:
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into paid values (1)")
+            await asyncio.Event().wait()
+
+        handle = await pay.enqueue()
+        async with watch() as seen, app.worker(lease=1.0, poll=0.05, grace=0.0) as worker:
+            await seen.wait("transaction.committed")
+            await worker.stop()
+            assert worker.hand.snapshot() == []
 
         assert self.paid(table) == [1]
         assert await handle.status() == "done"

@@ -114,6 +114,32 @@ async def test_a_task_at_a_past_time_runs_now(app, order) -> None:
     assert order == [0]
 
 
+@pytest.mark.parametrize("count", [1, 2, 60])
+async def test_a_past_time_is_now_by_the_database_s_clock(
+    app, order, clock, database_url, count
+) -> None:
+    """Its clock is mainspring.now(), which may be ahead of the server's."""
+    await clock.advance(timedelta(days=3))
+    now = await clock.now()
+    past = app.tasks["note"].options(at=now - timedelta(days=1))
+
+    await past.enqueue_many({"n": n} for n in range(count))
+
+    assert all(row["due_at"] >= now for row in rows(database_url))
+
+
+async def test_of_many_calls_each_has_its_own_time(app, order, clock, database_url) -> None:
+    await clock.advance(timedelta(days=3))
+    now = await clock.now()
+    later, note = now + timedelta(days=1), app.tasks["note"]
+
+    await app.enqueue_many([note.options(at=later).bind(1)] + [note.bind(2)] * 60)
+
+    assert [row["due_at"] for row in rows(database_url, "payload = '{\"n\": 1}'")] == [later]
+    others = rows(database_url, "payload = '{\"n\": 2}'")
+    assert all(now <= row["due_at"] < now + timedelta(minutes=1) for row in others)
+
+
 async def test_a_time_in_another_zone_is_the_same_moment(app, order, database_url) -> None:
     from zoneinfo import ZoneInfo
 

@@ -131,6 +131,15 @@ def test_an_unknown_task_suggests_the_nearest_and_says_what_to_do(db) -> None:
     assert "mainspring migrate" in caught.value.diag.message_hint
 
 
+@pytest.mark.parametrize("name", ["gr", "hello", "great_expectations"])
+def test_an_unknown_task_that_is_like_none_suggests_none(db, name: str) -> None:
+    with pytest.raises(psycopg.errors.UndefinedObject) as caught:
+        enqueue(db, "%s", name)
+
+    assert "did you mean" not in caught.value.diag.message_hint
+    assert "mainspring migrate" in caught.value.diag.message_hint
+
+
 @pytest.mark.parametrize("path", ["public", "pg_catalog", "pg_temp"])
 def test_the_caller_s_search_path_does_not_matter(db, path: str) -> None:
     db.execute(f"set search_path = {path}")

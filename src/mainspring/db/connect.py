@@ -28,6 +28,8 @@ from mainspring.errors import DatabaseUnavailable, InvalidUrl, UnsupportedServer
 OLDEST_SERVER = 150000
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
+# A psycopg connection neither waits for ever for the server nor for a network that swallows packets.
+_PATIENCE: Mapping[str, Any] = {"connect_timeout": int(CONNECT_SECONDS), "tcp_user_timeout": 15000}
 
 # The engine's waits are shorter than the server's deadlock_timeout (1 s): in a deadlock with a
 # user's transaction the engine gives way, never the user.
@@ -138,8 +140,7 @@ class Database:
                 self.url,
                 autocommit=True,
                 prepare_threshold=None if self.pooled else 2,
-                connect_timeout=int(CONNECT_SECONDS),
-                tcp_user_timeout=15000,
+                **_PATIENCE,
                 **arguments,
             )
         except psycopg.Error as error:
@@ -149,6 +150,7 @@ class Database:
         """Keyword arguments for a psycopg connection that a task's own SQL runs on."""
         return {
             "prepare_threshold": None if self.pooled else 5,
+            **_PATIENCE,
             **_options(self._startup(_CLIENT, role)),
         }
 

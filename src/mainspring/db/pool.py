@@ -10,11 +10,30 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from mainspring.db.connect import Database, is_usable
+
+T = TypeVar("T")
+
+# What a forked child has of its parent's. Even collecting a connection would reach the parent: asyncpg
+# then takes its socket out of an event loop whose selector both share.
+_inherited: list[Any] = []
+
+
+def abandon(*pools: Any) -> None:
+    """In a forked child: neither use nor close the parent's connections."""
+    _inherited.extend(pools)
+
+
+def pop_idle(idle: list[T]) -> T | None:
+    """The connection that was used last, if any: other threads take from the same list."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return None
 
 
 class AsyncPool:
@@ -22,13 +41,8 @@ class AsyncPool:
 
     def __init__(self, database: Database, *, most: int) -> None:
         self._database = database
-        self._loop = asyncio.get_running_loop()
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
-
-    def is_mine(self) -> bool:
-        """Whether the running event loop is the one these connections belong to."""
-        return self._loop is asyncio.get_running_loop()
 
     @asynccontextmanager
     async def connection(self, *, transaction: bool = False) -> AsyncIterator[Any]:
@@ -48,8 +62,7 @@ class AsyncPool:
                     self._idle.append(connection)
 
     async def _take(self) -> Any:
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := pop_idle(self._idle)) is not None:
             if not connection.is_closed():
                 return connection
         return await self._database.connect("client", client=True)
@@ -83,8 +96,7 @@ class SyncPool:
                     self._idle.append(connection)
 
     def _take(self) -> psycopg.Connection[Any]:
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := pop_idle(self._idle)) is not None:
             if is_usable(connection):
                 return connection
             connection.close()

@@ -41,8 +41,12 @@ declare
   winner uuid;
 begin
   if not exists (select from mainspring.queue q where q.name = task) then
+    -- The one that begins most alike: with at least three letters and half of what was asked for.
     select q.name into near from mainspring.queue q
-      where q.kind = 'task' order by abs(length(q.name) - length(task)), q.name limit 1;
+      cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
+        where left(q.name, n) = left(task, n)) alike
+      where q.kind = 'task' and alike.length >= greatest(3, length(task) / 2)
+      order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
     raise exception 'unknown task %', quote_literal(task) using
       errcode = 'undefined_object',
       hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
@@ -123,7 +127,9 @@ CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RET
     LANGUAGE sql
     AS $$
     select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
-    where exists (select from mainspring.worker where asleep)
+    where exists (
+      select from mainspring.worker w
+      where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;
 
 CREATE TABLE mainspring.history (

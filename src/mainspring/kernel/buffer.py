@@ -1,13 +1,11 @@
 """The buffer: visits that were read and wait for a slot, and the choice of the next one to start.
 
 Pure memory, no I/O. The greatest priority goes first, within it the oldest. A queue that is paused
-or at its limit, a group that is full and a key whose turn is taken keep only themselves back. A full
-group keeps a few visits here; the rest stays in the database and is read when there is room.
+or at its limit, a group that is full and a key whose turn is taken keep only themselves back.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import threading
 from bisect import insort
@@ -16,26 +14,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.groups import Groups
 from mainspring.kernel.limits import Bucket
-from mainspring.kernel.visit import PRIORITIES, Position, Visit
+from mainspring.kernel.visit import PRIORITIES, Visit
 
-# A full group keeps so many visits in memory: enough to go on without a read for each.
-GROUP_KEEPS = 32
-SUSPECTS_AT_ONCE = 4
+# A visit that waited in memory for longer than this is read again first: it may have been cancelled.
+STALE_SECONDS = 5.0
 _URGENT_FIRST = tuple(reversed(PRIORITIES))
-
-
-class Group:
-    """A group's visits that wait, its runs, and whether the database has more of it."""
-
-    __slots__ = ("behind", "bucket", "kept", "name", "running")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.running = 0
-        self.kept: list[Visit] = []  # by priority, then oldest first
-        self.behind = False  # visits of it were left in the database
-        self.bucket: Bucket | None = None
 
 
 @dataclass(slots=True)
@@ -44,31 +29,34 @@ class QueueState:
 
     settings: QueueSettings
     paused: bool = False
-    limited: bool = False
+    limited: bool = False  # anything but a free slot is needed to start
     hold_after: float = 1.0
     work_timeout: float | None = None
     concurrency: int | None = None
     part: int = 0
     rate: float | None = None
     bucket: Bucket | None = None
-    group_concurrency: int | None = None
-    group_rate: float | None = None
     running: int = 0
     wants_part: bool = False
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
     levels: list[deque[Visit]] = field(default_factory=lambda: [deque() for _ in PRIORITIES])
 
     @property
     def name(self) -> str:
         return self.settings.name
 
-    def changed(self) -> None:
-        """Settings were changed: is anything but a free slot needed to start?"""
-        self.limited = self.paused or self.concurrency is not None or self.rate is not None
-
     @property
     def buffered(self) -> int:
         return sum(map(len, self.levels))
+
+    def least_priority(self) -> int:
+        """The least priority that waits here; below all if nothing does."""
+        return next((p for p in PRIORITIES if self.levels[p]), -1)
+
+    def limit(self, *, paused: bool, concurrency: int | None, rate: float | None) -> None:
+        """Operators' settings as they stand."""
+        self.paused, self.concurrency, self.rate = paused, concurrency, rate
+        self.limited = paused or concurrency is not None or rate is not None
 
     def ready_at(self, now: float) -> float:
         """When a visit of it may start as far as the queue is concerned."""
@@ -85,10 +73,6 @@ class QueueState:
         return now
 
 
-def _order(visit: Visit) -> tuple[int, Position]:
-    return (-visit.priority, visit.position)
-
-
 class Buffer:
     """All queues of a worker."""
 
@@ -102,37 +86,33 @@ class Buffer:
         self.in_hand: set[tuple[str, str]] = set()
         # Versions settled since the last read was sent: its page may still show them.
         self.consumed: set[int] = set()
-        # Held by runs of other workers in my shards, as of the last beat.
-        self.foreign_groups: dict[tuple[str, str], int] = {}
+        # Turns of visits that other workers hold in my shards, as of the last beat.
         self.foreign_turns: set[tuple[str, str]] = set()
-        self.suspects: deque[Visit] = deque()
-        self.suspects_running = 0
-        self.crashers_running = 0
-        self._turns: dict[tuple[str, str], list[Visit]] = {}
-        self._alarms: list[tuple[float, str, str]] = []  # when a group's rate allows its next start
+        self._turns: dict[tuple[str, str], list[Visit]] = {}  # taken, and who waits for each
+        self._stale: list[Visit] = []
         self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
         # When pop found nothing: the local time at which it may find something (rates).
         self.next_at = math.inf
 
     @property
     def size(self) -> int:
-        return sum(self._counts) + len(self.suspects)
+        return sum(self._counts)
 
-    def least_priority(self) -> int:
-        """The least priority that waits here."""
-        return next((p for p in PRIORITIES if self._counts[p]), PRIORITIES[-1])
+    def startable(self, now: float) -> int:
+        """Visits that wait for nothing but a slot, as far as their queues are concerned."""
+        return sum(
+            queue.buffered
+            for queue in self.queues.values()
+            if not queue.limited or queue.ready_at(now) <= now
+        )
 
-    @property
-    def startable(self) -> int:
-        """Visits that wait for anything but the resumption of their queue."""
-        paused = sum(q.buffered for q in self.queues.values() if q.paused)
-        return self.size - paused
+    # -- in
 
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
         for visit in visits:
             self.in_hand.add((visit.queue, visit.key))
-            self._place(visit)
+            self.place(visit)
 
     def add_page(self, queue: str, priority: int, visits: list[Visit]) -> None:
         """The same for visits of one level, oldest first."""
@@ -144,7 +124,8 @@ class Buffer:
         level.extend(visits)
         self._counts[priority] += len(visits)
 
-    def _place(self, visit: Visit) -> None:
+    def place(self, visit: Visit) -> None:
+        """Put a visit that is in hand into its level, where it belongs."""
         level = self.queues[visit.queue].levels[visit.priority]
         self._counts[visit.priority] += 1
         if level and visit.position < level[-1].position:
@@ -155,24 +136,36 @@ class Buffer:
         else:
             level.append(visit)
 
-    def add_suspect(self, visit: Visit) -> None:
-        self.in_hand.add((visit.queue, visit.key))
-        self.suspects.append(visit)
+    # -- out
 
     def pop(self, now: float) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start."""
-        if self._alarms:
-            self.release_rated(now)
-        self.next_at = self._alarms[0][0] if self._alarms else math.inf
+        self.release_rated(now)
         while (level := self._best_level(now)) is not None:
             visit = level.popleft()
             self._counts[visit.priority] -= 1
-            if self._admit(visit, now):
+            if now - visit.read_at > STALE_SECONDS:
+                self._read_again(visit)
+            elif self._admit(visit, now):
                 return visit
+        self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
         return None
+
+    def _read_again(self, visit: Visit) -> None:
+        self.forget(visit)
+        self._stale.append(visit)
+        if visit.group is not None:
+            for kept in self.queues[visit.queue].groups.stale(visit.group):
+                self.forget(kept)
+
+    def take_stale(self) -> list[Visit]:
+        """Visits that waited here for too long and must be read again."""
+        stale, self._stale = self._stale, []
+        return stale
 
     def _best_level(self, now: float) -> deque[Visit] | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
+        self.next_at = math.inf
         for priority in _URGENT_FIRST:
             if not self._counts[priority]:
                 continue
@@ -190,20 +183,18 @@ class Buffer:
         return None
 
     def _admit(self, visit: Visit, now: float) -> bool:
+        """Count a visit as running, or keep it back where it will be found again."""
         queue = self.queues[visit.queue]
-        if queue.settings.turns is not None:
-            turn = (queue.settings.turns, visit.key)
-            if turn in self._turns:
-                self._turns[turn].append(visit)
-                return False
-            if turn in self.foreign_turns:
-                self.forget(visit)  # found again by a sweep once the other run has ended
-                return False
-            self._turns[turn] = []
-        if visit.group is not None and not self._admit_to_group(queue, visit, now):
-            if queue.settings.turns is not None:
-                self._end_turn(queue.settings.turns, visit.key)
+        turns = queue.settings.turns
+        if turns is not None and not self._take_turn((turns, visit.key), visit):
             return False
+        if visit.group is not None:
+            answer = queue.groups.admit(visit, now)
+            if answer != "started":
+                if answer == "left":
+                    self.forget(visit)
+                self.turn_over(visit)
+                return False
         if not queue.limited:
             queue.running += 1
             return True
@@ -215,134 +206,82 @@ class Buffer:
             queue.running += 1
         if not allowed:
             self.ended(visit)
-            self._place(visit)
+            self.turn_over(visit)
+            self.place(visit)
         return allowed
 
-    def _admit_to_group(self, queue: QueueState, visit: Visit, now: float) -> bool:
-        if queue.group_concurrency is None and queue.group_rate is None:
-            return True
-        assert visit.group is not None
-        group = queue.groups.get(visit.group)
-        if group is None:
-            group = queue.groups[visit.group] = Group(visit.group)
-        if self._group_ready_at(queue, group, now) > now:
-            self._keep_back(group, visit)
+    def _take_turn(self, turn: tuple[str, str], visit: Visit) -> bool:
+        if turn in self._turns:
+            self._turns[turn].append(visit)
             return False
-        if group.bucket is not None:
-            group.bucket.take(now)
-        group.running += 1
+        if turn in self.foreign_turns:
+            self.forget(visit)  # found again by a sweep once the other run has ended
+            return False
+        self._turns[turn] = []
         return True
 
-    def _group_ready_at(self, queue: QueueState, group: Group, now: float) -> float:
-        limit = queue.group_concurrency
-        if limit is not None:
-            foreign = self.foreign_groups.get((queue.name, group.name), 0)
-            if group.running + foreign >= limit:
-                return math.inf
-        if queue.group_rate is None:
-            return now
-        if group.bucket is None:
-            group.bucket = Bucket(queue.group_rate, now)
-        ready_at = group.bucket.ready_at(now)
-        if ready_at > now:
-            heapq.heappush(self._alarms, (ready_at, queue.name, group.name))
-            self.next_at = min(self.next_at, ready_at)
-        return ready_at
-
-    def _keep_back(self, group: Group, visit: Visit) -> None:
-        if len(group.kept) < GROUP_KEEPS and not group.behind:
-            insort(group.kept, visit, key=_order)
-        else:
-            group.behind = True
-            self.forget(visit)
+    # -- the end of a run
 
     def ended(self, visit: Visit) -> None:
-        """A run has ended: its slot in queue, group and turn is free, whatever its settle will say."""
+        """A run has ended: its place in queue and group is free, whatever its settle will say."""
         queue = self.queues[visit.queue]
         queue.running -= 1
-        if queue.settings.turns is not None:
-            self._end_turn(queue.settings.turns, visit.key)
-        if visit.group is not None and (group := queue.groups.get(visit.group)) is not None:
-            if queue.group_concurrency is not None or queue.group_rate is not None:
-                group.running = max(0, group.running - 1)
-            self._release(queue, group)
+        if visit.group is not None:
+            for kept in queue.groups.ended(visit):
+                self.place(kept)
 
-    def release_groups(self) -> None:
-        """Holds of others have ended: every group that keeps visits back may try its first."""
-        for queue in self.queues.values():
-            for group in list(queue.groups.values()):
-                self._release(queue, group)
-
-    def _end_turn(self, turns: str, key: str) -> None:
-        for waiting in self._turns.pop((turns, key), ()):
-            self._place(waiting)
-
-    def _release(self, queue: QueueState, group: Group) -> None:
-        """Let as many kept visits try again as the group has room for; one too many is kept anew."""
-        room = 1 if queue.group_concurrency is None else queue.group_concurrency - group.running
-        for _ in range(min(room, len(group.kept))):
-            self._place(group.kept.pop(0))
-        idle = not (group.kept or group.behind or group.running)
-        if idle and group.bucket is None:
-            del queue.groups[group.name]
-
-    def release_rated(self, now: float) -> None:
-        """Groups whose rate allows a start by now may try their first."""
-        while self._alarms and self._alarms[0][0] <= now:
-            _, queue_name, group_name = heapq.heappop(self._alarms)
-            queue = self.queues[queue_name]
-            group = queue.groups.get(group_name)
-            if group is None:
-                continue
-            if group.kept or group.behind or group.running:
-                self._release(queue, group)
-            else:
-                del queue.groups[group_name]  # a full bucket is as good as a new one, or better
-
-    def wants_part(self) -> bool:
-        """Whether a limited queue waits for (more of) its part."""
-        return any(queue.wants_part for queue in self.queues.values())
-
-    def hungry_groups(self) -> list[tuple[str, str]]:
-        """Groups with nothing left in memory and more in the database: (queue, group)."""
-        return [
-            (queue.name, group.name)
-            for queue in self.queues.values()
-            for group in queue.groups.values()
-            if group.behind
-            and not group.kept
-            and (queue.group_concurrency is None or group.running < queue.group_concurrency)
-        ]
-
-    def behind_groups(self) -> list[str]:
-        """Groups whose visits the level reads should pass over, as 'queue group'."""
-        return [
-            f"{queue.name} {group.name}"
-            for queue in self.queues.values()
-            for group in queue.groups.values()
-            if group.behind
-        ]
-
-    def refill(self, queue_name: str, group_name: str, visits: list[Visit], *, more: bool) -> None:
-        """What a group read brought: kept in order; the first goes to its level at once."""
-        queue = self.queues[queue_name]
-        group = queue.groups.get(group_name)
-        if group is None:
-            return
-        group.behind = more
-        for visit in visits:
-            self.in_hand.add((visit.queue, visit.key))
-            insort(group.kept, visit, key=_order)
-        self._release(queue, group)
-
-    def forget(self, visit: Visit) -> None:
-        """No longer in hand: given away or left in the database."""
-        self.in_hand.discard((visit.queue, visit.key))
+    def turn_over(self, visit: Visit) -> None:
+        """The turn of its key is free: only when the run is settled, or counts for nothing."""
+        turns = self.queues[visit.queue].settings.turns
+        if turns is not None:
+            for waiting in self._turns.pop((turns, visit.key), ()):
+                self.place(waiting)
 
     def settled(self, visit: Visit) -> None:
         """No longer in hand, and never again as it was read."""
         self.in_hand.discard((visit.queue, visit.key))
         self.consumed.add(visit.version)
+        self.turn_over(visit)
+
+    def forget(self, visit: Visit) -> None:
+        """No longer in hand: given away or left in the database."""
+        self.in_hand.discard((visit.queue, visit.key))
+
+    # -- groups
+
+    def release_groups(self) -> None:
+        """Limits or holds of others have changed: whatever groups keep back may try again."""
+        for queue in self.queues.values():
+            for group in queue.groups:
+                for visit in queue.groups.release(group):
+                    self.place(visit)
+
+    def release_rated(self, now: float) -> None:
+        """Groups whose rate allows a start by now may try their first."""
+        for queue in self.queues.values():
+            if len(queue.groups):
+                for visit in queue.groups.release_rated(now):
+                    self.place(visit)
+
+    def hungry_groups(self) -> list[tuple[str, str]]:
+        """Groups with nothing left in memory and more in the database: (queue, group)."""
+        return [(q.name, name) for q in self.queues.values() for name in q.groups.hungry()]
+
+    def behind_groups(self) -> list[tuple[str, str]]:
+        """Groups whose visits the level reads pass over: (queue, group)."""
+        return [(q.name, name) for q in self.queues.values() for name in q.groups.behind()]
+
+    def refill(self, queue_name: str, group_name: str, visits: list[Visit], *, more: bool) -> None:
+        """What a group read brought: as many as there is room for may try at once."""
+        self.in_hand.update((visit.queue, visit.key) for visit in visits)
+        for visit in self.queues[queue_name].groups.refill(group_name, visits, more=more):
+            self.place(visit)
+
+    def wants_part(self) -> bool:
+        """Whether a limited queue waits for (more of) its part."""
+        return any(queue.wants_part for queue in self.queues.values())
+
+    # -- reading
 
     def read_sent(self) -> None:
         """A read is on its way: what is settled from here on may still be in its page."""
@@ -352,30 +291,30 @@ class Buffer:
         """Whether a visit that was just read is neither in hand nor settled since."""
         return (visit.queue, visit.key) not in self.in_hand and visit.version not in self.consumed
 
-    def drop(self, unwanted: Callable[[Visit], bool]) -> int:
-        """Forget buffered visits (of shards that are no longer mine, or read too long ago)."""
-        dropped = 0
+    def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:
+        """Whether any visit that waits here is wanted."""
+        waiting = [v for q in self.queues.values() for level in q.levels for v in level]
+        waiting += [v for q in self.queues.values() for group in q.groups for v in group.kept]
+        waiting += [v for visits in self._turns.values() for v in visits]
+        return any(map(wanted, waiting))
+
+    def drop(self, unwanted: Callable[[Visit], bool], shards: frozenset[int]) -> None:
+        """Forget waiting visits (of shards that are no longer mine)."""
 
         def sift(visits: Iterable[Visit]) -> list[Visit]:
-            nonlocal dropped
             kept = []
             for visit in visits:
                 if unwanted(visit):
                     self.forget(visit)
-                    dropped += 1
                 else:
                     kept.append(visit)
             return kept
 
         for queue in self.queues.values():
-            for priority in PRIORITIES:
-                if queue.levels[priority]:
-                    before = len(queue.levels[priority])
-                    queue.levels[priority] = deque(sift(queue.levels[priority]))
-                    self._counts[priority] += len(queue.levels[priority]) - before
-            for group in queue.groups.values():
-                group.kept = sift(group.kept)
-        self.suspects = deque(sift(self.suspects))
+            for priority, level in enumerate(queue.levels):
+                if level:
+                    queue.levels[priority] = deque(sift(level))
+                    self._counts[priority] += len(queue.levels[priority]) - len(level)
+            queue.groups.sift(sift, shards)
         for turn, waiting in self._turns.items():
             self._turns[turn] = sift(waiting)
-        return dropped

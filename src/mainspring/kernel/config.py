@@ -65,8 +65,10 @@ class QueueSettings:
     any_pass: bool = False  # takes the first result that comes, even of an overtaken run
 
     def __post_init__(self) -> None:
-        if not self.name or len(self.name.encode()) > 200 or "\x00" in self.name:
-            raise InvalidSetting(f"a queue's name must have 1 to 200 bytes, got {self.name!r}")
+        if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():
+            raise InvalidSetting(
+                f"a queue's name must have 1 to 200 bytes and be printable, got {self.name!r}"
+            )
         _between("hold_after", self.hold_after, 0, 3600)
         _whole("crash_limit", self.crash_limit, 1, 1000)
         if not self.pool:

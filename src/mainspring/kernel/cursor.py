@@ -19,13 +19,14 @@ OVERLAP = timedelta(seconds=0.5)
 class Cursor:
     """The reading position of one level."""
 
-    __slots__ = ("_back", "more", "position", "priority", "queue", "reading")
+    __slots__ = ("_back", "complete", "more", "position", "priority", "queue", "reading")
 
     def __init__(self, queue: str, priority: int) -> None:
         self.queue = queue
         self.priority = priority
         self.position: Position = START  # every due, free visit before it is in hand or a stray
         self.more = True  # there may be unread visits after it
+        self.complete = False  # read to its end since the last restart
         self.reading = False
         self._back: Position = END  # the earliest step back since the read was sent
 
@@ -39,6 +40,7 @@ class Cursor:
         reached = last.position if full and last is not None else (now - OVERLAP, "")
         self.position = min(reached, self._back)
         self.more = full or self._back < END
+        self.complete = self.complete or not self.more
         self.reading = False
 
     def failed(self) -> None:
@@ -56,4 +58,5 @@ class Cursor:
 
     def restart(self) -> None:
         """Read everything anew: the shards that are mine have changed."""
+        self.complete = False
         self.step_back(START[0])

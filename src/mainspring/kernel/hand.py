@@ -24,6 +24,9 @@ class Hand:
         # Mine by the table and by memory. Replaced as a whole, never changed in place.
         self.shards: frozenset[int] = frozenset()
         self.all_shards = False  # the reader need not filter
+        # Let go since the loop last looked: what it has of them is stale, even if they came back.
+        self.let_go_of: set[int] = set()
+        self.changes = 0  # of shards; a page that was sent before the last one is not taken in
         # Started and not settled yet, by token.
         self.runs: dict[int, Run] = {}
         self.good_until = 0.0  # no run starts, and none goes on, after this local moment
@@ -35,7 +38,10 @@ class Hand:
     def start(self, run: Run) -> bool:
         """Enter a run, if its shard is mine and the lease in force."""
         with self.gate:
-            if run.visit.shard not in self.shards or self.closed or run.began > self.good_until:
+            shard = run.visit.shard
+            if shard not in self.shards or shard in self.let_go_of:
+                return False
+            if self.closed or run.began > self.good_until:
                 return False
             self.runs[run.token] = run
             return True
@@ -47,6 +53,7 @@ class Hand:
         with self.gate:
             self.shards = frozenset(shards)
             self.all_shards = len(self.shards) == count
+            self.changes += 1
 
     def let_go(self, shards: Iterable[int]) -> list[Run]:
         """Shards are no longer mine; answers the runs that are under way or unsettled in them."""
@@ -54,7 +61,14 @@ class Hand:
         with self.gate:
             self.shards = self.shards - going
             self.all_shards = False
-            return [run for run in self.runs.values() if run.visit.shard in going]
+            self.let_go_of |= going
+            self.changes += 1
+            return [run for run in list(self.runs.values()) if run.visit.shard in going]
+
+    def loop_looked(self, dropped: frozenset[int]) -> None:
+        """The loop has dropped what it had of these shards."""
+        with self.gate:
+            self.let_go_of -= dropped
 
     def snapshot(self) -> list[Run]:
         with self.gate:

@@ -33,6 +33,8 @@ SHARE_EVERY = 0.25
 # Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
 FENCE_AFTER = 0.7
 EXIT_AFTER = 0.9
+# Visits that are locked when the worker leaves are tried so often, a tenth of a second apart.
+LEAVE_TRIES = 20
 # The database's clock is said to have jumped when it moved so much against ours (seconds).
 JUMP = 0.25
 
@@ -58,7 +60,9 @@ class Heart(threading.Thread):
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
         self._parts = Parts(self._session, hand, mind)
         self._poke = threading.Event()
-        self._beat_at = 0.0  # the last good beat; 0: beat at once
+        self._beat_at = 0.0  # when the last good beat was sent
+        self._beat_now = False  # the next turn beats, whatever the time
+        self._turn_at = 0.0  # when the turn that is under way began
         self._shared_at = 0.0
         self._overfull = False  # visits wait here for a slot
         self._was_fenced = False
@@ -76,6 +80,7 @@ class Heart(threading.Thread):
         tries = 0
         while not self._ending.is_set():
             try:
+                self._turn_at = moment.local()
                 self._turn()
                 tries = 0
                 wait = self._until_next()
@@ -83,14 +88,21 @@ class Heart(threading.Thread):
                 if tries % 20 == 0:
                     log.warning("heart.waiting", extra={"error": str(error)})
                 self._session.disconnect()
-                self._beat_at = 0.0  # an answer may be lost: the next beat reads how things stand
+                self._beat_now = True  # an answer may be lost: a beat reads how things stand
                 wait = min(backoff(tries), self._settings.beat_every)
                 tries += 1
+            self._turn_at = 0.0
             self._fence_if_late()
             self._poke.wait(wait)
             self._poke.clear()
         if self._settings.fence == "exit":
             faulthandler.cancel_dump_traceback_later()
+
+    def cut(self) -> None:
+        """The lease has ended and no beat came: break off what the thread waits for, if it hangs."""
+        began = self._turn_at
+        if began and moment.local() - began > self._settings.lease / 2:
+            self._session.cut()
 
     def poke(self) -> None:
         """Turn soon: something changed that cannot wait for the next beat."""
@@ -98,7 +110,7 @@ class Heart(threading.Thread):
 
     def poke_beat(self) -> None:
         """Beat now: shards were freed or settings changed."""
-        self._beat_at = 0.0
+        self._beat_now = True
         self._poke.set()
 
     def poke_parts(self) -> None:
@@ -115,6 +127,8 @@ class Heart(threading.Thread):
 
     def _until_next(self) -> float:
         now = moment.local()
+        if self._beat_now:
+            return 0.0
         wait = min(self._beat_at + self._settings.beat_every - now, self._holds.next_in(now))
         if self._parts.unmet:
             wait = min(wait, parts.EVERY)
@@ -133,7 +147,8 @@ class Heart(threading.Thread):
     def _turn(self) -> None:
         if self._hand.worker_id is None or self._is_dead:
             self._join()
-        if moment.local() >= self._beat_at + self._settings.beat_every * 0.9:
+        if self._beat_now or moment.local() >= self._beat_at + self._settings.beat_every * 0.9:
+            self._beat_now = False
             if not self._beat():
                 self._declared_dead()
                 return
@@ -206,6 +221,7 @@ class Heart(threading.Thread):
         self._hand.good_until = 0.0
         self._mind.fenced()
         self._mind.shards_changed()
+        self._parts.lose()
         self._is_dead = True
         self._beat_at = 0.0
         self._poke.set()
@@ -217,6 +233,13 @@ class Heart(threading.Thread):
         steps.reach("pool.leaving")
         session, me, pool = self._session, self._hand.worker_id, self._settings.pool
         try:
+            for _ in range(LEAVE_TRIES):
+                # A hold that is left (its row is locked just now) would be taken for a crash.
+                session.call("release_holds", worker_id=me, runs=None)
+                if not session.call("read_own_holds", worker_id=me):
+                    break
+                self._poke.wait(0.1)
+                self._poke.clear()
             with session.transaction():
                 session.fetch("release_holds", worker_id=me, runs=None)
                 session.fetch("free_own_leases", worker_id=me, pool=pool)

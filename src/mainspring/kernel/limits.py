@@ -43,6 +43,11 @@ class Bucket:
         self._drip(now)
         self._tokens -= 1
 
+    def full_at(self) -> float:
+        """When it will hold all it can; infinity, if never."""
+        missing = self._size() - self._tokens
+        return self._at + missing / self._rate if self._rate > 0 else math.inf
+
     def _drip(self, now: float) -> None:
         if now > self._at:
             self._tokens = min(self._size(), self._tokens + (now - self._at) * self._rate)
@@ -80,6 +85,8 @@ def next_size(limit: int, mine: int, others: Sequence[Part], *, wants: bool, run
         share = max(1, limit // (rivals + 1))
         # More than the share only while nobody else could take it.
         target = min(mine + free, share) if mine < share else share
+    # A limit that was lowered is kept as soon as runs end; what runs is never taken back.
+    target = min(target, max(0, limit - sum(part.size for part in others)))
     return max(target, min(mine, running))
 
 

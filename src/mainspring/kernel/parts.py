@@ -6,6 +6,8 @@ table lends to others this worker has stopped using before it commits.
 
 from __future__ import annotations
 
+import psycopg
+
 from mainspring.kernel import moment
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.limits import Part, next_rate, next_size
@@ -35,8 +37,16 @@ class Parts:
         self._kept_at = moment.local()
         needs = self._mind.part_needs()
         for need in needs:
-            self._keep(need)
+            try:
+                self._keep(need)
+            except psycopg.errors.LockNotAvailable:
+                continue  # somebody has the queue's row: the next look will do
         self.unmet = any(need.wants for need in needs)
+
+    def lose(self) -> None:
+        """The worker's row is gone, and its parts with it."""
+        for need in self._mind.part_needs():
+            self._mind.part_shrink(need.queue, 0, 0.0)
 
     def _keep(self, need: PartNeed) -> None:
         queue, me = need.queue, self._hand.worker_id

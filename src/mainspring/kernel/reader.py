@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, steps
-from mainspring.kernel.buffer import GROUP_KEEPS, Buffer
+from mainspring.kernel.buffer import Buffer, QueueState
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.cursor import Cursor
+from mainspring.kernel.groups import KEEPS
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.store import SQL
@@ -30,6 +33,8 @@ log = logging.getLogger("mainspring")
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
 LOOK_SECONDS = 0.05
+# Between the queue and the group in what read_due passes over; no queue's name contains it.
+UNIT = "\x1f"
 # Bytes of payload that a page should not much exceed.
 PAGE_BYTES = 8_000_000
 # A freshly asleep worker polls this often for a while: an offer may have looked just before it slept.
@@ -37,6 +42,10 @@ WATCHFUL_SECONDS = 0.075
 WATCHFUL_FOR = 1.0
 # The flag that asks for notifications is taken down only after so long a time of work: it is a write.
 BUSY_SECONDS = 0.1
+
+
+class ShardsChanged(Exception):
+    """Shards came or went while a read was under way: its page is not taken in."""
 
 
 class Reader:
@@ -60,10 +69,14 @@ class Reader:
             for queue in buffer.queues
             for priority in PRIORITIES
         }
+        self._levels = {
+            queue: [self._cursors[queue, priority] for priority in PRIORITIES]
+            for queue in buffer.queues
+        }
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
-        self._asleep = False
+        self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
         self._idle_at = 0.0
         self._look_at = 0.0
         self._watchful_until = 0.0
@@ -83,6 +96,11 @@ class Reader:
                 self._cursors[queue, priority].step_back(due_at - timedelta(microseconds=1))
             self.wake()
 
+    def sweep_soon(self) -> None:
+        """Visits behind the cursors may have become free."""
+        self._sweep_at = 0.0
+        self.wake()
+
     def restart(self) -> None:
         """Shards or the database's clock have changed: every level is read anew."""
         for cursor in self._cursors.values():
@@ -91,16 +109,15 @@ class Reader:
 
     def settled(self, visit: Visit, due_in: float) -> None:
         """A visit of mine is free again, due in so many seconds."""
-        cursor = self._cursors[visit.queue, visit.priority]
         if due_in <= 0:
+            cursor = self._cursors[visit.queue, visit.priority]
             cursor.step_back(visit.due_at - timedelta(microseconds=1))
-            self.wake()
-        else:
-            asyncio.get_running_loop().call_later(due_in, self._again, cursor)
+        self.wake()  # a sleeper asks anew when the next visit becomes due
 
-    def _again(self, cursor: Cursor) -> None:
-        cursor.more = True
-        self.wake()
+    @property
+    def complete(self) -> bool:
+        """Whether every level was read to its end since the shards last changed."""
+        return all(cursor.complete for cursor in self._cursors.values())
 
     async def run(self) -> None:
         """Read for ever, through any outage."""
@@ -109,11 +126,14 @@ class Reader:
             try:
                 await self._step()
                 tries = 0
+            except ShardsChanged:
+                for cursor in self._cursors.values():
+                    cursor.failed()
             except Exception as error:
                 if tries % 20 == 0:
                     log.warning("read.waiting", extra={"error": str(error)})
                 await self._line.lost()
-                self._asleep = False
+                self._asleep_as = None
                 for cursor in self._cursors.values():
                     cursor.failed()
                 await asyncio.sleep(backoff(tries))
@@ -140,24 +160,31 @@ class Reader:
             await self._sleep()
 
     def _wanting(self) -> list[Cursor]:
-        """Levels with unread visits and room for them; when there is no room, only more urgent ones."""
+        """Levels with unread visits and room for them in their queue's part of the buffer."""
         now = moment.local()
         look = not self._asleep and now >= self._look_at
         if look:
             # Whoever is busy is not notified: look at every level now and then.
             for cursor in self._cursors.values():
                 cursor.more = True
-        unsettled = self.unsettled() > UNSETTLED_PAGES * self._page
-        full = self._buffer.size > self._page // 2
-        least = self._buffer.least_priority() if full else -1
+        if self.unsettled() > UNSETTLED_PAGES * self._page:
+            return []
         wanting = [
             cursor
-            for cursor in self._cursors.values()
-            if cursor.more and cursor.priority > least and not unsettled
+            for queue in self._buffer.queues.values()
+            for cursor in self._levels[queue.name]
+            if cursor.more and cursor.priority > self._least(queue)
         ]
         if look and wanting:
             self._look_at = now + LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
         return wanting
+
+    def _least(self, queue: QueueState) -> int:
+        """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
+        if queue.paused:
+            return PRIORITIES[-1]
+        full = queue.buffered > self._page // 2
+        return queue.least_priority() if full else -1
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
         most = max(10, self._page // len({c.queue for c in cursors}))
@@ -191,32 +218,26 @@ class Reader:
             "upto_key": [p[1] for p in upto],
             "most": [most] * len(cursors),
             "shards": None if self._hand.all_shards else list(self._hand.shards),
-            "behind": self._buffer.behind_groups(),
+            "behind": [f"{queue}{UNIT}{group}" for queue, group in self._buffer.behind_groups()],
             "worker_id": self._hand.worker_id,
         }
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent = moment.local()
+        sent, changes = moment.local(), self._hand.changes
         rows = await self._database.fetch(
             connection, SQL["read_due"], *SQL["read_due"].arguments(values)
         )
         steps.reach("page.read")
+        if changes != self._hand.changes:
+            raise ShardsChanged  # what was read may be held by others now
         return [_visit(row, sent) for row in rows]
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
-        hand, is_new = self._hand, self._buffer.is_new
-        shards = hand.shards
+        shards, is_new = self._hand.shards, self._buffer.is_new
         fresh = [v for v in visits if v.shard in shards and is_new(v)]
-        if hand.suspects or any([v.crashes for v in fresh]):
-            for visit in fresh:
-                if hand.is_suspect(visit):
-                    self._buffer.add_suspect(visit)
-                else:
-                    self._buffer.add((visit,))
-        elif fresh:
-            self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
         if fresh:
+            self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             self.filled()
 
     async def _let_run(self) -> None:
@@ -239,28 +260,33 @@ class Reader:
         hungry = self._buffer.hungry_groups()[:500]
         if not hungry:
             return
+        # Runs that are not held yet are still due in the database: read past them.
+        under_way = Counter((run.visit.queue, run.visit.group) for run in self._hand.snapshot())
+        most = {name: KEEPS + under_way[name] for name in hungry}
         values = {
             "queues": [queue for queue, _ in hungry],
             "groups": [group for _, group in hungry],
-            "most": [GROUP_KEEPS] * len(hungry),
+            "most": [most[name] for name in hungry],
             "worker_id": self._hand.worker_id,
         }
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent = moment.local()
+        sent, changes = moment.local(), self._hand.changes
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
+        if changes != self._hand.changes:
+            raise ShardsChanged
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
             visit = _visit(row, sent)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
         shards, is_new = self._hand.shards, self._buffer.is_new
-        for queue, group in hungry:
-            page = found.get((queue, group), [])
+        for name in hungry:
+            page = found.get(name, [])
             fresh = [v for v in page if v.shard in shards and is_new(v)]
-            self._buffer.refill(queue, group, fresh, more=len(page) >= GROUP_KEEPS)
+            self._buffer.refill(*name, fresh, more=len(page) >= most[name])
         self.filled()
 
     async def _sweep(self) -> None:
@@ -314,13 +340,18 @@ class Reader:
             for cursor in self._cursors.values():
                 cursor.more = True
 
+    @property
+    def _asleep(self) -> bool:
+        return self._asleep_as is not None and self._asleep_as == self._hand.worker_id
+
     async def _set_asleep(self, asleep: bool) -> None:
         if asleep == self._asleep:
             return
+        worker_id = self._hand.worker_id
         connection = await self._line.get()
-        values = {"asleep": asleep, "worker_id": self._hand.worker_id}
+        values = {"asleep": asleep, "worker_id": worker_id}
         await self._database.fetch(connection, SQL["sleep"], *SQL["sleep"].arguments(values))
-        self._asleep = asleep
+        self._asleep_as = worker_id if asleep else None
 
     async def _wait(self, timeout: float) -> bool:
         """Whether we were woken before the time was up."""

@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, cast
 
 from mainspring.kernel import moment, steps
-from mainspring.kernel.buffer import SUSPECTS_AT_ONCE, Buffer, QueueState
+from mainspring.kernel.buffer import Buffer, QueueState
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.outcome import Cancelled, Expired, Outcome
+from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
 from mainspring.kernel.retry import decide
 from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
-# A visit that waited in memory for longer than this is read again first: it may have been cancelled.
-STALE_SECONDS = 5.0
+# So many visits that a dead worker may have been running are tried at once.
+SUSPECTS_AT_ONCE = 4
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 
@@ -82,6 +82,9 @@ class Runner:
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
+        self._suspects: list[Visit] = []  # that wait for their try; in hand, in no level
+        self.suspects_running = 0
+        self._crashers_running = 0  # of those, the ones that were there at a death before
         self._closing = False
         self._verbose = False
 
@@ -92,7 +95,7 @@ class Runner:
     def fill(self) -> None:
         """There may be something to start: wake or make as many slots as could use it."""
         self._verbose = log.isEnabledFor(logging.INFO)
-        wanted = self.buffer.size
+        wanted = self.buffer.startable(moment.local())
         while wanted > 0 and self._idle:
             waiter = self._idle.pop()
             if not waiter.done():
@@ -130,45 +133,47 @@ class Runner:
 
     def _next(self) -> Run | None:
         now = moment.local()
-        if self.buffer.suspects and (run := self._next_suspect(now)) is not None:
-            return run
         while (visit := self.buffer.pop(now)) is not None:
-            if now - visit.read_at < STALE_SECONDS:
-                run = self._run_of(visit, now)
-                if self.hand.start(run):
-                    return run
-            else:
-                self._stale(visit)
-            self.buffer.ended(visit)
-            self.buffer.forget(visit)
+            suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
+            if suspect and not self._may_try(visit):
+                self.buffer.ended(visit)
+                self.buffer.turn_over(visit)
+                self._suspects.append(visit)
+                continue
+            run = self._run_of(visit, now)
+            if self.hand.start(run):
+                run.suspect = suspect
+                self.suspects_running += suspect
+                self._crashers_running += suspect and visit.crashes > 0
+                return run
+            self._let_go(visit)
+        for visit in self.buffer.take_stale():
+            self._stale(visit)
         self._set_alarm(now)
         return None
 
-    def _next_suspect(self, now: float) -> Run | None:
+    def _may_try(self, visit: Visit) -> bool:
         """Visits that may have killed a worker: a few at a time, those that were there twice alone."""
-        buffer = self.buffer
-        for _ in range(len(buffer.suspects)):
-            visit = buffer.suspects.popleft()
-            queue = buffer.queues[visit.queue]
-            allowed = (
-                buffer.crashers_running == 0
-                if visit.crashes
-                else buffer.suspects_running < SUSPECTS_AT_ONCE
-            )
-            if not allowed or queue.ready_at(now) > now:
-                buffer.suspects.append(visit)
-                continue
-            if not buffer._admit(visit, now):
-                continue
-            run = self._run_of(visit, now)
-            run.suspect = True
-            if self.hand.start(run):
-                buffer.suspects_running += 1
-                buffer.crashers_running += visit.crashes > 0
-                return run
-            buffer.ended(visit)
-            buffer.forget(visit)
-        return None
+        if visit.crashes:
+            return self._crashers_running == 0
+        return self.suspects_running < SUSPECTS_AT_ONCE
+
+    @property
+    def suspects_waiting(self) -> int:
+        return len(self._suspects)
+
+    def drop_suspects(self, unwanted: Callable[[Visit], bool]) -> None:
+        """Forget suspects that wait in shards that are no longer mine."""
+        for visit in self._suspects:
+            if unwanted(visit):
+                self.buffer.forget(visit)
+        self._suspects = [visit for visit in self._suspects if not unwanted(visit)]
+
+    def _let_go(self, visit: Visit) -> None:
+        """A visit that was not started: whoever owns its shard will read it."""
+        self.buffer.ended(visit)
+        self.buffer.turn_over(visit)
+        self.buffer.forget(visit)
 
     def _run_of(self, visit: Visit, now: float) -> Run:
         started = self.hand.time.at(now)
@@ -177,10 +182,15 @@ class Runner:
 
     def _set_alarm(self, now: float) -> None:
         """Look again when a rate allows the next start."""
-        if self.buffer.next_at == float("inf") or self._alarm is not None:
+        if self.buffer.next_at == float("inf"):
             return
         loop = asyncio.get_running_loop()
-        self._alarm = loop.call_later(max(0.001, self.buffer.next_at - now), self._ring)
+        at = loop.time() + max(0.001, self.buffer.next_at - now)
+        if self._alarm is not None:
+            if self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(at, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -211,6 +221,8 @@ class Runner:
         finally:
             if alarm is not None:
                 alarm.cancel()
+        if run.settled:
+            outcome = Done()  # by a transaction of its own: what came after it changes nothing
         if outcome is None:
             self._abandon(run)
         else:
@@ -257,16 +269,20 @@ class Runner:
 
     def _end(self, run: Run) -> None:
         self.buffer.ended(run.visit)
-        if self._idle and self.buffer.size:
-            self.fill()  # others may have waited for its turn or its group
         if run.suspect:
-            self.buffer.suspects_running -= 1
-            self.buffer.crashers_running -= run.visit.crashes > 0
+            self.suspects_running -= 1
+            self._crashers_running -= run.visit.crashes > 0
+            waiting, self._suspects = self._suspects, []
+            for visit in waiting:
+                self.buffer.place(visit)
+        if self._idle and self.buffer.size:
+            self.fill()  # others may have waited for its group, or as suspects
 
     def _abandon(self, run: Run) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         self._end(run)
         self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
+        self.buffer.turn_over(run.visit)
         self.buffer.forget(run.visit)
 
     def stop_run(self, run: Run, why: str) -> None:

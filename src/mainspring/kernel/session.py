@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import suppress
 from typing import Any
+
+import psycopg
 
 from mainspring.db.connect import Database
 from mainspring.kernel.store import SQL
@@ -30,6 +35,17 @@ class Session:
         """Run a statement in a transaction of its own."""
         with self.transaction():
             return self.fetch(name, **values)
+
+    def cut(self) -> None:
+        """From another thread: break off whatever the connection waits for."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return
+        with (
+            suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(connection.fileno())) as line,
+        ):
+            line.shutdown(socket.SHUT_RDWR)
 
     def disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -69,6 +69,7 @@ class Settler:
         self._failed = failed
         self._waiting: deque[Run] = deque()
         self._writing: deque[Run] = deque()  # results with writes of their own
+        self._was_plain = False  # the last batch had no writes of its own: the two take turns
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
@@ -119,9 +120,11 @@ class Settler:
 
     def _take(self) -> list[Run]:
         """The next batch; a result with writes of its own goes alone, in its own transaction."""
-        if self._writing:
-            return [self._writing.popleft()]
         waiting = self._waiting
+        if self._writing and (self._was_plain or not waiting):
+            self._was_plain = False
+            return [self._writing.popleft()]
+        self._was_plain = True
         return [waiting.popleft() for _ in range(min(self._page, len(waiting)))]
 
     async def _settle(self, left: dict[int, Run]) -> None:
@@ -134,7 +137,7 @@ class Settler:
             try:
                 answers = await self._send(part)
             except Exception as refusal:
-                if is_transient(refusal) or getattr(refusal, "sqlstate", None) in _OURS:
+                if is_transient(refusal) or _is_ours(part, refusal):
                     raise
                 if len(part) == 1:
                     refused.append((part[0], refusal))
@@ -184,9 +187,9 @@ class Settler:
                     connection, outcome.write, self._arguments(batch)
                 )
             except Exception as error:
-                if getattr(error, "sqlstate", None) != _LOCKED:
+                if connection.is_closed() or not is_transient(error):
                     raise
-                return ["locked"]
+                return ["locked"]  # its own trouble, not the connection's: the others go on
         else:
             batch.sort(key=_lock_order)
             try:
@@ -242,6 +245,13 @@ class Settler:
         else:
             await transaction.rollback()
         return rows
+
+
+def _is_ours(part: list[Run], error: Exception) -> bool:
+    """Whether an error means that the server is being changed under us, not that a value is bad."""
+    outcome = part[0].outcome
+    writes = type(outcome) in _WRITERS and outcome.write is not None
+    return not writes and getattr(error, "sqlstate", None) in _OURS
 
 
 def _lock_order(run: Run) -> tuple[int, str, str]:

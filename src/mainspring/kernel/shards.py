@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,7 @@ class Shards:
         self._leases: list[Lease] = []
         self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
         self._given: dict[int, float] = {}  # shards that came as a gift, and when
+        self._strangers: set[UUID] = set()  # workers that were warned of
         self.peers: list[Peer] = []
 
     @property
@@ -54,6 +56,7 @@ class Shards:
         """What a beat has read. Where memory and table differ an answer was lost, so what the table
         says is adopted under a new epoch: a late give of mine then comes to nothing."""
         self._read_peers(peers)
+        self._warn_of_strangers()
         self._leases = [Lease(*row) for row in leases]
         mine = {lease.shard: lease for lease in self._leases if lease.worker_id == self._me}
         agreed = mine.keys() == self._hand.shards and all(
@@ -67,6 +70,23 @@ class Shards:
         renewed = {row[0]: Lease(*row) for row in rows}
         self._leases = [renewed.get(lease.shard, lease) for lease in self._leases]
         self._adopt(renewed.values())
+
+    def _warn_of_strangers(self) -> None:
+        """Workers of a pool should serve the same queues: one cannot run what only the other knows."""
+        for peer in self.peers:
+            unknown, missing = peer.queues - self._queues, self._queues - peer.queues
+            if unknown and missing and peer.id not in self._strangers:
+                self._strangers.add(peer.id)
+                facts = {"pool": self._settings.pool, "worker": str(peer.id)}
+                log.warning(
+                    "pool.mixed",
+                    extra={
+                        **facts,
+                        "only_there": sorted(unknown),
+                        "only_here": sorted(missing),
+                        "remedy": "give the tasks of each application a pool of their own",
+                    },
+                )
 
     def _read_peers(self, rows: Sequence[Any]) -> None:
         self.peers = [Peer(row[0], row[1], frozenset(row[2]), row[3], row[4]) for row in rows]
@@ -155,9 +175,10 @@ class Shards:
 
     def _give(self, shards: Sequence[int], to: UUID | None) -> None:
         """Free shards, with every run in them held; a shard with a run that cannot be held stays."""
-        runs = self._hand.let_go(shards)
+        going = [shard for shard in shards if shard in self._hand.shards]
+        runs = self._hand.let_go(going)
         unheld = [(run, self._mind.hold_after(run)[1]) for run in runs if not run.held]
-        kept: set[int] = set()  # if it fails: unknown, not mine until a beat has read the leases
+        stay: set[int] = set()
         try:
             with self._session.transaction():
                 steps.reach("shards.giving")
@@ -166,21 +187,32 @@ class Shards:
                     rows = self._session.fetch("hold", **hold_arguments(unheld, self._me))
                     held = {row[0] for row in rows}
                 stay = {run.visit.shard for run, _ in unheld if run.token not in held}
-                freed = self._free([shard for shard in shards if shard not in stay], to)
+                self._free([shard for shard in going if shard not in stay], to)
             for run, _ in unheld:
                 run.held = run.held or run.token in held
-            kept = set(shards) - freed
+            self._note_given({shard for shard in going if shard not in stay}, to)
             steps.reach("shards.given")
+        except BaseException:
+            stay = set()  # unknown: none is mine until a beat has read the leases
+            raise
         finally:
-            if kept:
-                self._hand.own(self._hand.shards | kept, count=len(self._leases))
+            if stay:
+                self._hand.own(self._hand.shards | stay, count=len(self._leases))
             self._mind.shards_changed()
-            for shard in shards:
-                self._given.pop(shard, None)
 
-    def _free(self, shards: list[int], to: UUID | None) -> set[int]:
+    def _note_given(self, given: set[int], to: UUID | None) -> None:
+        """What is given is no longer mine to give, whatever the leases said at the last beat."""
+        self._leases = [
+            replace(lease, worker_id=None, offered_to=to) if lease.shard in given else lease
+            for lease in self._leases
+        ]
+        for shard in given:
+            self._epochs.pop(shard, None)
+            self._given.pop(shard, None)
+
+    def _free(self, shards: list[int], to: UUID | None) -> None:
         pool = self._settings.pool
-        freed = self._session.fetch(
+        self._session.fetch(
             "give_leases",
             pool=pool,
             worker_id=self._me,
@@ -190,7 +222,6 @@ class Shards:
             epoch=token(),
         )
         self._session.fetch("wake_all", pool=pool)
-        return {row[0] for row in freed}
 
     def tidy(self) -> None:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""

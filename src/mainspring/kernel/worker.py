@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from mainspring.db.connect import Database, is_transient
+from mainspring.db.connect import Database
 from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import QueueSettings, WorkerSettings
@@ -28,7 +28,7 @@ from mainspring.kernel.retry import decide
 from mainspring.kernel.runner import Runner
 from mainspring.kernel.settler import Settler
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import Run
+from mainspring.kernel.visit import Run, Visit
 from mainspring.kernel.wake import Listener
 
 log = logging.getLogger("mainspring")
@@ -75,7 +75,7 @@ class Worker:
         self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = asyncio.Event()
+        self._suspects_done = False  # every visit that a dead worker may have run was looked at
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
 
@@ -100,6 +100,7 @@ class Worker:
             self.reader.run(),
             self.settler.run(),
             upkeep.run(self._database, self._side, history_days=self.settings.history_days),
+            self._watch_lease(),
         ]
         if not self._database.pooled:
             listener = Listener(
@@ -125,7 +126,7 @@ class Worker:
             await asyncio.sleep(0.05)
 
     def _at_rest(self) -> bool:
-        return not (self.hand.runs or self.settler.unsettled or self.buffer.startable)
+        return not (self.hand.runs or self.settler.unsettled)
 
     async def _anything_due(self) -> bool:
         try:
@@ -136,10 +137,20 @@ class Worker:
                 )
             return bool(rows[0]["due"])
         except Exception as error:
-            if not is_transient(error) and not isinstance(error, Exception):
-                raise
+            log.warning("drain.waiting", extra={"error": str(error)})
             await self._side.lost()
             return True
+
+    async def _watch_lease(self) -> None:
+        """The heart fences the worker when it cannot beat; this does when the heart itself hangs."""
+        while True:
+            await asyncio.sleep(self.settings.lease / 20)
+            now = moment.local()
+            if now > self.hand.good_until and self.hand.active():
+                self.interrupt(self.hand.active())
+                self.runner.stop_all("fenced")
+            if now > self.hand.good_until:
+                self.heart.cut()
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Stop in order (T10): take nothing new, let runs end, give back what is left at once."""
@@ -197,7 +208,7 @@ class Worker:
     def _filled(self) -> None:
         """Visits were read: start what can be; what must wait may be for another worker."""
         self.runner.fill()
-        if self.runner.free < self.buffer.size:
+        if self.runner.free < self.buffer.startable(moment.local()):
             self.heart.poke_share()
 
     def _slot_idle(self) -> None:
@@ -230,17 +241,16 @@ class Worker:
 
     def _waiting_for_group(self, run: Run) -> bool:
         group = run.visit.group
-        if group is None:
-            return False
-        state = self.buffer.queues[run.visit.queue].groups.get(group)
-        return state is not None and state.behind
+        return group is not None and self.buffer.queues[run.visit.queue].groups.is_behind(group)
 
     # -- what the heart asks and tells, from its thread
 
     def _tell(self, action: Callable[..., None], *values: Any) -> None:
         assert self._loop is not None
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(action, *values)
+        except RuntimeError:
+            self.heart.end()  # the event loop was closed without a stop: nothing can run any more
 
     def _shards_freed(self, pool: str) -> None:
         if pool == self.settings.pool:
@@ -267,20 +277,18 @@ class Worker:
                 paused,
             ) = row
             queue = self.buffer.queues[name]
-            freed = queue.paused and not paused
-            queue.paused = paused
             queue.hold_after = hold_after
             queue.work_timeout = work_timeout
-            queue.concurrency = concurrency
-            queue.rate = rate
-            queue.changed()
-            queue.group_concurrency = group_size
-            if group_rate != queue.group_rate:
-                queue.group_rate = group_rate
-                for group in queue.groups.values():
-                    group.bucket = Bucket(group_rate, now) if group_rate is not None else None
-            if freed:
-                self.runner.fill()
+            queue.limit(paused=paused, concurrency=concurrency, rate=rate)
+            if queue.groups.limit(group_size, group_rate, now):
+                self.buffer.release_groups()
+        self._suspects_done = (
+            self.reader.complete
+            and not (self.runner.suspects_waiting or self.runner.suspects_running)
+            and not self.buffer.behind_groups()
+            and not self.buffer.holds_any(self.hand.is_suspect)
+        )
+        self.reader.wake()
         self.runner.fill()
 
     def held_read(self, rows: Sequence[Any]) -> None:
@@ -288,30 +296,39 @@ class Worker:
 
     def _apply_held(self, rows: Sequence[Any]) -> None:
         """What runs of other workers hold in my shards counts for turns and groups."""
-        groups: dict[tuple[str, str], int] = {}
+        groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
         turns: set[tuple[str, str]] = set()
         for _, key, queue_name, group, _, holder, _, _ in rows:
             queue = self.buffer.queues.get(queue_name)
             if queue is None or holder == self.hand.worker_id:
                 continue
             if group is not None:
-                groups[queue_name, group] = groups.get((queue_name, group), 0) + 1
+                groups[queue_name][group] = groups[queue_name].get(group, 0) + 1
             if queue.settings.turns is not None:
                 turns.add((queue.settings.turns, key))
-        freed = groups != self.buffer.foreign_groups or turns != self.buffer.foreign_turns
-        self.buffer.foreign_groups = groups
+        changed = turns != self.buffer.foreign_turns
         self.buffer.foreign_turns = turns
-        if freed:
+        for name, held in groups.items():
+            changed = changed or held != self.buffer.queues[name].groups.foreign
+            self.buffer.queues[name].groups.foreign = held
+        if changed:
             self.buffer.release_groups()
-            self.reader.restart()
+            self.reader.sweep_soon()
             self.runner.fill()
 
     def shards_changed(self) -> None:
         self._tell(self._apply_shards)
 
     def _apply_shards(self) -> None:
-        shards = self.hand.shards
-        self.buffer.drop(lambda visit: visit.shard not in shards)
+        shards, gone = self.hand.shards, frozenset(self.hand.let_go_of)
+
+        def unwanted(visit: Visit) -> bool:
+            return visit.shard not in shards or visit.shard in gone
+
+        self.buffer.drop(unwanted, shards)
+        self.runner.drop_suspects(unwanted)
+        self.hand.loop_looked(gone)
+        self._suspects_done = False
         self.reader.restart()
 
     def clock_jumped(self, seconds: float) -> None:
@@ -333,7 +350,9 @@ class Worker:
         return counts
 
     def free_slots(self) -> int:
-        return 0 if self.hand.closed else max(0, self.runner.free - self.buffer.size)
+        if self.hand.closed:
+            return 0
+        return max(0, self.runner.free - self.buffer.startable(moment.local()))
 
     def hold_after(self, run: Run) -> tuple[float, float | None]:
         queue = self.buffer.queues[run.visit.queue]
@@ -359,19 +378,15 @@ class Worker:
             return state.running
 
     def part_set(self, queue: str, size: int, rate: float) -> None:
-        self._tell(self._apply_part, queue, size, rate)
-
-    def _apply_part(self, name: str, size: int, rate: float) -> None:
-        queue = self.buffer.queues[name]
+        """Under the gate and at once, so that no later shrink is undone by an earlier word."""
+        state, now = self.buffer.queues[queue], moment.local()
         with self.hand.gate:
-            queue.part = size
-            if queue.bucket is None:
-                queue.bucket = Bucket(rate, moment.local())
+            state.part = size
+            if state.bucket is None:
+                state.bucket = Bucket(rate, now)
             else:
-                queue.bucket.change(rate, moment.local())
-        self.runner.fill()
+                state.bucket.change(rate, now)
+        self._tell(self.runner.fill)
 
     def suspects_done(self) -> bool:
-        return (
-            not self.buffer.suspects and not self.buffer.suspects_running and self.reader.passes > 0
-        )
+        return self._suspects_done

@@ -5,14 +5,16 @@ A task never waits for another task's connection, and the engine never for a tas
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from mainspring.db.connect import Database, is_usable
+from mainspring.db.pool import pop_idle
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -25,50 +27,69 @@ class Connections:
         self._database = database
         self._idle: list[psycopg.AsyncConnection[Any]] = []
         self._idle_sync: list[psycopg.Connection[Any]] = []
-        self._lock = threading.Lock()
 
-    async def take(self) -> psycopg.AsyncConnection[Any]:
-        while self._idle:
-            connection = self._idle.pop()
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A connection in a transaction that commits at the end; only savepoints go inside it."""
+        connection = await self._take()
+        try:
+            async with connection.transaction() as block:
+                if (local := self._database.local_settings(client=True)) is not None:
+                    await connection.execute(local)
+                yield connection
+            _check_committed(block)
+        finally:
+            await asyncio.shield(self._give_back(connection))
+
+    @contextmanager
+    def transaction_sync(self) -> Iterator[psycopg.Connection[Any]]:
+        """The same for plain functions."""
+        connection = self._take_sync()
+        try:
+            with connection.transaction() as block:
+                if (local := self._database.local_settings(client=True)) is not None:
+                    connection.execute(local)
+                yield connection
+            _check_committed(block)
+        finally:
+            self._give_back_sync(connection)
+
+    async def _take(self) -> psycopg.AsyncConnection[Any]:
+        while (connection := pop_idle(self._idle)) is not None:
             if is_usable(connection):
-                break
+                return connection
             await connection.close()
-        else:
-            connection = await psycopg.AsyncConnection.connect(
-                self._database.url, **self._database.psycopg_arguments("task")
-            )
+        connection = await psycopg.AsyncConnection.connect(
+            self._database.url, **self._database.psycopg_arguments("task")
+        )
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-        if (local := self._database.local_settings(client=True)) is not None:
-            await connection.execute(local)
         return connection
 
-    async def give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        if connection.closed or connection.broken:
-            return
-        await connection.rollback()
-        self._idle.append(connection)
-
-    def take_sync(self) -> psycopg.Connection[Any]:
-        with self._lock:
-            while self._idle_sync:
-                connection = self._idle_sync.pop()
-                if is_usable(connection):
-                    break
-                connection.close()
-            else:
-                connection = psycopg.connect(
-                    self._database.url, **self._database.psycopg_arguments("task")
-                )
+    def _take_sync(self) -> psycopg.Connection[Any]:
+        while (connection := pop_idle(self._idle_sync)) is not None:
+            if is_usable(connection):
+                return connection
+            connection.close()
+        connection = psycopg.connect(self._database.url, **self._database.psycopg_arguments("task"))
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        if (local := self._database.local_settings(client=True)) is not None:
-            connection.execute(local)
         return connection
 
-    def give_back_sync(self, connection: psycopg.Connection[Any]) -> None:
-        if connection.closed or connection.broken:
-            return
-        connection.rollback()
-        with self._lock:
+    async def _give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        try:
+            await connection.rollback()
+        except psycopg.Error:
+            await connection.close()  # broken, or stopped in the middle of a statement
+        else:
+            connection.row_factory = psycopg.rows.tuple_row
+            self._idle.append(connection)
+
+    def _give_back_sync(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            connection.rollback()
+        except psycopg.Error:
+            connection.close()
+        else:
+            connection.row_factory = psycopg.rows.tuple_row
             self._idle_sync.append(connection)
 
     def did_commit(self, run: Run) -> bool:
@@ -93,6 +114,12 @@ class Connections:
             plain.close()
         self._idle.clear()
         self._idle_sync.clear()
+
+
+def _check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> None:
+    """psycopg leaves a block on a broken connection without a word."""
+    if block.status is block.Status.FAILED:
+        raise psycopg.OperationalError("the connection was lost before the commit")
 
 
 def lock_arguments(run: Run) -> dict[str, Any]:

@@ -7,12 +7,14 @@ SQL and its completion together: exactly-once effect in the same database.
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 
 from mainspring.errors import DatabaseUnavailable, Fenced, MainspringError
@@ -22,8 +24,6 @@ from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections
-
-log = logging.getLogger("mainspring")
 
 
 class Context:
@@ -99,16 +99,19 @@ class Context:
         """A transaction of the task's own that completes the task when it commits.
 
         Use it with `async with` in async functions and with `with` in plain ones; it gives a psycopg
-        connection. When the run was fenced everything is rolled back and `Fenced` is raised.
+        connection, on which `connection.transaction()` makes savepoints. When the run was fenced
+        everything is rolled back and `Fenced` is raised.
         """
         if self._run.settled:
             raise MainspringError(f"task {self.task!r} was already completed by a transaction")
         return Transaction(self._run, self._connections, self)
 
     def _settle_arguments(self) -> dict[str, Any]:
-        run = self._run
-        run.outcome = Done(result=self._encode(self._result))
-        run.seconds = moment.local() - run.began
+        run = msgspec.structs.replace(
+            self._run,
+            outcome=Done(result=self._encode(self._result)),
+            seconds=moment.local() - self._run.began,
+        )
         values = settle_arguments([run], self._connections.worker_id())
         return dict(zip(SQL["settle"].names, values, strict=True))
 
@@ -120,13 +123,13 @@ class Transaction:
         self._run = run
         self._connections = connections
         self._context = context
-        self._connection: Any = None
+        self._block: Any = None
 
     # -- async
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
-        self._connection = await self._connections.take()
-        return self._connection  # type: ignore[no-any-return]
+        self._block = self._opened()
+        return await self._block.__aenter__()  # type: ignore[no-any-return]
 
     async def __aexit__(
         self,
@@ -134,39 +137,31 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        connection, run = self._connection, self._run
-        try:
-            if error is not None:
-                await connection.rollback()
-                return
-            settle = await connection.execute(SQL["settle"].text, self._context._settle_arguments())
-            rows = await settle.fetchall()
-            steps.reach("transaction.settled")
-            if _answer(rows) != "settled":
-                await connection.rollback()
-                raise self._fenced()
-            await self._commit(connection)
-            run.settled = True
-            steps.reach("transaction.committed")
-        finally:
-            if not run.settled:
-                run.outcome = None
-            await asyncio.shield(self._connections.give_back(connection))
+        await self._block.__aexit__(kind, error, trace)
 
-    async def _commit(self, connection: Any) -> None:
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        settled = False
         try:
-            await connection.commit()
+            async with self._connections.transaction() as connection:
+                yield connection
+                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+                await cursor.execute(SQL["settle"].text, self._context._settle_arguments())
+                settled = self._check(await cursor.fetchall())
         except psycopg.OperationalError as lost:
-            if not await asyncio.to_thread(self._connections.did_commit, self._run):
-                raise DatabaseUnavailable(
-                    "the connection was lost at commit, and the transaction was rolled back"
-                ) from lost
+            if not settled:
+                raise
+            self._check_commit(
+                await asyncio.to_thread(self._connections.did_commit, self._run), lost
+            )
+        if settled:
+            self._committed()
 
     # -- sync
 
     def __enter__(self) -> psycopg.Connection[Any]:
-        self._connection = self._connections.take_sync()
-        return self._connection  # type: ignore[no-any-return]
+        self._block = self._opened_sync()
+        return self._block.__enter__()  # type: ignore[no-any-return]
 
     def __exit__(
         self,
@@ -174,30 +169,43 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        connection, run = self._connection, self._run
+        self._block.__exit__(kind, error, trace)
+
+    @contextmanager
+    def _opened_sync(self) -> Iterator[psycopg.Connection[Any]]:
+        settled = False
         try:
-            if error is not None:
-                connection.rollback()
-                return
-            settle = connection.execute(SQL["settle"].text, self._context._settle_arguments())
-            rows = settle.fetchall()
-            steps.reach("transaction.settled")
-            if _answer(rows) != "settled":
-                connection.rollback()
-                raise self._fenced()
-            try:
-                connection.commit()
-            except psycopg.OperationalError as lost:
-                if not self._connections.did_commit(run):
-                    raise DatabaseUnavailable(
-                        "the connection was lost at commit, and the transaction was rolled back"
-                    ) from lost
-            run.settled = True
-            steps.reach("transaction.committed")
-        finally:
-            if not run.settled:
-                run.outcome = None
-            self._connections.give_back_sync(connection)
+            with self._connections.transaction_sync() as connection:
+                yield connection
+                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+                cursor.execute(SQL["settle"].text, self._context._settle_arguments())
+                settled = self._check(cursor.fetchall())
+        except psycopg.OperationalError as lost:
+            if not settled:
+                raise
+            self._check_commit(self._connections.did_commit(self._run), lost)
+        if settled:
+            self._committed()
+
+    # -- both
+
+    def _check(self, rows: list[Any]) -> bool:
+        """The settle is the last statement: if it is refused, the block is rolled back."""
+        steps.reach("transaction.settled")
+        if in_order(rows, 1) != ["settled"]:
+            raise self._fenced()
+        return True
+
+    def _check_commit(self, did_commit: bool, lost: psycopg.OperationalError) -> None:
+        if not did_commit:
+            raise DatabaseUnavailable(
+                "the connection was lost at commit, and the transaction was rolled back"
+            ) from lost
+
+    def _committed(self) -> None:
+        self._run.settled = True
+        self._run.hold_at = float("inf")  # there is no visit any more that could be held
+        steps.reach("transaction.committed")
 
     def _fenced(self) -> Fenced:
         visit = self._run.visit
@@ -205,7 +213,3 @@ class Transaction:
             f"this run of {visit.queue!r} {visit.key!r} no longer counts: the task was settled, taken "
             "over or deleted meanwhile; its transaction was rolled back"
         )
-
-
-def _answer(rows: Any) -> str:
-    return in_order(rows, 1)[0]

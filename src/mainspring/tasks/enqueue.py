@@ -58,9 +58,16 @@ class Batch:
     def queues(self) -> list[str]:
         return sorted({call.task.name for call in self.calls})
 
+    def is_copied(self) -> bool:
+        return not self.keyed and len(self.calls) >= COPY_FROM
+
     def needs_clock(self) -> bool:
-        """Whether a due time depends on the database's clock."""
-        return any(call.options.delay is not None for call in self.calls)
+        """Whether a due time depends on the database's clock; what is copied in is taken as it is."""
+        copied = self.is_copied()
+        return any(
+            call.options.delay is not None or (copied and call.options.at is not None)
+            for call in self.calls
+        )
 
     def due_at(self, call: Call, now: datetime | None) -> datetime | None:
         if call.options.delay is not None:
@@ -106,16 +113,13 @@ class Batch:
         calls = self.calls
         columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
         extra: list[tuple[str, list[str]]] = [
-            ("due_at", [_text(self.due_at(call, now)) for call in calls]),
             ("expires_at", [_text(call.options.expires_at) for call in calls]),
             ("grp", [_text(call.options.group) for call in calls]),
         ]
+        if now is not None:
+            due_ats = [max(self.due_at(call, now) or now, now) for call in calls]
+            extra.append(("due_at", [_text(due_at) for due_at in due_ats]))
         used = [(name, values) for name, values in extra if any(v != _NULL for v in values)]
-        if any(name == "due_at" for name, _ in used):
-            used = [
-                (n, [v if v != _NULL else "now()" for v in vs] if n == "due_at" else vs)
-                for n, vs in used
-            ]
         return columns + [name for name, _ in used], self._lines([values for _, values in used])
 
     def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
@@ -202,12 +206,12 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
     now: datetime | None = (yield Clock()) if batch.needs_clock() else None
     if len(batch.calls) == 1:
         rows = yield Fetch(SQL["insert_one"], batch.one(now))
-    elif batch.keyed or len(batch.calls) < COPY_FROM:
-        rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
-    else:
+    elif batch.is_copied():
         yield Copy(*batch.copied(now))
         yield Fetch(SQL["wake"], {"queues": batch.queues})
         return batch.handles(set(batch.ids), {})
+    else:
+        rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
     inserted = {str(row["id"]) for row in rows}
     taken: dict[tuple[str, str], str] = {}
     while missing := batch.missing(inserted, taken):

@@ -23,13 +23,19 @@ from mainspring.tasks.task import Task
 log = logging.getLogger("mainspring")
 
 
+class _Stop(BaseException):
+    """Raised inside a thread; no `except Exception` of a task keeps it from ending."""
+
+
 class Executor:
     """Turns tasks into handlers; has the threads that plain functions run in."""
 
     def __init__(self, connections: Connections, *, threads: int) -> None:
         self._connections = connections
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.task")
-        self._running: dict[int, int] = {}  # run token -> thread
+        # Run token -> thread, while a stop may be raised in it: each run is stopped once at most.
+        self._running: dict[int, int] = {}
+        self._gate = threading.Lock()  # to look a thread up and stop it, and to leave
 
     def handler(self, task: Task[Any, Any]) -> Handler:
         """What the kernel calls for each visit of the task's queue."""
@@ -52,10 +58,10 @@ class Executor:
             except Exception:
                 if run.settled:
                     log.exception("task.failed_after_completion", extra={"key": run.visit.key})
-                    return run.outcome  # type: ignore[no-any-return]
+                    return Done()
                 raise
             if run.settled:
-                return run.outcome  # type: ignore[no-any-return]
+                return Done()
             return Done(None if result is None else encode(result))
 
         return handle
@@ -67,18 +73,23 @@ class Executor:
         context = contextvars.copy_context()
 
         def call() -> Any:
-            self._running[run.token] = threading.get_ident()
             try:
-                if run.stopped is not None:
-                    raise Fenced("the run was stopped before it began")
-                return context.run(function, **arguments)
+                try:
+                    self._running[run.token] = threading.get_ident()
+                    if run.stopped is not None:
+                        raise _Stop
+                    return context.run(function, **arguments)
+                finally:
+                    self._leave(run)
+            except _Stop:
+                self._leave(run)  # it may have come while leaving
+                raise Fenced("the run was stopped") from None
             except (StopIteration, GeneratorExit) as error:
                 # No future can carry these: the slot would wait for ever. Coroutines do the same.
                 raise RuntimeError(f"the task raised {type(error).__name__}") from error
-            finally:
-                del self._running[run.token]
 
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        future.add_done_callback(_retrieve)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -88,16 +99,33 @@ class Executor:
             raise
 
     def interrupt(self, runs: Sequence[Run]) -> None:
-        """Raise Fenced inside the threads of these runs; it comes with their next bytecode."""
-        for run in runs:
-            thread = self._running.get(run.token)
-            if thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread), ctypes.py_object(Fenced)
-                )
+        """Raise a stop inside the threads of these runs, once; it comes with the next bytecode."""
+        with self._gate:
+            for run in runs:
+                thread = self._running.pop(run.token, None)
+                if thread is not None:
+                    _raise_in(thread, _Stop)
+
+    def _leave(self, run: Run) -> None:
+        """From here on no stop can reach this thread; one that was on its way is called back."""
+        with self._gate:
+            if self._running.pop(run.token, None) is None:
+                _raise_in(threading.get_ident(), None)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an exception in a thread at its next bytecode, or call back one that is still to come."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """asyncio complains of an exception that nobody asked for; a stopped run's is not wanted."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def _ended(future: asyncio.Future[Any]) -> None:

@@ -20,8 +20,12 @@ declare
   winner uuid;
 begin
   if not exists (select from mainspring.queue q where q.name = task) then
+    -- The one that begins most alike: with at least three letters and half of what was asked for.
     select q.name into near from mainspring.queue q
-      where q.kind = 'task' order by abs(length(q.name) - length(task)), q.name limit 1;
+      cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
+        where left(q.name, n) = left(task, n)) alike
+      where q.kind = 'task' and alike.length >= greatest(3, length(task) / 2)
+      order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
     raise exception 'unknown task %', quote_literal(task) using
       errcode = 'undefined_object',
       hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'

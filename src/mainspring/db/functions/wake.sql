@@ -6,5 +6,7 @@ create or replace function mainspring.wake(queue text, due_at timestamptz) retur
   language sql volatile
   as $$
     select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
-    where exists (select from mainspring.worker where asleep)
+    where exists (
+      select from mainspring.worker w
+      where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;

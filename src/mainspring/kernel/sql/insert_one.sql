@@ -8,5 +8,5 @@ with fresh as (
   returning id, due_at
 )
 select id,
-  case when exists (select from mainspring.worker where asleep) then mainspring.wake(%(queue)s::text, due_at) end
+  case when exists (select from mainspring.worker where asleep) then mainspring.wake(%(queue)s::text, due_at) end as hint
 from fresh

@@ -24,7 +24,7 @@ page as materialized (
       and v.pass is null
       and v.parked_at is null
       and (%(shards)s::integer[] is null or v.shard = any(%(shards)s::integer[]))
-      and (v.grp is null or not (v.queue || ' ' || v.grp = any(%(behind)s::text[])))
+      and (v.grp is null or not (v.queue || chr(31) || v.grp = any(%(behind)s::text[])))
     order by v.due_at, v.key
     limit l.most
   ) v

@@ -1,4 +1,4 @@
--- Take free shards: those freed for me first, then any whose favoured worker is gone. Skips rows that others take.
+-- Take free shards: those freed for me first, then any whose favoured worker is gone or going. Skips rows that others take.
 -- Locks my own row first: a take that arrives after I was declared dead must leave no shard to a dead id.
 with me as materialized (
   select id from mainspring.worker where id = %(worker_id)s::uuid for key share
@@ -9,7 +9,7 @@ free as materialized (
   where pool = %(pool)s::text
     and worker_id is null
     and (offered_to is null or offered_to = %(worker_id)s::uuid
-      or not exists (select from mainspring.worker w where w.id = l.offered_to))
+      or not exists (select from mainspring.worker w where w.id = l.offered_to and w.slots > 0))
     and exists (select from me)
   order by offered_to is distinct from %(worker_id)s::uuid, shard
   limit %(most)s::integer

@@ -1,0 +1,129 @@
+"""The application's own connections: over event loops, threads and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from mainspring import Mainspring
+
+# Run as a program: a fork of the tests' own process would have pytest's threads behind it.
+_FORK = """
+import asyncio, gc, os, sys
+from mainspring import Mainspring
+
+app = Mainspring(sys.argv[1])
+
+@app.task
+async def note(n: int) -> None: ...
+
+async def enqueue(start):
+    for n in range(start, start + 50):
+        await note.enqueue(n=n)
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(enqueue(0))
+for n in range(50, 100):
+    note.enqueue_sync(n=n)
+
+child = os.fork()
+start = 200 if child else 100
+for n in range(start, start + 50):
+    note.enqueue_sync(n=n)
+if child:
+    loop.run_until_complete(asyncio.wait_for(enqueue(start + 50), 10))
+    ended, status = os.waitpid(child, 0)
+    assert status == 0, status
+    # The child is gone and took nothing along.
+    note.enqueue_sync(n=300)
+    loop.run_until_complete(asyncio.wait_for(note.enqueue(n=301), 10))
+    loop.run_until_complete(app.close())
+else:
+    asyncio.run(enqueue(start + 50))
+    gc.collect()
+    app.close_sync()
+"""
+
+
+def test_a_forked_child_has_connections_of_its_own(database_url: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _FORK, database_url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("select (payload ->> 'n')::int from mainspring.visit order by 1")
+        assert [n for (n,) in found] == list(range(302))
+
+
+def test_a_private_server_is_used_in_the_child_s_own_name() -> None:
+    """Else the parent's end would stop it under the child."""
+    app = Mainspring("postgresql://somewhere/")
+    app._url, app._database, app._server = None, object(), object()  # type: ignore[assignment]
+
+    app._forked()
+
+    assert (app._database, app._server) == (None, None)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_event_loops_that_take_turns_keep_their_connections(database_url: str) -> None:
+    app = Mainspring(database_url)
+    pids: list[Any] = []
+
+    async def look() -> int:
+        async with (await app.pool()).connection() as connection:
+            return connection.get_server_pid()  # type: ignore[no-any-return]
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        pids = [runner.run(look()) for runner in (first, second) * 3]
+        second.run(app.close())
+        first.run(app.close())
+
+    assert len(set(pids)) == 2
+    assert pids == pids[:2] * 3
+
+
+def test_the_connections_of_a_closed_event_loop_are_dropped(database_url: str) -> None:
+    app = Mainspring(database_url)
+
+    async def open_pool() -> None:
+        await app.pool()
+
+    for _ in range(3):
+        asyncio.run(open_pool())
+
+    assert len(app._pools) == 1
+
+
+def test_threads_may_take_connections_at_once(database_url: str) -> None:
+    app = Mainspring(database_url)
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            for _ in range(100):
+                with app.sync_pool().connection():
+                    pass
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    app.close_sync()
+
+    assert errors == []
