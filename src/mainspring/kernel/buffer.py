@@ -90,6 +90,7 @@ class Buffer:
         self.foreign_turns: set[tuple[str, str]] = set()
         self._turns: dict[tuple[str, str], list[Visit]] = {}  # taken, and who waits for each
         self._stale: list[Visit] = []
+        self._rated = False  # some queue has a rate per group
         self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
         # When pop found nothing: the local time at which it may find something (rates).
         self.next_at = math.inf
@@ -140,7 +141,8 @@ class Buffer:
 
     def pop(self, now: float) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start."""
-        self.release_rated(now)
+        if self._rated:
+            self.release_rated(now)
         while (level := self._best_level(now)) is not None:
             visit = level.popleft()
             self._counts[visit.priority] -= 1
@@ -148,7 +150,8 @@ class Buffer:
                 self._read_again(visit)
             elif self._admit(visit, now):
                 return visit
-        self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
+        if self._rated:
+            self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
         return None
 
     def _read_again(self, visit: Visit) -> None:
@@ -222,13 +225,17 @@ class Buffer:
 
     # -- the end of a run
 
-    def ended(self, visit: Visit) -> None:
-        """A run has ended: its place in queue and group is free, whatever its settle will say."""
+    def ended(self, visit: Visit) -> bool:
+        """A run has ended: its place in queue and group is free, whatever its settle will say.
+        Answers whether that lets visits of its group try."""
         queue = self.queues[visit.queue]
         queue.running -= 1
-        if visit.group is not None:
-            for kept in queue.groups.ended(visit):
-                self.place(kept)
+        if visit.group is None:
+            return False
+        freed = queue.groups.ended(visit)
+        for kept in freed:
+            self.place(kept)
+        return bool(freed)
 
     def turn_over(self, visit: Visit) -> None:
         """The turn of its key is free: only when the run is settled, or counts for nothing."""
@@ -251,6 +258,7 @@ class Buffer:
 
     def release_groups(self) -> None:
         """Limits or holds of others have changed: whatever groups keep back may try again."""
+        self._rated = any(queue.groups.rate is not None for queue in self.queues.values())
         for queue in self.queues.values():
             for group in queue.groups:
                 for visit in queue.groups.release(group):

@@ -268,15 +268,15 @@ class Runner:
         return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
 
     def _end(self, run: Run) -> None:
-        self.buffer.ended(run.visit)
+        freed = self.buffer.ended(run.visit)
         if run.suspect:
             self.suspects_running -= 1
             self._crashers_running -= run.visit.crashes > 0
             waiting, self._suspects = self._suspects, []
             for visit in waiting:
                 self.buffer.place(visit)
-        if self._idle and self.buffer.size:
-            self.fill()  # others may have waited for its group, or as suspects
+        if freed or run.suspect:
+            self.fill()
 
     def _abandon(self, run: Run) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""

@@ -225,7 +225,7 @@ class Worker:
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
         self.buffer.settled(run.visit)
-        if answer == "settled" and type(run.outcome) is Done and run.visit.group is None:
+        if answer == "settled" and type(run.outcome) is Done and not run.visit.group and not run.settings.turns:
             return
         match run.outcome, answer:
             case (_, "superseded"):
@@ -238,6 +238,7 @@ class Worker:
                 pass
         if self._waiting_for_group(run):
             self.reader.wake()
+        self.runner.fill()  # others may have waited for its turn
 
     def _waiting_for_group(self, run: Run) -> bool:
         group = run.visit.group
