@@ -10,7 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from mainspring.kernel.buffer import GROUP_KEEPS, Buffer
+from mainspring.kernel import buffer as buffers
+from mainspring.kernel.buffer import Buffer
+from mainspring.kernel.groups import KEEPS
+from mainspring.kernel.limits import Bucket
 from mainspring.kernel.visit import Visit
 from visits import queue
 
@@ -35,18 +38,23 @@ def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visi
     return Visit(**{**values, **fields})
 
 
-def buffer(*settings: Any, **state: Any) -> Buffer:
+def buffer(
+    *settings: Any,
+    concurrency: int | None = None,
+    part: int = 0,
+    group_concurrency: int | None = None,
+    group_rate: float | None = None,
+) -> Buffer:
     found = Buffer(settings or [queue()], threading.Lock())
     for each in found.queues.values():
-        for name, value in state.items():
-            setattr(each, name, value)
-        each.changed()
+        each.limit(paused=False, concurrency=concurrency, rate=None)
+        each.part = part
+        each.groups.limit(group_concurrency, group_rate, 0.0)
     return found
 
 
 def pause(found: Buffer, name: str, paused: bool) -> None:
-    found.queues[name].paused = paused
-    found.queues[name].changed()
+    found.queues[name].limit(paused=paused, concurrency=None, rate=None)
 
 
 def popped(found: Buffer, now: float = 0.0) -> list[str]:
@@ -86,7 +94,7 @@ def test_a_paused_queue_keeps_only_itself_back() -> None:
     pause(found, "one", True)
 
     assert popped(found) == ["b"]
-    assert found.startable == 0
+    assert found.startable(0.0) == 0
 
     pause(found, "one", False)
     assert popped(found) == ["a"]
@@ -119,28 +127,28 @@ def test_a_group_s_limit_is_kept_and_keeps_only_itself_back() -> None:
 
 def test_what_other_workers_hold_counts_for_the_group() -> None:
     found = buffer(group_concurrency=1)
-    found.foreign_groups = {("ring", "g"): 1}
+    found.queues["ring"].groups.foreign = {"g": 1}
     found.add([visit("a", group="g")])
     assert popped(found) == []
 
-    found.foreign_groups = {}
+    found.queues["ring"].groups.foreign = {}
     found.release_groups()
     assert popped(found) == ["a"]
 
 
 def test_a_full_group_leaves_the_rest_in_the_database() -> None:
     found = buffer(group_concurrency=1)
-    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(GROUP_KEEPS + 10)]
+    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(KEEPS + 10)]
     found.add(visits)
     popped(found)
 
-    assert found.behind_groups() == ["ring g"]
-    assert len(found.in_hand) == GROUP_KEEPS + 1
+    assert found.behind_groups() == [("ring", "g")]
+    assert len(found.in_hand) == KEEPS + 1
 
 
 def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
     found = buffer(group_concurrency=1)
-    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(GROUP_KEEPS + 10)]
+    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(KEEPS + 10)]
     found.add(visits)
     started = popped(found)
     for each in visits:
@@ -148,12 +156,12 @@ def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
             found.ended(each)
             found.settled(each)
             started += popped(found)
-    assert started == [f"key {n:03}" for n in range(GROUP_KEEPS + 1)]
+    assert started == [f"key {n:03}" for n in range(KEEPS + 1)]
     assert found.hungry_groups() == [("ring", "g")]
 
-    found.refill("ring", "g", visits[GROUP_KEEPS + 1 :], more=False)
+    found.refill("ring", "g", visits[KEEPS + 1 :], more=False)
 
-    assert popped(found) == [f"key {GROUP_KEEPS + 1:03}"]
+    assert popped(found) == [f"key {KEEPS + 1:03}"]
     assert found.behind_groups() == []
 
 
@@ -175,7 +183,32 @@ def test_one_run_per_key_among_the_queues_of_a_class() -> None:
     assert popped(found) == ["a", "b"]
 
     found.ended(first)
+    assert popped(found) == []
+
+    found.settled(first)
     assert popped(found) == ["a"]
+
+
+def test_a_run_that_counts_for_nothing_gives_its_turn_up() -> None:
+    found = buffer(queue("one", turns="t"), queue("two", turns="t"))
+    first = visit("a", at=1, name="one")
+    found.add([first, visit("a", at=2, name="two")])
+    popped(found)
+
+    found.ended(first)
+    found.turn_over(first)
+
+    assert popped(found) == ["a"]
+
+
+def test_a_visit_that_its_group_keeps_back_keeps_no_turn() -> None:
+    found = buffer(queue("one", turns="t"), queue("two", turns="t"))
+    found.queues["one"].groups.limit(1, None, 0.0)
+    found.add([visit("first", at=1, name="one", group="g")])
+    found.add([visit("a", at=2, name="one", group="g"), visit("a", at=3, name="two")])
+
+    assert popped(found) == ["first", "a"]
+    assert found.holds_any(lambda each: each.queue == "one")
 
 
 def test_a_turn_that_another_worker_has_is_left_in_the_database() -> None:
@@ -188,22 +221,111 @@ def test_a_turn_that_another_worker_has_is_left_in_the_database() -> None:
 
 
 def test_dropped_visits_are_no_longer_in_hand() -> None:
-    found = buffer()
+    found = buffer(queue(turns="t"), group_concurrency=1)
     found.add([visit("a", shard=1), visit("b", shard=2)])
-    found.add_suspect(visit("s", shard=1))
+    found.add([visit(key, at=5, shard=1, group="g") for key in "ghi"])
+    assert popped(found) == ["a", "b", "g"]
+    found.add([visit("c", shard=1), visit("d", shard=2)])
 
-    assert found.drop(lambda each: each.shard == 1) == 2
+    found.drop(lambda each: each.shard == 1, frozenset({2}))
 
-    assert popped(found) == ["b"]
-    assert found.in_hand == {("ring", "b")}
+    assert popped(found) == ["d"]
+    assert found.in_hand == {("ring", key) for key in "abdg"}
+    assert not found.holds_any(lambda each: True)
 
 
-def test_suspects_are_kept_apart() -> None:
+def test_the_size_counts_what_is_in_the_levels() -> None:
+    found = buffer(queue("one"), queue("two"))
+    found.add([visit("a", name="one"), visit("b", name="two", priority=9)])
+    found.add_page("two", 5, [visit("c", at=1, name="two"), visit("d", at=2, name="two")])
+
+    assert found.size == 4
+    found.pop(0.0)
+    found.drop(lambda each: each.key == "c", frozenset({0}))
+    assert found.size == 2
+
+
+def test_a_page_older_than_what_waits_is_put_in_order() -> None:
     found = buffer()
-    found.add_suspect(visit("s"))
+    found.add_page("ring", 5, [visit("c", at=3)])
+    found.add_page("ring", 5, [visit("a", at=1), visit("d", at=4)])
 
-    assert popped(found) == []
-    assert found.size == 1
+    assert popped(found) == ["a", "c", "d"]
+
+
+def test_a_queue_at_its_limit_has_nothing_startable() -> None:
+    """A backlog that may not start is no reason to wake slots or to refuse shards."""
+    found = buffer(queue("one"), queue("two"), concurrency=1, part=1)
+    found.queues["two"].limit(paused=False, concurrency=None, rate=None)
+    found.add([visit(key, name="one") for key in "abc"])
+    assert found.startable(0.0) == 3
+
+    found.pop(0.0)
+    assert found.startable(0.0) == 0
+
+    found.add([visit("d", name="two")])
+    assert found.startable(0.0) == 1
+
+
+def test_a_visit_that_waited_too_long_is_read_again() -> None:
+    found = buffer()
+    late = buffers.STALE_SECONDS + 1
+    found.add([visit("old", read_at=0.0), visit("new", at=1, read_at=late)])
+
+    assert popped(found, late) == ["new"]
+    assert [each.key for each in found.take_stale()] == ["old"]
+    assert found.take_stale() == []
+    assert ("ring", "old") not in found.in_hand
+
+
+def test_a_stale_visit_spends_no_token_of_its_queue() -> None:
+    """A2: the rate is for starts."""
+    found = buffer()
+    state = found.queues["ring"]
+    state.limit(paused=False, concurrency=None, rate=0.1)
+    state.bucket = Bucket(0.1, 0.0)
+    found.add([visit(key, read_at=0.0) for key in "abc"])
+
+    assert popped(found, 10.0) == []
+    assert len(found.take_stale()) == 3
+
+    found.add([visit("a", read_at=10.0)])
+    assert popped(found, 10.0) == ["a"]
+
+
+def test_a_stale_visit_spends_no_token_of_its_group() -> None:
+    """A2: what the group keeps is as old and is forgotten too; the group is read anew."""
+    found = buffer(group_rate=0.1)
+    found.add([visit(key, group="g", read_at=0.0) for key in "abc"])
+    assert popped(found, 0.0) == []
+
+    assert popped(found, 10.0) == []
+    assert found.in_hand == set()
+    assert found.hungry_groups() == [("ring", "g")]
+
+    found.refill("ring", "g", [visit(key, group="g", read_at=10.0) for key in "abc"], more=False)
+    assert popped(found, 10.0) == ["a"]
+
+
+def test_a_part_that_is_lent_while_a_visit_is_chosen_is_not_used() -> None:
+    """The heart may shrink the part between the choice and the start: the gate decides."""
+    found = buffer(concurrency=10, part=1)
+    state = found.queues["ring"]
+    first = visit("a", group="g")
+    found.add([first])
+    admit = state.groups.admit
+
+    def lend(each: Visit, now: float) -> str:
+        state.part = 0
+        return admit(each, now)
+
+    state.groups.admit = lend  # type: ignore[method-assign]
+
+    assert found.pop(0.0) is None
+    assert (state.running, found.size) == (0, 1)
+
+    state.part, state.groups.admit = 1, admit  # type: ignore[method-assign]
+    assert found.pop(0.0) == first
 
 
 def test_a_visit_that_is_in_hand_or_was_settled_since_the_read_is_not_new() -> None:

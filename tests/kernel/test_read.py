@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from mainspring.kernel.outcome import Parked
+from mainspring.kernel.reader import UNIT
 from mainspring.kernel.visit import END, shard_of
 from visits import Visits
 
@@ -77,7 +78,14 @@ def test_groups_that_wait_for_room_are_passed_over(visits: Visits, me) -> None:
     visits.offer("free", group="h")
     visits.offer("alone")
 
-    assert set(visits.keys(me, behind=["ring g"])) == {"free", "alone"}
+    assert set(visits.keys(me, behind=[f"ring{UNIT}g"])) == {"free", "alone"}
+
+
+def test_a_group_is_passed_over_in_its_own_queue_only(visits: Visits, me) -> None:
+    """Names with spaces in them are not taken for one another."""
+    visits.offer("a", group="b g")
+
+    assert visits.keys(me, behind=[f"ring b{UNIT}g", f"other{UNIT}b g"]) == ["a"]
 
 
 def test_a_page_goes_on_where_the_last_one_ended(visits: Visits, me) -> None:

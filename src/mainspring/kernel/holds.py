@@ -35,7 +35,7 @@ class Holds:
         times = [
             max(run.hold_at, run.began + self._mind.hold_after(run)[0])
             for run in self._hand.snapshot()
-            if not run.held and run.outcome is None
+            if not run.held and not run.settled and run.outcome is None
         ]
         return min(times, default=float("inf")) - now
 
