@@ -50,6 +50,7 @@ def buffer(
         each.limit(paused=False, concurrency=concurrency, rate=None)
         each.part = part
         each.groups.limit(group_concurrency, group_rate, 0.0)
+    found.release_groups()  # as after any change of limits
     return found
 
 

@@ -6,7 +6,9 @@ import asyncio
 from collections import Counter
 
 import psycopg
+import pytest
 
+from mainspring.kernel.outcome import Done
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -188,3 +190,81 @@ async def test_the_loss_of_every_connection_loses_no_work(
 
     assert len(set(gauge.started)) == 300
     assert visits.value("select count(*) from mainspring.history") == 300
+
+
+SUSPECTED = "select count(*) from mainspring.lease where suspect_of is not null"
+
+
+@pytest.mark.parametrize("how", ["groups", "turns"])
+async def test_suspects_that_had_to_wait_are_still_suspects(
+    how: str, visits: Visits, database_url: str
+) -> None:
+    """A6: until each was tried, and no longer."""
+    seen: list[tuple[bool, bool, int]] = []
+
+    async def handler(run):
+        await asyncio.sleep(0.15)  # over a beat
+        seen.append((run.suspect, run.held, visits.value(SUSPECTED)))
+        return Done()
+
+    names = ["one", "two", "three"]
+    if how == "groups":
+        queues = [queue("one", handler=handler, group_concurrency=1)]
+    else:
+        queues = [queue(name, handler=handler, turns="t") for name in names]
+    visits.register(*queues)
+    dead = visits.join(queues=names)
+    visits.take(dead)
+    for n, name in enumerate(names):
+        if how == "groups":
+            visits.offer(f"key {n}", queue="one", group="g")
+        else:
+            visits.offer("same", queue=name)
+    for each in queues:
+        visits.read(dead, queue=each.name)
+    visits.bury(dead)
+
+    async with working(database_url, *queues, lease=0.5) as worker:
+        await wait_until(lambda: len(seen) == 3)
+        await wait_until(lambda: not worker.hand.suspects)
+
+    assert [(suspect, held) for suspect, held, _ in seen] == [(True, True)] * 3
+    assert all(suspected for _, _, suspected in seen)
+    assert visits.value(SUSPECTED) == 0
+
+
+async def test_shards_that_come_with_suspects_are_looked_at_before_they_are_cleared(
+    visits: Visits, database_url: str
+) -> None:
+    """A6: a loop that is busy while the heart takes shards over has not looked at them yet."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate)) as worker:
+        await wait_until(worker.suspects_done)
+
+        worker.hand.own(worker.hand.shards, count=1024)  # by the heart, and the loop is busy
+
+        assert not worker.suspects_done()
+        worker.shards_changed()
+        await wait_until(worker.suspects_done)
+
+
+async def test_a_worker_that_joins_under_load_shares_no_shard_with_another(
+    visits: Visits, database_url: str
+) -> None:
+    """A3: between beats shards are given by what the last beat has read; none comes back by it."""
+    gauge = Gauge(seconds=0.02)
+    ring = queue(handler=gauge)
+    visits.offer(*(f"key {n}" for n in range(600)))
+    settings = {"pooled": True, "concurrency": 4, "lease": 2.5}
+    twice: set[int] = set()
+    async with (
+        working(database_url, ring, **settings) as one,
+        working(database_url, ring, wait=False, **settings) as two,
+    ):
+        while visits.value("select count(*) from mainspring.visit"):
+            for _ in range(10):
+                twice |= one.hand.shards & two.hand.shards
+                await asyncio.sleep(0.002)
+
+    assert twice == set()
+    assert len(gauge.started) == len(set(gauge.started)) == 600

@@ -82,7 +82,52 @@ class TestSizes:
         assert next_size(1, 0, [Part(0, 0, wants=True)], wants=True, running=0) == 1
 
     def test_a_lowered_limit_is_kept_as_runs_end(self) -> None:
-        assert next_size(2, 8, [], wants=True, running=5) <= 8
+        assert next_size(2, 8, [], wants=True, running=5) == 5
+        assert next_size(2, 5, [], wants=True, running=1) == 2
+
+    @given(
+        limit=st.integers(1, 20),
+        mine=st.integers(0, 30),
+        others=st.lists(st.builds(Part, st.integers(0, 20), st.just(0.0), st.booleans())),
+        wants=st.booleans(),
+        running=st.integers(0, 30),
+    )
+    def test_after_any_change_of_the_limit_only_what_runs_is_above_it(
+        self, limit: int, mine: int, others: list[Part], wants: bool, running: int
+    ) -> None:
+        """A7: never above what the others leave of the limit, never below what runs."""
+        runs = min(running, mine)
+        left = limit - sum(part.size for part in others)
+
+        size = next_size(limit, mine, others, wants=wants, running=runs)
+
+        assert runs <= size <= max(runs, left)
+
+    @given(
+        moves=st.lists(
+            st.tuples(
+                st.integers(0, 2), st.booleans(), st.integers(0, 10), st.sampled_from([1, 4, 9])
+            ),
+            max_size=60,
+        ),
+    )
+    def test_parts_come_down_to_a_lowered_limit(
+        self, moves: list[tuple[int, bool, int, int]]
+    ) -> None:
+        parts = [Part(0, 0, wants=False)] * 3
+        limit = 4
+        for who, wants, running, limit in moves:  # noqa: B007
+            others = [part for n, part in enumerate(parts) if n != who]
+            runs = min(running, parts[who].size)
+            size = next_size(limit, parts[who].size, others, wants=wants, running=runs)
+            parts[who] = Part(size, 0, wants)
+        for _ in range(3):
+            for who in range(3):
+                others = [part for n, part in enumerate(parts) if n != who]
+                size = next_size(limit, parts[who].size, others, wants=True, running=0)
+                parts[who] = Part(size, 0, wants=True)
+
+        assert sum(part.size for part in parts) <= limit
 
     @given(
         limit=st.integers(1, 20),

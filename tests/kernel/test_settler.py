@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import psycopg
+import pytest
 
 from mainspring import RetryPolicy
 from mainspring.kernel.outcome import Done
@@ -173,3 +175,63 @@ async def test_a_visit_that_is_offered_during_its_run_is_run_again(
         await wait_until(lambda: left(visits) == 0)
 
     assert [story["superseded"] for story in visits.history("a")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [asyncpg.SerializationError("again"), OSError("no route"), ValueError("a bug"), "select 1/0"],
+    ids=["transient", "foreign", "bug", "permanent"],
+)
+async def test_a_writer_that_fails_does_not_hold_up_plain_results(
+    trouble: Exception | str, visits: Visits, database_url: str
+) -> None:
+    """B10: whatever its own trouble is, the others go on."""
+    tries, healed = [], asyncio.Event()
+
+    async def handler(run):
+        async def write(connection):
+            tries.append(run.visit.key)
+            if isinstance(trouble, str):
+                await connection.execute(trouble)
+            elif not healed.is_set():
+                raise trouble
+
+        await asyncio.sleep(0.005)
+        return Done(write=write) if run.visit.key.startswith("bad") else Done()
+
+    visits.offer(*(f"bad {n}" for n in range(3)))
+    visits.offer(*(f"good {n}" for n in range(30)))
+    good = "select count(*) from mainspring.visit where key like 'good%%'"
+    async with working(database_url, queue(handler=handler, retry=ONCE)) as worker:
+        await wait_until(lambda: visits.value(good) == 0, 1.5)
+        settling = await worker._settling.get()
+        await wait_until(lambda: len(tries) >= 3)
+        visits.offer("good late")
+        await wait_until(lambda: visits.value(good) == 0, 1.0)
+        # No connection was lost over it.
+        assert await worker._settling.get() is settling
+
+        healed.set()
+        await wait_until(lambda: worker.settler.unsettled == 0)
+
+    done = "select count(*) from mainspring.history where outcome = 'done' and key like 'good%%'"
+    assert visits.value(done) == 31
+
+
+async def test_a_writer_whose_trouble_passes_is_settled(visits: Visits, database_url: str) -> None:
+    tries = []
+
+    async def handler(run):
+        async def write(connection):
+            tries.append(run.visit.key)
+            if len(tries) < 3:
+                raise asyncpg.SerializationError("again")
+
+        return Done(write=write)
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler)):
+        await wait_until(lambda: left(visits) == 0)
+
+    assert len(tries) == 3
+    assert [story["outcome"] for story in visits.history("a")] == ["done"]

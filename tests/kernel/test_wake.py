@@ -137,3 +137,21 @@ async def test_a_visit_of_a_long_transaction_is_found(visits: Visits, database_u
             user.commit()
 
             await wait_until(lambda: gauge.started == ["quick", "slow"], 3)
+
+
+def test_an_offer_notifies_only_if_a_worker_of_its_pool_sleeps(
+    visits: Visits, mainspring_url: str
+) -> None:
+    """B11: a NOTIFY takes a database-wide lock, so none is sent for the sake of other pools."""
+    near, far = visits.join(), visits.join(pool="far", queues=["far"])
+    with psycopg.connect(mainspring_url, autocommit=True) as ear:
+        ear.execute("listen mainspring")
+        visits.call("sleep", worker_id=far, asleep=True)
+        visits.offer("a")
+        assert list(ear.notifies(timeout=0.05)) == []
+
+        visits.call("sleep", worker_id=near, asleep=True)
+        visits.offer("b")
+        [heard] = ear.notifies(timeout=2, stop_after=1)
+
+    assert heard.payload.endswith(" ring")

@@ -6,6 +6,9 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
+from mainspring.kernel import buffer as buffers
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -245,3 +248,82 @@ async def test_a_visit_that_expired_in_the_queue_is_not_started(
 
     assert gauge.started == []
     assert [story["outcome"] for story in visits.history("late")] == ["expired"]
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["limited", "paused"])
+async def test_a_backlog_that_may_not_start_does_not_starve_another_queue(
+    paused: bool, visits: Visits, database_url: str
+) -> None:
+    """A1: it fills no more than its own part of the buffer, and its slots are not taken."""
+    gate, gauge = Gate(), Gauge(seconds=0)
+    slow, quick = queue("slow", handler=gate, concurrency=1), queue("quick", handler=gauge)
+    visits.register(slow, quick)
+    visits.offer(*keys(400), queue="slow")
+
+    async with working(database_url, slow, quick, concurrency=2, page=50, grace=0) as worker:
+        state = worker.buffer.queues["slow"]
+        await wait_until(lambda: len(gate.runs) == 1 and state.buffered >= 50)
+        if paused:
+            visits.call("pause_queue", name="slow", paused=True)
+            await wait_until(lambda: state.paused)
+        visits.offer(*keys(400), queue="quick")
+
+        await wait_until(lambda: len(gauge.started) == 400, 3)
+        assert len(gate.runs) == 1
+
+
+async def test_a_rate_slower_than_the_buffer_s_patience_is_still_reached(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A2: each visit waits until it is stale, is read again, and only its start spends a token."""
+    monkeypatch.setattr(buffers, "STALE_SECONDS", 0.04)
+    gauge = Gauge(seconds=0)
+    ring = queue(handler=gauge, rate=8)
+    visits.register(ring)
+    visits.offer(*keys(6))
+
+    async with working(database_url, ring):
+        await wait_until(lambda: len(gauge.started) == 6, 3)
+        await wait_until(lambda: left(visits) == 0)
+
+    assert sorted(gauge.started) == keys(6)
+    assert gauge.started_at[-1] - gauge.started_at[0] < 2 * 5 / 8
+
+
+async def test_a_group_s_rate_slower_than_the_buffer_s_patience_is_still_reached(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A2."""
+    monkeypatch.setattr(buffers, "STALE_SECONDS", 0.04)
+    gauge = Gauge(seconds=0)
+    ring = queue(handler=gauge, group_rate=8)
+    visits.register(ring)
+    visits.offer(*(f"g {key}" for key in keys(6)), group="g")
+    visits.offer(*(f"h {key}" for key in keys(6)), group="h")
+
+    async with working(database_url, ring):
+        await wait_until(lambda: len(gauge.started) == 12, 4)
+        await wait_until(lambda: left(visits) == 0)
+
+    assert len(set(gauge.started)) == 12
+    assert gauge.started_at[-1] - gauge.started_at[0] < 2 * 6 / 8
+
+
+async def test_a_large_group_limit_is_used_in_full(visits: Visits, database_url: str) -> None:
+    """B1: however few visits a full group keeps in memory."""
+    gauge = Gauge(by=lambda run: run.visit.group, seconds=0.05)
+    ring = queue(handler=gauge, group_concurrency=100)
+    visits.register(ring)
+    visits.offer(*keys(300), group="one")
+    later: list[int] = []
+
+    async with working(database_url, ring, concurrency=150):
+        await wait_until(lambda: len(gauge.started) > 150, 5)
+        while left(visits):
+            if len(gauge.started) < 280:
+                later.append(gauge.running["one"])
+            await asyncio.sleep(0.005)
+
+    assert gauge.most["one"] <= 100
+    assert max(later) > 64
+    assert sorted(gauge.started) == keys(300)

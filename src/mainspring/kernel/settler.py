@@ -137,7 +137,7 @@ class Settler:
             try:
                 answers = await self._send(part)
             except Exception as refusal:
-                if is_transient(refusal) or _is_ours(part, refusal):
+                if not _is_refusal(part, refusal):
                     raise
                 if len(part) == 1:
                     refused.append((part[0], refusal))
@@ -247,11 +247,15 @@ class Settler:
         return rows
 
 
-def _is_ours(part: list[Run], error: Exception) -> bool:
-    """Whether an error means that the server is being changed under us, not that a value is bad."""
+def _is_refusal(part: list[Run], error: Exception) -> bool:
+    """Whether an error says that a value cannot be stored; anything else is the server's or the line's."""
+    if is_transient(error):
+        return False
     outcome = part[0].outcome
-    writes = type(outcome) in _WRITERS and outcome.write is not None
-    return not writes and getattr(error, "sqlstate", None) in _OURS
+    if type(outcome) in _WRITERS and outcome.write is not None:
+        return True  # a layer's own writes may fail for any reason of their own
+    state = getattr(error, "sqlstate", None)
+    return state not in _OURS if state else isinstance(error, ValueError | TypeError)
 
 
 def _lock_order(run: Run) -> tuple[int, str, str]:

@@ -75,7 +75,9 @@ class Worker:
         self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._suspects_done = False  # every visit that a dead worker may have run was looked at
+        self._looked_at = 0  # the change of shards that the loop has last looked at
+        # The change as of which every visit that a dead worker may have run was looked at.
+        self._suspects_done_at = -1
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
 
@@ -283,12 +285,13 @@ class Worker:
             queue.limit(paused=paused, concurrency=concurrency, rate=rate)
             if queue.groups.limit(group_size, group_rate, now):
                 self.buffer.release_groups()
-        self._suspects_done = (
+        done = (
             self.reader.complete
             and not (self.runner.suspects_waiting or self.runner.suspects_running)
             and not self.buffer.behind_groups()
             and not self.buffer.holds_any(self.hand.is_suspect)
         )
+        self._suspects_done_at = self._looked_at if done else -1
         self.reader.wake()
         self.runner.fill()
 
@@ -321,6 +324,7 @@ class Worker:
         self._tell(self._apply_shards)
 
     def _apply_shards(self) -> None:
+        self._looked_at, self._suspects_done_at = self.hand.changes, -1
         shards, gone = self.hand.shards, frozenset(self.hand.let_go_of)
 
         def unwanted(visit: Visit) -> bool:
@@ -329,7 +333,6 @@ class Worker:
         self.buffer.drop(unwanted, shards)
         self.runner.drop_suspects(unwanted)
         self.hand.loop_looked(gone)
-        self._suspects_done = False
         self.reader.restart()
 
     def clock_jumped(self, seconds: float) -> None:
@@ -390,4 +393,5 @@ class Worker:
         self._tell(self.runner.fill)
 
     def suspects_done(self) -> bool:
-        return self._suspects_done
+        # What the heart has just taken over the loop may not have looked at yet.
+        return self._suspects_done_at == self.hand.changes

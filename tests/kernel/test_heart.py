@@ -1,0 +1,80 @@
+"""The heart: when it cannot beat, runs end before another worker may start them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mainspring.kernel import moment
+from mainspring.kernel.outcome import Done
+from mainspring.testing import wait_until
+from visits import Visits, queue
+from workers import Gate, working
+
+_HEART = """
+select pid from pg_stat_activity
+where datname = current_database() and application_name like 'mainspring:heart:%%'
+"""
+
+
+@contextmanager
+def hung(visits: Visits) -> Iterator[int]:
+    """The backend of the heart's connection stands still: no answer, and no error."""
+    pid = visits.value(_HEART)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif("MAINSPRING_TEST_DSN" in os.environ, reason="not our own server")
+async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
+    visits: Visits, database_url: str
+) -> None:
+    """A5: nothing raises, so the loop must look at the clock by itself; the heart is cut loose."""
+    gate = Gate()
+    ended: list[float] = []
+
+    async def handler(run):
+        try:
+            return await gate(run)
+        finally:
+            ended.append(moment.local())
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler), lease=0.6) as worker:
+        await wait_until(lambda: len(gate.runs) == 1)
+        with hung(visits) as pid:
+            await wait_until(lambda: len(ended) == 1, 2)
+
+            assert gate.runs[0].stopped == "fenced"
+            beaten = worker.hand.good_until - 0.7 * 0.6
+            assert ended[0] - beaten < 0.6
+
+            await wait_until(lambda: moment.local() < worker.hand.good_until, 4)
+            assert visits.query(f"{_HEART} and pid <> %s", pid)
+            gate.open.set()
+            await wait_until(lambda: visits.row("a") is None)
+
+    assert gate.keys == {"a"}
+    assert [story["outcome"] for story in visits.history("a")] == ["done"]
+
+
+async def test_a_turn_that_goes_well_is_not_cut(visits: Visits, database_url: str) -> None:
+    async def handler(_run):
+        return Done()
+
+    async with working(database_url, queue(handler=handler), lease=0.6) as worker:
+        pid = visits.value(_HEART)
+        for _ in range(20):
+            worker.heart.cut()
+        beats = "select beat from mainspring.worker"
+        before = visits.value(beats)
+        await wait_until(lambda: visits.value(beats) > before)
+
+        assert visits.value(_HEART) == pid
