@@ -268,6 +268,17 @@ def test_a_queue_at_its_limit_has_nothing_startable() -> None:
     assert found.startable(0.0) == 1
 
 
+def test_a_queue_without_visits_wants_no_part() -> None:
+    found = buffer(concurrency=1, part=0)
+
+    assert found.startable(0.0) == 0
+    assert not found.wants_part()
+
+    found.add([visit("a")])
+    found.startable(0.0)
+    assert found.wants_part()
+
+
 def test_a_visit_that_waited_too_long_is_read_again() -> None:
     found = buffer()
     late = buffers.STALE_SECONDS + 1

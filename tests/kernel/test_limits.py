@@ -116,7 +116,7 @@ class TestSizes:
     ) -> None:
         parts = [Part(0, 0, wants=False)] * 3
         limit = 4
-        for who, wants, running, limit in moves:  # noqa: B007
+        for who, wants, running, limit in moves:
             others = [part for n, part in enumerate(parts) if n != who]
             runs = min(running, parts[who].size)
             size = next_size(limit, parts[who].size, others, wants=wants, running=runs)

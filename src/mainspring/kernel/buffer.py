@@ -102,9 +102,10 @@ class Buffer:
     def startable(self, now: float) -> int:
         """Visits that wait for nothing but a slot, as far as their queues are concerned."""
         return sum(
-            queue.buffered
+            waiting
             for queue in self.queues.values()
-            if not queue.limited or queue.ready_at(now) <= now
+            # Only a queue with visits is asked when it is ready: to be asked is to want a part.
+            if (waiting := queue.buffered) and (not queue.limited or queue.ready_at(now) <= now)
         )
 
     # -- in

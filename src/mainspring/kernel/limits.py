@@ -34,10 +34,10 @@ class Bucket:
 
     def ready_at(self, now: float) -> float:
         """When a token can be had: now or earlier, if at once; infinity, if never."""
-        self._drip(now)
-        if self._tokens >= 1:
+        tokens = self._at_moment(now)  # changes nothing: the heart's thread may ask too
+        if tokens >= 1:
             return now
-        return now + (1 - self._tokens) / self._rate if self._rate > 0 else math.inf
+        return now + (1 - tokens) / self._rate if self._rate > 0 else math.inf
 
     def take(self, now: float) -> None:
         self._drip(now)
@@ -50,8 +50,11 @@ class Bucket:
 
     def _drip(self, now: float) -> None:
         if now > self._at:
-            self._tokens = min(self._size(), self._tokens + (now - self._at) * self._rate)
+            self._tokens = self._at_moment(now)
             self._at = now
+
+    def _at_moment(self, now: float) -> float:
+        return min(self._size(), self._tokens + max(0.0, now - self._at) * self._rate)
 
     def _size(self) -> float:
         return max(1.0, self._rate / 10)

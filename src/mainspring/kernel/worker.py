@@ -227,7 +227,12 @@ class Worker:
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
         self.buffer.settled(run.visit)
-        if answer == "settled" and type(run.outcome) is Done and not run.visit.group and not run.settings.turns:
+        if (
+            answer == "settled"
+            and type(run.outcome) is Done
+            and not run.visit.group
+            and not run.settings.turns
+        ):
             return
         match run.outcome, answer:
             case (_, "superseded"):
