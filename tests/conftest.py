@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from mainspring import Mainspring
 from mainspring.testing import Clock, TestServer
+from visits import Visits, queue
 
 LEAVE_SECONDS = 3.0  # a backend ends some time after its client has hung up
 
@@ -77,3 +79,24 @@ async def app(mainspring_app: Mainspring) -> Mainspring:
 @pytest.fixture
 def clock(mainspring_clock: Clock) -> Clock:
     return mainspring_clock
+
+
+@pytest.fixture
+def visits(mainspring_url: str) -> Iterator[Visits]:
+    """The protocol's statements on a fresh database that knows one queue."""
+    found = Visits(mainspring_url)
+    found.register(queue())
+    yield found
+    # The simulated workers end as they are; what they leave is no leak.
+    found.query("delete from mainspring.worker")
+    found.query("update mainspring.lease set worker_id = null")
+    found.query("delete from mainspring.visit where pass is not null")
+    found.close()
+
+
+@pytest.fixture
+def me(visits: Visits) -> UUID:
+    """A worker that has joined and owns all shards."""
+    worker_id = visits.join()
+    visits.take(worker_id)
+    return worker_id

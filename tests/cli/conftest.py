@@ -7,16 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from mainspring.cli import main
-from visits import Visits, queue
 
 
 @dataclass(frozen=True)
@@ -46,26 +44,6 @@ def cli(capsys, monkeypatch, tmp_path: Path) -> Callable[..., Answer]:
         return Answer(int(end.value.code or 0), out, err)
 
     return call
-
-
-@pytest.fixture
-def visits(database_url: str) -> Iterator[Visits]:
-    """The protocol's statements on the test's database, which knows one queue."""
-    found = Visits(database_url)
-    found.register(queue())
-    yield found
-    found.query("delete from mainspring.visit")
-    found.query("delete from mainspring.worker")
-    found.query("update mainspring.lease set worker_id = null")
-    found.close()
-
-
-@pytest.fixture
-def me(visits: Visits) -> UUID:
-    """A worker that has joined and owns all shards."""
-    worker_id = visits.join()
-    visits.take(worker_id)
-    return worker_id
 
 
 @pytest.fixture
