@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test test-slow test-oldest check bench bench-all schema clean
 
 $(STAMP): pyproject.toml
+	@echo "installing into $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && uv pip install --quiet --python $(BIN)/python -e . --group dev; \
 	else \

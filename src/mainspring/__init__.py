@@ -11,11 +11,15 @@ one durable table: queue Q should look at key K at time T.
     cli         the command line
 """
 
+from importlib.metadata import version
+
 from mainspring.app import Mainspring
 from mainspring.errors import MainspringError
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.task import Task
+
+__version__ = version("mainspring")
 
 __all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -46,10 +47,13 @@ from mainspring.tasks.signature import Signature
 from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.tasks.task import Call, Connection, Task, TaskSettings, as_tuple, check_priority
 
+log = logging.getLogger("mainspring")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 CLIENT_CONNECTIONS = 10
+# A signal that comes again within this is the same one (a process group and a wrapper both send it).
+ECHO_SECONDS = 0.1
 
 
 class Mainspring:
@@ -366,10 +370,16 @@ class Mainspring:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
 
+        first_at = 0.0
+
         def signalled() -> None:
-            if stop.is_set():
+            nonlocal first_at
+            if not stop.is_set():
+                first_at = loop.time()
+                stop.set()
+            elif loop.time() - first_at > ECHO_SECONDS:
+                log.warning("worker.ended_at_once")
                 os._exit(130)
-            stop.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)

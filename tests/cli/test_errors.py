@@ -34,8 +34,28 @@ def test_a_database_that_is_not_there(cli):
     answer = cli("status", "--url", "postgresql://nobody:secret@127.0.0.1:1/x")
 
     assert answer.code == 3
-    assert "cannot connect to postgresql://...@127.0.0.1:1/x" in complaint(answer)
+    assert "cannot connect to PostgreSQL at 127.0.0.1:1, database x" in complaint(answer)
     assert "secret" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("host=127.0.0.1 port=1 password=s3cret", 3),
+        ("postgresql://127.0.0.1:1/x?password=s3cret&user=b", 3),
+        ("postgresql://bob:s3cret@[::1/x", 2),
+        ("mysql://bob:s3cret@h/x", 2),
+        ("postgresql://bob:s3cret@h:abc/x", 2),
+        ("postgresql://bob:s3cret@h:99999/x", 2),
+        ("pasword=s3cret", 2),
+    ],
+)
+def test_a_password_is_never_shown(cli, url, code):
+    answer = cli("status", "--url", url)
+
+    assert answer.code == code
+    assert "database address" in answer.err or "cannot connect" in answer.err
+    assert "s3cret" not in answer.err + answer.out
 
 
 def test_a_database_without_schema(cli, mainspring_server):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from mainspring import __version__
 from mainspring.cli import codes, operations, parked, queues, recurring, show, tasks
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
@@ -33,6 +35,24 @@ for name, group in (
     ("recurring", recurring.group),
 ):
     cli.add_typer(group, name=name)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mainspring {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 def run() -> None:

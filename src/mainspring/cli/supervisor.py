@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.app import ECHO_SECONDS
 from mainspring.cli.child import Orders
 from mainspring.db.connect import backoff
 
@@ -50,6 +51,7 @@ class Supervisor:
         self._grace = grace
         self._seats = [Seat() for _ in range(count)]
         self._signals = 0
+        self._signalled_at = 0.0
         self._deadline = float("inf")
 
     def run(self, *, each_turn: Callable[[], bool] = lambda: False) -> int:
@@ -127,7 +129,11 @@ class Supervisor:
         log.error("worker.process_died", extra={**facts, "restart_after": round(pause, 3)})
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._signals and now - self._signalled_at < ECHO_SECONDS:
+            return  # the same one, from the process group and from a wrapper
         self._signals += 1
+        self._signalled_at = now
         self._deadline = time.monotonic() + self._grace + STOP_MARGIN_SECONDS
         self._send(signal.Signals(number) if self._signals == 1 else signal.SIGKILL)
 

@@ -75,10 +75,11 @@ def resolve(url: str | None, app: str | None = None) -> Mainspring:
         return Mainspring()
     if place:
         return load_app(place)
-    if PRIVATE.is_dir():
+    if (PRIVATE / "data" / "PG_VERSION").is_file():
         return Mainspring()
     raise InvalidSetting(
-        "no database is named: give --url, or set MAINSPRING_URL or MAINSPRING_APP=module:app"
+        "no database is named: give --url, or set MAINSPRING_URL or MAINSPRING_APP=module:app "
+        "(a private one is made by your program, or by mainspring worker or dev module:app)"
     )
 
 

@@ -204,17 +204,20 @@ def _options(startup: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check_url(url: str) -> str:
-    """The address, if it can be one; an error that shows it without its password otherwise."""
+    """The address, if it can be one. What cannot be read is not shown: it may hold a password."""
     try:
         parts = conninfo.conninfo_to_dict(url)
-    except psycopg.Error as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InvalidUrl(
-            f"cannot read the database address {_shown(url)!r}: {reason}; "
-            "write it as postgresql://user:password@host:5432/database"
-        ) from None
+        ports = [int(port) for port in str(parts.get("port", "5432")).split(",") if port]
+    except (psycopg.Error, ValueError):
+        ports = []
+        parts = {"unreadable": True}
     if not parts:
         raise InvalidUrl("the database address is empty; write postgresql://user@host/database")
+    if "unreadable" in parts or not all(0 < port < 65536 for port in ports):
+        raise InvalidUrl(
+            "cannot read the database address (not shown here, it may hold a password); "
+            "write it as postgresql://user:password@host:5432/database"
+        )
     return url
 
 
@@ -234,14 +237,17 @@ def asyncpg_url(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.split('://')[0]}://...@{tail}" if at and "://" in head else url
+    """Where an address leads, without the password that it may hold anywhere."""
+    parts = conninfo.conninfo_to_dict(url)
+    where = f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"
+    return f"{where}, database {parts.get('dbname') or 'of the user'}"
 
 
 def _unreachable(url: str, error: BaseException) -> Exception:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return DatabaseUnavailable(
-        f"cannot connect to {_shown(url)}: {reason}; is the server up and the address right?"
+        f"cannot connect to PostgreSQL at {_shown(url)}: {reason}; "
+        "is the server up and the address right?"
     )
 
 

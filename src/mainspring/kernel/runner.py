@@ -16,7 +16,7 @@ from typing import Any, cast
 from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import Buffer, QueueState
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
+from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
 from mainspring.kernel.visit import Run, Tokens, Visit
 
@@ -234,11 +234,25 @@ class Runner:
         run.seconds = moment.local() - run.began
         if steps.listener is not None:
             steps.reach("run.ended")
-        if self._verbose:
-            duration = round(run.seconds * 1000, 3)
-            facts = {"outcome": type(outcome).__name__.lower(), "duration_ms": duration}
-            log.info("run.ended", extra={**_facts(run, self.hand), **facts})
+        failed = isinstance(outcome, Retry | Parked)
+        if self._verbose or failed:
+            self._log_end(run, outcome)
         self._finished(run)
+
+    def _log_end(self, run: Run, outcome: Outcome) -> None:
+        duration = round(run.seconds * 1000, 3)
+        facts: dict[str, Any] = {
+            **_facts(run, self.hand),
+            "outcome": type(outcome).__name__.lower(),
+            "duration_ms": duration,
+        }
+        match outcome:
+            case Retry(error=error):
+                log.warning("run.ended", extra={**facts, "error": error.splitlines()[0][:300]})
+            case Parked(error=error):
+                log.error("run.ended", extra={**facts, "error": error[:4000]})
+            case _:
+                log.info("run.ended", extra=facts)
 
     async def _hold_first(self, run: Run, queue: QueueState) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""

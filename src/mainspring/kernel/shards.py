@@ -44,6 +44,7 @@ class Shards:
         self._leases: list[Lease] = []
         self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
         self._given: dict[int, float] = {}  # shards that came as a gift, and when
+        self._said_waiting = False
         self._strangers: set[UUID] = set()  # workers that were warned of
         self.peers: list[Peer] = []
 
@@ -136,6 +137,7 @@ class Shards:
         staying = {peer.id for peer in self.peers if peer.slots}
         most = shards_to_take(self._leases, staying, me=me)
         if most <= 0:
+            self._say_waiting()
             return
         gifts = {lease.shard for lease in self._leases if lease.offered_to == me}
         rows = self._session.call(
@@ -149,6 +151,15 @@ class Shards:
             self._given[shard] = moment.local()
         self._leases = [taken.get(lease.shard, lease) for lease in self._leases]
         self._adopt([lease for lease in self._leases if lease.worker_id == me])
+
+    def _say_waiting(self) -> None:
+        """A worker that has nothing says once why: others have the shards, alive or not yet known dead."""
+        if self._hand.shards or self._said_waiting:
+            return
+        self._said_waiting = True
+        holders = {lease.worker_id for lease in self._leases if lease.worker_id is not None}
+        facts = {"holders": len(holders), "lease_seconds": self._settings.lease}
+        log.info("worker.waiting_for_shards", extra=facts)
 
     def share(self, *, look: bool = False) -> None:
         """Give away what is above my share, or what waits here while another worker is idle."""

@@ -7,8 +7,10 @@ only or variadic parameters, or without annotations that msgspec knows, is refus
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -29,7 +31,7 @@ class Signature:
         self.context_parameter: str | None = None
         _check_function(name, function)
         hints = _hints(name, function)
-        fields: list[Any] = []
+        declared: list[Any] = []
         self._parameters: list[str] = []
         for parameter in inspect.signature(function).parameters.values():
             kind = hints.get(parameter.name, Any)
@@ -39,13 +41,13 @@ class Signature:
             _check_kind(name, parameter)
             self._parameters.append(parameter.name)
             if parameter.default is parameter.empty:
-                fields.append((parameter.name, kind))
+                declared.append((parameter.name, kind))
             else:
-                fields.append((parameter.name, kind, _default(name, parameter)))
-        self._required = {f[0] for f in fields if len(f) == 2}
+                declared.append((parameter.name, kind, _default(name, parameter)))
+        self._required = {f[0] for f in declared if len(f) == 2}
         try:
             self._struct = msgspec.defstruct(
-                "Arguments", fields, kw_only=True, forbid_unknown_fields=True
+                "Arguments", declared, kw_only=True, forbid_unknown_fields=True
             )
             self._decoder = msgspec.json.Decoder(self._struct)
             result = hints.get("return", Any)
@@ -88,6 +90,11 @@ class Signature:
                 f"arguments of task {self.name!r} do not fit its signature: {error}; "
                 f"got {_shown(arguments)}"
             ) from None
+        if b"null" in payload and _has_nan(arguments):
+            raise InvalidArguments(
+                f"arguments of task {self.name!r} contain NaN or an infinity, which JSON cannot "
+                "say; pass None, or a text"
+            )
         if b"\\u0000" in payload and _has_nul(arguments):
             raise InvalidArguments(
                 f"arguments of task {self.name!r} contain the character NUL, which PostgreSQL "
@@ -190,6 +197,26 @@ def _default(name: str, parameter: inspect.Parameter) -> Any:
             )
         return msgspec.field(default_factory=type(default))
     return default
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_nan, value.values()))
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(
+        value, str | bytes | bytearray
+    ):
+        return any(map(_has_nan, value))
+    if is_dataclass(value) or isinstance(value, msgspec.Struct):
+        return any(_has_nan(getattr(value, name)) for name in _field_names(value))
+    return False
+
+
+def _field_names(value: Any) -> Sequence[str]:
+    return (
+        [field.name for field in fields(value)] if is_dataclass(value) else value.__struct_fields__
+    )
 
 
 def _has_nul(value: Any) -> bool:

@@ -1,0 +1,5 @@
+"""`python -m mainspring` is the command line."""
+
+from mainspring.cli.main import run
+
+run()
