@@ -32,15 +32,38 @@ def test_a_full_page_moves_it_to_its_last_row() -> None:
     assert cursor.more
 
 
-def test_a_page_that_was_not_full_moves_it_close_to_now() -> None:
+def test_a_page_that_was_not_full_moves_it_to_its_last_visit() -> None:
+    """Not to now: what was just settled is not walked over again, and nothing is passed over."""
+    cursor = Cursor("ring", 5)
+    last = visit(-10)
+    cursor.sent()
+
+    cursor.answered(last, full=False, now=NOON)
+
+    assert cursor.position == last.position
+    assert not cursor.more
+
+
+def test_an_empty_page_moves_it_close_to_now() -> None:
     """But not quite: a transaction that is still under way may commit a visit a moment older."""
     cursor = Cursor("ring", 5)
     cursor.sent()
 
-    cursor.answered(visit(-10), full=False, now=NOON)
+    cursor.answered(None, full=False, now=NOON)
 
     assert cursor.position == (NOON - OVERLAP, "")
     assert not cursor.more
+
+
+def test_a_look_back_reads_the_last_moments_again() -> None:
+    cursor = Cursor("ring", 5)
+    cursor.sent()
+    cursor.answered(visit(-0.01), full=False, now=NOON)
+
+    cursor.look_back(NOON)
+
+    assert cursor.position == (NOON - OVERLAP, "")
+    assert cursor.more
 
 
 def test_a_step_back_moves_it_before_the_visit() -> None:

@@ -249,7 +249,8 @@ class Buffer:
         """No longer in hand, and never again as it was read."""
         self.in_hand.discard((visit.queue, visit.key))
         self.consumed.add(visit.version)
-        self.turn_over(visit)
+        if self._turns:
+            self.turn_over(visit)
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""

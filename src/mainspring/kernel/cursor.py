@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from mainspring.kernel.visit import END, START, Position, Visit
 
-# Transactions no longer than this are seen by the cursor; the sweep and the hints see the others.
+# Transactions no longer than this are seen by a look back; the sweep and the hints see the others.
+# Not every read looks back: while vacuum is held off, each would walk over all that was just settled.
 OVERLAP = timedelta(seconds=0.5)
 
 
@@ -37,11 +38,18 @@ class Cursor:
 
     def answered(self, last: Visit | None, *, full: bool, now: datetime) -> None:
         """A page has come: everything due by `now`, unless it was full."""
-        reached = last.position if full and last is not None else (now - OVERLAP, "")
+        if last is not None:
+            reached = last.position
+        else:
+            reached = max(self.position, (now - OVERLAP, ""))
         self.position = min(reached, self._back)
         self.more = full or self._back < END
         self.complete = self.complete or not self.more
         self.reading = False
+
+    def look_back(self, now: datetime) -> None:
+        """Read the last moments again: a transaction may have committed behind the cursor."""
+        self.step_back(now - OVERLAP)
 
     def failed(self) -> None:
         """The read did not come back: nothing was learned."""

@@ -164,9 +164,7 @@ class Reader:
         now = moment.local()
         look = not self._asleep and now >= self._look_at
         if look:
-            # Whoever is busy is not notified: look at every level now and then.
-            for cursor in self._cursors.values():
-                cursor.more = True
+            self._look_back()  # whoever is busy is not notified
         if self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
@@ -185,6 +183,12 @@ class Reader:
             return PRIORITIES[-1]
         full = queue.buffered > self._page // 2
         return queue.least_priority() if full else -1
+
+    def _look_back(self) -> None:
+        """Read every level again from a moment ago on."""
+        now = datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
+        for cursor in self._cursors.values():
+            cursor.look_back(now)
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
         most = max(10, self._page // len({c.queue for c in cursors}))
@@ -306,8 +310,7 @@ class Reader:
                 after[level] = page[-1].position
                 self._take_in(page)
             pending = [c for c in pending if len(pages.get((c.queue, c.priority), ())) >= most]
-        for cursor in self._cursors.values():
-            cursor.more = True  # the poll: whatever notifications do, every level is read
+        self._look_back()  # the poll: whatever notifications do, every level is read
         cost = moment.local() - began
         self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(
             0.9, 1.1
@@ -319,8 +322,7 @@ class Reader:
         self._idle_at = moment.local()
         if not self._asleep:
             await self._set_asleep(True)
-            for cursor in self._cursors.values():
-                cursor.more = True
+            self._look_back()
             self._watchful_until = moment.local() + WATCHFUL_FOR
             return
         until_sweep = max(0.0, self._sweep_at - moment.local())
@@ -337,8 +339,7 @@ class Reader:
         if moment.local() < self._watchful_until:
             timeout = min(timeout, WATCHFUL_SECONDS)
         if not await self._wait(timeout):
-            for cursor in self._cursors.values():
-                cursor.more = True
+            self._look_back()
 
     @property
     def _asleep(self) -> bool:
