@@ -38,10 +38,8 @@ class Cursor:
 
     def answered(self, last: Visit | None, *, full: bool, now: datetime) -> None:
         """A page has come: everything due by `now`, unless it was full."""
-        if last is not None:
-            reached = last.position
-        else:
-            reached = max(self.position, (now - OVERLAP, ""))
+        close = max(self.position, (now - OVERLAP, ""))
+        reached = close if last is None else last.position
         self.position = min(reached, self._back)
         self.more = full or self._back < END
         self.complete = self.complete or not self.more
