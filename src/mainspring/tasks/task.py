@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+import msgspec
 import psycopg
 
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
@@ -108,8 +109,7 @@ def check_text(name: str, value: str, most: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call to be enqueued: a task, its encoded arguments, its options."""
 
     task: Task[Any, Any]
