@@ -132,6 +132,8 @@ class Heart(threading.Thread):
         wait = min(self._beat_at + self._settings.beat_every - now, self._holds.next_in(now))
         if self._parts.unmet:
             wait = min(wait, parts.EVERY)
+        # A run that begins while this thread sleeps must be held in time too.
+        wait = min(wait, max(0.05, self._mind.shortest_hold_after() / 2))
         return max(0.01, wait)
 
     def _fence_if_late(self) -> None:

@@ -367,6 +367,11 @@ class Worker:
         queue = self.buffer.queues[run.visit.queue]
         return queue.hold_after, queue.work_timeout
 
+    def shortest_hold_after(self) -> float:
+        return min(
+            (q.hold_after for q in self.buffer.queues.values() if q.hold_after > 0), default=1.0
+        )
+
     def part_needs(self) -> list[PartNeed]:
         needs = []
         for queue in self.buffer.queues.values():
