@@ -1,4 +1,8 @@
-"""Mainspring: the one object an application holds; the only place that wires the layers together."""
+"""Mainspring: the one object an application holds; the only place that wires the layers together.
+
+Longer than other files: it is the public face, sync and async side by side, and mostly signatures and
+docstrings.
+"""
 
 from __future__ import annotations
 

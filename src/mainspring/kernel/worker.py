@@ -2,6 +2,7 @@
 
 Puts the parts together: the heart (leases), the reader, the runner's slots, the settler, the
 listener. Each part is a file of its own; here is only who tells whom.
+It is past 400 lines because it implements every question and answer between the loop and the heart.
 """
 
 from __future__ import annotations
