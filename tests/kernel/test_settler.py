@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from mainspring import RetryPolicy
-from mainspring.kernel.outcome import Done
+from mainspring.kernel.outcome import Alone, Done
 from mainspring.testing import wait_until, watch
 from visits import Visits, locked, queue
 from workers import Gauge, working
@@ -147,7 +147,7 @@ async def test_an_outcome_s_own_writes_are_in_the_settle_s_transaction(
             if run.visit.key == "gone":
                 visits.query("delete from mainspring.visit where key = 'gone'")
 
-        return Done(write=write)
+        return Done(writer=Alone(write))
 
     visits.offer("kept", "gone")
     async with working(database_url, queue(handler=handler)):
@@ -197,7 +197,7 @@ async def test_a_writer_that_fails_does_not_hold_up_plain_results(
                 raise trouble
 
         await asyncio.sleep(0.005)
-        return Done(write=write) if run.visit.key.startswith("bad") else Done()
+        return Done(writer=Alone(write)) if run.visit.key.startswith("bad") else Done()
 
     visits.offer(*(f"bad {n}" for n in range(3)))
     visits.offer(*(f"good {n}" for n in range(30)))
@@ -227,7 +227,7 @@ async def test_a_writer_whose_trouble_passes_is_settled(visits: Visits, database
             if len(tries) < 3:
                 raise asyncpg.SerializationError("again")
 
-        return Done(write=write)
+        return Done(writer=Alone(write))
 
     visits.offer("a")
     async with working(database_url, queue(handler=handler)):

@@ -21,7 +21,7 @@ from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask, check_page, decoded
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.outcome import Again, Done, Outcome
+from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
@@ -230,7 +230,7 @@ async def _step(
     if found.state != "running":
         return Done()
     if run.visit.attempt >= ATTEMPTS:
-        return Done(write=_failing(database, run))
+        return Done(writer=_failing(database, run))
     kind = kinds.get(found.kind)
     if kind is None:
         raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
@@ -257,10 +257,10 @@ async def _step(
             errors=[r.error for r in results],
         )
 
-    return Done(write=write) if last else Again(write=write)
+    return Done(writer=Alone(write)) if last else Again(writer=Alone(write))
 
 
-def _failing(database: Database, run: Run) -> Callable[[Any], Awaitable[None]]:
+def _failing(database: Database, run: Run) -> Alone:
     visit = run.visit
 
     async def write(tx: Any) -> None:
@@ -274,4 +274,4 @@ def _failing(database: Database, run: Run) -> Callable[[Any], Awaitable[None]]:
             queue=visit.queue,
         )
 
-    return write
+    return Alone(write)

@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-# Writes of a layer that belong to a settle: called with the settling connection, in its transaction.
-Write = Callable[[Any], Awaitable[None]]
+from mainspring.kernel.visit import Run
+
+
+class Writer(Protocol):
+    """Writes of a layer that belong to the settle of its runs: one transaction for many runs.
+
+    Outcomes that name the same writer are settled together, at most `most` at once.
+    """
+
+    most: int
+    stands: bool  # what it wrote is kept although a visit was offered again meanwhile
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[str | None]:
+        """Write what belongs to these runs, on the settling connection, in its transaction.
+
+        Answers for each run: None to settle it, or why it is not settled now and wrote nothing:
+        'locked' (send it again soon), 'rerun' (run the visit again), 'gone' (drop the result).
+        An error rolls the batch back; the run that causes it is found and fails alone.
+        """
+        ...
+
+
+class Alone:
+    """A writer for one run: its writes have a transaction of their own."""
+
+    most = 1
+    stands = False
+
+    def __init__(self, write: Callable[[Any], Awaitable[None]]) -> None:
+        self._write = write
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[str | None]:
+        await self._write(connection)
+        return (None,)
 
 
 class Done(msgspec.Struct, frozen=True):
     """The visit is over. `result` is JSON text."""
 
     result: str | None = None
-    write: Write | None = None
+    writer: Writer | None = None
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -24,7 +56,7 @@ class Again(msgspec.Struct, frozen=True):
 
     at: datetime | None = None
     after: float = 0.0
-    write: Write | None = None
+    writer: Writer | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):

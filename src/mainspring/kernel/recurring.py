@@ -22,7 +22,7 @@ from mainspring.kernel.ask import ask, decoded
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.cron import check_schedule, last_tick, next_tick
 from mainspring.kernel.offer import Offer, offer, offer_new
-from mainspring.kernel.outcome import Again, Done, Outcome
+from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, shard_of, token
@@ -197,4 +197,4 @@ def _outcome(database: Database, row: Any) -> Outcome:
             version=token(),
         )
 
-    return Again(at=following, write=write)
+    return Again(at=following, writer=Alone(write))

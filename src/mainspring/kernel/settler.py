@@ -20,18 +20,30 @@ from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.kernel import steps
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Outcome, Parked, Retry
+from mainspring.kernel.outcome import (
+    Again,
+    Cancelled,
+    Done,
+    Expired,
+    Outcome,
+    Parked,
+    Retry,
+    Writer,
+)
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
-_WRITERS = (Done, Again)
 # A visit that somebody has locked: not waited for longer than this connection's lock_timeout.
 _LOCKED = "55P03"
 # From one of our own statements these mean that the server is being changed under us, not a bad value.
 # (23505: history already has a superseded run, written by a statement whose answer was lost.)
 _OURS = ("0A000", "42501", "42P01", "23505")
+
+
+class _NotAllSettled(Exception):
+    """A batch with writes of its own was rolled back: some of its visits could not be settled."""
 
 
 class Settled(Protocol):
@@ -67,9 +79,9 @@ class Settler:
         self._page = page
         self._settled = settled
         self._failed = failed
-        self._waiting: deque[Run] = deque()
-        self._writing: deque[Run] = deque()  # results with writes of their own
-        self._was_plain = False  # the last batch had no writes of its own: the two take turns
+        self._plain: deque[Run] = deque()
+        self._writing: dict[Writer, deque[Run]] = {}  # results with writes of a layer
+        self._was_plain = False  # the last batch had no such writes: the two take turns
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
@@ -85,11 +97,11 @@ class Settler:
         self._news.set()
 
     def _enter(self, run: Run) -> None:
-        outcome = run.outcome
-        if type(outcome) in _WRITERS and outcome.write is not None:
-            self._writing.append(run)
+        writer = _writer_of(run)
+        if writer is None:
+            self._plain.append(run)
         else:
-            self._waiting.append(run)
+            self._writing.setdefault(writer, deque()).append(run)
 
     async def run(self) -> None:
         """Settle what is handed in, for ever."""
@@ -119,13 +131,18 @@ class Settler:
             self._enter(run)
 
     def _take(self) -> list[Run]:
-        """The next batch; a result with writes of its own goes alone, in its own transaction."""
-        waiting = self._waiting
-        if self._writing and (self._was_plain or not waiting):
+        """The next batch: plain results and those of each writer take turns."""
+        plain = self._plain
+        if self._writing and (self._was_plain or not plain):
             self._was_plain = False
-            return [self._writing.popleft()]
+            writer = next(iter(self._writing))
+            runs = self._writing.pop(writer)
+            batch = _first(runs, min(self._page, writer.most))
+            if runs:
+                self._writing[writer] = runs  # behind the others
+            return batch
         self._was_plain = True
-        return [waiting.popleft() for _ in range(min(self._page, len(waiting)))]
+        return _first(plain, self._page)
 
     async def _settle(self, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
@@ -147,7 +164,7 @@ class Settler:
                 continue
             self._sort(part, answers, left)
         codes = {getattr(error, "sqlstate", None) for _, error in refused}
-        if 1 < count == len(refused) and len(codes) == 1:
+        if 1 < count == len(refused) and len(codes) == 1 and not _writer_of(refused[0][0]):
             raise refused[0][1]  # all fail alone and alike: it is the server
         for run, error in refused:
             if run.refused:
@@ -180,18 +197,11 @@ class Settler:
     async def _send(self, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await self._connection.get()
-        outcome = batch[0].outcome
-        if type(outcome) in _WRITERS and outcome.write is not None:
-            try:
-                rows = await self._send_with_writes(
-                    connection, outcome.write, self._arguments(batch)
-                )
-            except Exception as error:
-                if connection.is_closed() or not is_transient(error):
-                    raise
-                return ["locked"]  # its own trouble, not the connection's: the others go on
+        batch.sort(key=_lock_order)
+        writer = _writer_of(batch[0])
+        if writer is not None:
+            answers = await self._send_with_writes(connection, writer, batch)
         else:
-            batch.sort(key=_lock_order)
             try:
                 rows = await self._database.fetch(
                     connection, SQL["settle"], *self._arguments(batch)
@@ -200,8 +210,9 @@ class Settler:
                 if getattr(error, "sqlstate", None) != _LOCKED:
                     raise
                 return await self._send_free(connection, batch)
+            answers = in_order(rows, len(batch))
         steps.reach("settle.answered")
-        return in_order(rows, len(batch))
+        return answers
 
     def _arguments(self, batch: Sequence[Run]) -> list[Any]:
         return settle_arguments(batch, self._hand.worker_id)
@@ -227,32 +238,64 @@ class Settler:
                 answers[n] = "gone"
         return answers
 
-    async def _send_with_writes(self, connection: Any, write: Any, values: list[Any]) -> Any:
-        """The layer's writes and the settle in one transaction; not settled means none of it."""
+    async def _send_with_writes(
+        self, connection: Any, writer: Writer, batch: list[Run]
+    ) -> list[str]:
+        """The layer's writes and the settle of its runs in one transaction."""
+        try:
+            return await self._write_and_settle(connection, writer, batch)
+        except Exception as error:
+            if connection.is_closed() or not is_transient(error):
+                raise
+            if len(batch) > 1:
+                raise _NotAllSettled from error  # a lock or a conflict of one: again, smaller
+            return ["locked"]  # its own trouble, not the connection's: the others go on
+
+    async def _write_and_settle(
+        self, connection: Any, writer: Writer, batch: list[Run]
+    ) -> list[str]:
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
         try:
             if (local := self._database.local_settings()) is not None:
                 await connection.execute(local)
-            await write(connection)
-            rows = await connection.fetch(SQL["settle"].numbered, *values)
+            answers: list[Any] = list(await writer.write(connection, batch))
+            part = [n for n, answer in enumerate(answers) if answer is None]
+            if part:
+                runs = [batch[n] for n in part]
+                rows = await connection.fetch(SQL["settle"].numbered, *self._arguments(runs))
+                for n, answer in zip(part, in_order(rows, len(runs)), strict=True):
+                    answers[n] = answer
         except BaseException:
             if not connection.is_closed():
                 await transaction.rollback()
             raise
-        if in_order(rows, 1) == ["settled"]:
+        kept = ("settled", "superseded") if writer.stands else ("settled",)
+        if all(answers[n] in kept for n in part):
             await transaction.commit()
-        else:
-            await transaction.rollback()
-        return rows
+            return answers
+        await transaction.rollback()
+        if len(batch) > 1:
+            raise _NotAllSettled
+        return answers
+
+
+def _writer_of(run: Run) -> Writer | None:
+    outcome = run.outcome
+    return outcome.writer if type(outcome) is Done or type(outcome) is Again else None
+
+
+def _first(runs: deque[Run], count: int) -> list[Run]:
+    return [runs.popleft() for _ in range(min(count, len(runs)))]
 
 
 def _is_refusal(part: list[Run], error: Exception) -> bool:
     """Whether an error says that a value cannot be stored; anything else is the server's or the line's."""
+    if isinstance(error, _NotAllSettled):
+        return True
     if is_transient(error):
         return False
-    outcome = part[0].outcome
-    if type(outcome) in _WRITERS and outcome.write is not None:
+    if _writer_of(part[0]) is not None:
         return True  # a layer's own writes may fail for any reason of their own
     state = getattr(error, "sqlstate", None)
     return state not in _OURS if state else isinstance(error, ValueError | TypeError)

@@ -236,7 +236,7 @@ class Worker:
         ):
             return
         match run.outcome, answer:
-            case (_, "superseded"):
+            case (_, "superseded" | "rerun"):
                 self.reader.settled(run.visit, 0)
             case (Retry(after=after) | Again(after=after, at=None), _):
                 self.reader.settled(run.visit, after)

@@ -1,0 +1,186 @@
+"""Writers: a layer's writes and the settle of its runs are one transaction, for many runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mainspring.kernel.locks import lock_visits
+from mainspring.kernel.outcome import Again, Done
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run
+from mainspring.testing import wait_until, watch
+from visits import Visits, queue
+from workers import working
+
+ONCE = RetryPolicy(attempts=1)
+
+
+class Notes:
+    """Notes each run's key, and the transaction that did."""
+
+    most = 100
+    stands = True
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[str]] = {}  # what to answer for a key, before it is settled
+        self.locked: list[tuple[str, str]] = []
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> list[str | None]:
+        stood = await lock_visits(connection, runs)
+        self.locked += [(run.visit.key, how) for run, how in zip(runs, stood, strict=True)]
+        answers: list[str | None] = []
+        for run, how in zip(runs, stood, strict=True):
+            key = run.visit.key
+            if how in ("gone", "locked"):
+                answers.append(how)
+                continue
+            if how == "settled":
+                answers.append(None)
+                continue
+            if self.answers.get(key):
+                answers.append(self.answers[key].pop(0))
+                continue
+            if key.startswith("bad"):
+                await connection.execute("select 1 / 0")
+            await connection.execute(
+                "insert into noted values ($1, pg_current_xact_id()::text)", key
+            )
+            answers.append(None)
+        return answers
+
+
+@pytest.fixture
+def notes(visits: Visits) -> Notes:
+    visits.query("create table noted (key text, tx text)")
+    return Notes()
+
+
+def left(visits: Visits) -> int:
+    return int(visits.value("select count(*) from mainspring.visit"))
+
+
+async def test_many_runs_share_the_transaction_of_their_writer(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    gate = asyncio.Event()
+
+    async def handler(run: Run) -> Done:
+        await gate.wait()
+        return Done(writer=notes)
+
+    visits.offer(*(f"key {n}" for n in range(40)))
+    async with working(database_url, queue(handler=handler)) as worker:
+        await wait_until(lambda: len(worker.hand.runs) == 40)
+        gate.set()
+        await wait_until(lambda: left(visits) == 0)
+
+    assert visits.value("select count(*) from noted") == 40
+    assert visits.value("select count(distinct tx) from noted") <= 2
+
+
+async def test_a_run_whose_writes_fail_fails_alone(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    """Even when all writes of a batch fail alike it is the layer's trouble, never the server's."""
+    gate = asyncio.Event()
+
+    async def handler(run: Run) -> Done:
+        await gate.wait()
+        return Done(writer=notes)
+
+    visits.offer(*(f"bad {n}" for n in range(4)))
+    async with working(database_url, queue(handler=handler, retry=ONCE)) as worker:
+        await wait_until(lambda: len(worker.hand.runs) == 4)
+        gate.set()
+        parked = "select count(*) from mainspring.visit where parked_at is not null"
+        await wait_until(lambda: visits.value(parked) == 4)
+        visits.offer("good", *(f"bad again {n}" for n in range(3)))
+        await wait_until(lambda: visits.value(parked) == 7)
+        await wait_until(lambda: left(visits) == 7)
+
+    assert visits.value("select string_agg(key, ',') from noted") == "good"
+    assert "division by zero" in visits.value("select error from mainspring.visit limit 1")
+
+
+async def test_a_run_that_is_answered_with_rerun_is_run_again_and_counts_no_attempt(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    notes.answers["a"] = ["rerun", "locked"]
+    attempts = []
+
+    async def handler(run: Run) -> Done:
+        attempts.append(run.visit.attempt)
+        return Done(writer=notes)
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler)):
+        await wait_until(lambda: left(visits) == 0)
+
+    assert attempts == [0, 0]
+    assert visits.value("select count(*) from noted") == 1
+
+
+async def test_what_was_written_stands_when_the_visit_was_offered_meanwhile(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    runs = []
+
+    async def handler(run: Run) -> Done:
+        runs.append(run.token)
+        if len(runs) == 1:
+            visits.offer("a")
+        return Done(writer=notes)
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler)):
+        await wait_until(lambda: left(visits) == 0)
+
+    assert notes.locked == [("a", "moved"), ("a", "same")]
+    assert visits.value("select count(*) from noted") == 2
+
+
+async def test_nothing_is_written_for_a_visit_that_was_deleted_during_its_run(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    async def handler(run: Run) -> Done:
+        visits.query("delete from mainspring.visit where key = 'a'")
+        return Done(writer=notes)
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler)) as worker:
+        await wait_until(lambda: notes.locked == [("a", "gone")])
+        await wait_until(lambda: worker.settler.unsettled == 0)
+
+    assert visits.value("select count(*) from noted") == 0
+
+
+@pytest.mark.parametrize("outcome", [Done, Again], ids=["done", "again"])
+async def test_a_batch_whose_answer_was_lost_is_written_once(
+    outcome: type, visits: Visits, database_url: str, notes: Notes
+) -> None:
+    """The commit came through and the connection broke: sent again, it changes nothing more."""
+    lost = []
+
+    async def handler(run: Run) -> Any:
+        return Done(writer=notes) if outcome is Done else Again(after=3600, writer=notes)
+
+    visits.offer("a")
+    async with watch() as seen:
+
+        def lose() -> None:
+            if not lost:
+                lost.append(True)
+                raise OSError("the line is dead")
+
+        seen.at("settle.answered", lose)
+        async with working(database_url, queue(handler=handler)) as worker:
+            await wait_until(lambda: len(notes.locked) == 2)
+            await wait_until(lambda: worker.settler.unsettled == 0)
+
+    assert notes.locked[1] == ("a", "gone" if outcome is Done else "settled")
+    assert visits.value("select count(*) from noted") == 1
+    assert len(visits.history("a")) == 1
