@@ -132,6 +132,55 @@ CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RET
       where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;
 
+CREATE TABLE mainspring.consumer (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone
+);
+
+CREATE TABLE mainspring.delivery (
+    shard integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    consumer text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL
+);
+
+CREATE TABLE mainspring.document (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    version bigint DEFAULT 1 NOT NULL,
+    body jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT document_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300)))
+)
+WITH (fillfactor='90');
+
+CREATE SEQUENCE mainspring.event_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE mainspring.event (
+    shard integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    number bigint DEFAULT nextval('mainspring.event_number'::regclass) NOT NULL,
+    stage text COLLATE pg_catalog."C",
+    what text NOT NULL,
+    entity_version bigint,
+    state_version bigint,
+    body jsonb,
+    run bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT event_what_check CHECK ((what = ANY (ARRAY['saved'::text, 'state'::text, 'deleted'::text])))
+);
+
 CREATE TABLE mainspring.history (
     day date NOT NULL,
     run bigint NOT NULL,
@@ -187,6 +236,25 @@ CREATE TABLE mainspring.install (
     installed_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT install_id_check CHECK (id),
     CONSTRAINT install_shard_count_check CHECK (((shard_count >= 1) AND (shard_count <= 65536)))
+);
+
+CREATE TABLE mainspring.kind (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
+    source text NOT NULL,
+    keys text[] DEFAULT '{}'::text[] NOT NULL,
+    key_types text[] DEFAULT '{}'::text[] NOT NULL,
+    version_column text DEFAULT 'version'::text NOT NULL,
+    capture text DEFAULT 'statement'::text NOT NULL,
+    ignored text[] DEFAULT '{}'::text[] NOT NULL,
+    notify boolean DEFAULT true NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    crawl_every interval,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kind_capture_check CHECK ((capture = ANY (ARRAY['statement'::text, 'row'::text, 'always'::text, 'call'::text]))),
+    CONSTRAINT kind_name_check CHECK ((name ~ '^[A-Za-z][A-Za-z0-9_.-]{0,39}$'::text))
 );
 
 CREATE TABLE mainspring.lease (
@@ -291,6 +359,39 @@ CREATE TABLE mainspring.recurring (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL
 );
+
+CREATE TABLE mainspring.stage (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    interest text[],
+    sees_own boolean DEFAULT false NOT NULL,
+    was text[] DEFAULT '{}'::text[] NOT NULL,
+    since bigint DEFAULT 1 NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone
+);
+
+CREATE SEQUENCE mainspring.state_version
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE mainspring.state (
+    shard integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    stage text NOT NULL COLLATE pg_catalog."C",
+    version bigint DEFAULT nextval('mainspring.state_version'::regclass) NOT NULL,
+    schema integer DEFAULT 1 NOT NULL,
+    body jsonb,
+    message bytea,
+    message_type text,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+WITH (fillfactor='90');
 
 CREATE TABLE mainspring.visit (
     shard integer NOT NULL,
@@ -431,6 +532,18 @@ CREATE VIEW mainspring.visit_status AS
 
 ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
 
+ALTER TABLE ONLY mainspring.consumer
+    ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);
+
+ALTER TABLE ONLY mainspring.delivery
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (shard, kind, consumer, key, number);
+
+ALTER TABLE ONLY mainspring.document
+    ADD CONSTRAINT document_pkey PRIMARY KEY (kind, key);
+
+ALTER TABLE ONLY mainspring.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (shard, kind, key, number);
+
 ALTER TABLE ONLY mainspring.history
     ADD CONSTRAINT history_pkey PRIMARY KEY (key, run, day);
 
@@ -439,6 +552,9 @@ ALTER TABLE ONLY mainspring.history_other
 
 ALTER TABLE ONLY mainspring.install
     ADD CONSTRAINT install_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.kind
+    ADD CONSTRAINT kind_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (pool, shard);
@@ -461,11 +577,19 @@ ALTER TABLE ONLY mainspring.queue
 ALTER TABLE ONLY mainspring.recurring
     ADD CONSTRAINT recurring_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY mainspring.stage
+    ADD CONSTRAINT stage_pkey PRIMARY KEY (kind, name);
+
+ALTER TABLE ONLY mainspring.state
+    ADD CONSTRAINT state_pkey PRIMARY KEY (shard, kind, key, stage);
+
 ALTER TABLE ONLY mainspring.visit
     ADD CONSTRAINT visit_pkey PRIMARY KEY (shard, key, queue);
 
 ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE INDEX event_age ON mainspring.event USING btree (created_at);
 
 CREATE INDEX history_failed ON ONLY mainspring.history USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
 
@@ -499,6 +623,9 @@ ALTER INDEX mainspring.history_failed ATTACH PARTITION mainspring.history_other_
 
 ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_other_searchable_idx;
 
+ALTER TABLE ONLY mainspring.consumer
+    ADD CONSTRAINT consumer_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;
+
 ALTER TABLE ONLY mainspring.operation_item
     ADD CONSTRAINT operation_item_operation_id_fkey FOREIGN KEY (operation_id) REFERENCES mainspring.operation(id) ON DELETE CASCADE;
 
@@ -507,3 +634,6 @@ ALTER TABLE ONLY mainspring.part
 
 ALTER TABLE ONLY mainspring.part
     ADD CONSTRAINT part_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.worker(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY mainspring.stage
+    ADD CONSTRAINT stage_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;
