@@ -88,6 +88,61 @@ class UnknownTask(MainspringError, LookupError):
         super().__init__(f"no task is named {name!r}{hint} declare it with @app.task")
 
 
+class InvalidStage(MainspringError, TypeError):
+    """A class or function cannot be a stage as it is declared."""
+
+    code = "invalid_stage"
+
+
+class DuplicateStage(InvalidStage):
+    """Two stages of a kind claim one name."""
+
+    code = "duplicate_stage"
+
+
+class UnknownStage(MainspringError, LookupError):
+    """The kind has no stage of that name."""
+
+    code = "unknown_stage"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind = kind
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"kind {kind!r} has no stage {name!r}{hint} declare it with @{kind}.stage")
+
+
+class InvalidOutcome(MainspringError, TypeError):
+    """A stage returned what is no outcome, or one that cannot be saved."""
+
+    code = "invalid_outcome"
+
+
+class UndeclaredField(InvalidOutcome):
+    """A stage changed a field that it does not declare in `writes`."""
+
+    code = "undeclared_field"
+
+
+class UnreadableState(MainspringError, ValueError):
+    """A stage's stored state does not decode; it is kept as it is."""
+
+    code = "unreadable_state"
+
+
+class SaveRefused(MainspringError):
+    """A save did not change its row: a trigger of the user's keeps it as it was."""
+
+    code = "save_refused"
+
+
+class StageLoop(MainspringError):
+    """Stages set each other off without end; the save that would close the circle was not written."""
+
+    code = "stage_loop"
+
+
 class InvalidArguments(MainspringError, TypeError):
     """The arguments of a task do not fit its signature or cannot be written as JSON."""
 

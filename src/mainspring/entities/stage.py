@@ -1,0 +1,225 @@
+"""A stage as it is declared: a class, an object or a function, and its settings.
+
+    @listing.stage(reads=["title"], writes=["price"], state=PriceState)
+    class PredictPrice:
+        def should_process(self, listing, state): ...   # optional: yes, no or a time
+        async def process(self, listing, state): ...    # Untouched(...) or Update(...)
+        async def saved(self, event): ...               # optional: effects, after the save
+
+A function is `process` alone. Both questions are pure: they may be called again at will.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mainspring.entities.state import StateType
+from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
+from mainspring.kernel.retry import RetryPolicy
+
+# should_process answers within this, or the entity is queued unasked (seconds).
+BUDGET_SECONDS = 0.1
+NAME_BYTES = 80
+
+
+@dataclass(frozen=True, slots=True)
+class StageSettings:
+    """A stage's settings. Times are seconds, rates are calls of process a second."""
+
+    reads: tuple[str, ...] | None = None  # None: everything
+    writes: tuple[str, ...] | None = None  # None: everything but key and version
+    interest: tuple[str, ...] | None = None  # None: every change
+    sees_own: bool = False  # asked about the version that its own save made, too
+    rate: float | None = None
+    parallel: int | None = None
+    timeout: float | None = None
+    hold_after: float = 1.0
+    crash_limit: int = 3
+    budget: float = BUDGET_SECONDS
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    was: tuple[str, ...] = ()  # former names: their visits and states are taken over
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A declared stage. `process`, `should_process` and `saved` are bound and ready to call."""
+
+    kind: str
+    name: str
+    settings: StageSettings
+    state: StateType
+    process: Callable[[Any, Any], Any]
+    should_process: Callable[[Any, Any], Any] | None = None
+    saved: Callable[[Any], Any] | None = None
+    target: Any = None  # what was decorated
+
+    @property
+    def queue(self) -> str:
+        """The queue of its live visits."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def crawl_queue(self) -> str:
+        """The queue of its visits from a crawl."""
+        return f"{self.kind}/{self.name}~"
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.process)
+
+
+class Declared(Protocol):
+    """What a stage must know of its kind when it is declared."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stages(self) -> dict[str, Stage]: ...
+
+
+def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
+    """Make a stage of a class, an object or a function, and enter it in its kind."""
+    given = dict(given)
+    name = given.pop("name", None) or _name_of(target)
+    _check_name(kind.name, name)
+    if name in kind.stages and kind.stages[name].target is not target:
+        raise DuplicateStage(
+            f"kind {kind.name!r} has two stages named {name!r}; give one of them another name"
+        )
+    bound = _bound(target, name)
+    state = StateType(
+        stage=name,
+        type=given.pop("state", None),
+        schema=given.pop("schema", getattr(bound, "schema", 1)),
+        upgrade=given.pop("upgrade", getattr(bound, "upgrade", None)),
+    )
+    settings = _settings(name, given)
+    function = bound if inspect.isroutine(bound) else None
+    stage = Stage(
+        kind=kind.name,
+        name=name,
+        settings=settings,
+        state=state,
+        process=_two(name, "process", function or getattr(bound, "process", None)),
+        should_process=None
+        if function
+        else _two(name, "should_process", getattr(bound, "should_process", None), optional=True),
+        saved=None if function else getattr(bound, "saved", None),
+        target=target,
+    )
+    kind.stages[name] = stage
+    return stage
+
+
+def find(kind: Declared, stage: str | Stage) -> Stage:
+    """A stage of the kind by its name; an error that names the nearest otherwise."""
+    name = stage.name if isinstance(stage, Stage) else stage
+    try:
+        return kind.stages[name]
+    except KeyError:
+        raise UnknownStage(kind.name, name, kind.stages) from None
+
+
+def _name_of(target: Any) -> str:
+    return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def _check_name(kind: str, name: str) -> None:
+    bad = [c for c in "/~!:" if c in name]
+    if not name or len(name.encode()) > NAME_BYTES or not name.isprintable() or bad:
+        raise InvalidStage(
+            f"a stage's name must have 1 to {NAME_BYTES} printable bytes without '/', '~', '!' "
+            f"and ':', got {name!r} in kind {kind!r}; give it another with name="
+        )
+
+
+def _bound(target: Any, name: str) -> Any:
+    """The object whose methods are called: an instance of a class, else what was given."""
+    if not inspect.isclass(target):
+        if not callable(target) and not hasattr(target, "process"):
+            raise InvalidStage(
+                f"stage {name!r} must be a class, an object or a function, got {target!r}"
+            )
+        return target
+    try:
+        return target()
+    except TypeError as error:
+        raise InvalidStage(
+            f"stage {name!r} cannot be made without arguments ({error}); "
+            f"declare an instance instead: kind.stage(...)({name}(...))"
+        ) from error
+
+
+def _two(name: str, role: str, function: Any, *, optional: bool = False) -> Any:
+    """A function of (entity, state); one that takes the entity alone is called with that alone."""
+    if function is None and optional:
+        return None
+    if not callable(function):
+        raise InvalidStage(
+            f"stage {name!r} has no {role}; give it: async def {role}(self, entity, state)"
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in positional if p.default is p.empty]
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if named or len(needed) > 2 or not (positional or many):
+        raise InvalidStage(
+            f"{role} of stage {name!r} must take (entity, state) or (entity), "
+            f"got {inspect.signature(function)}"
+        )
+    if len(positional) >= 2 or many:
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        async def of_entity(entity: Any, state: Any) -> Any:
+            return await function(entity)
+
+        return of_entity
+    return lambda entity, state: function(entity)
+
+
+def _settings(name: str, given: dict[str, Any]) -> StageSettings:
+    fields: dict[str, Any] = {}
+    for key in ("reads", "writes", "interest", "was"):
+        if (value := given.pop(key, None)) is not None:
+            fields[key] = _names(name, key, value)
+    if fields.get("interest") is None and fields.get("reads") is not None:
+        fields["interest"] = fields["reads"]
+    retry = given.pop("retry", None) or RetryPolicy()
+    if not isinstance(retry, RetryPolicy):
+        raise InvalidSetting(f"retry of stage {name!r} must be a RetryPolicy, got {retry!r}")
+    known = set(StageSettings.__dataclass_fields__)
+    if unknown := sorted(set(given) - known):
+        raise InvalidSetting(
+            f"stage {name!r} has no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
+        )
+    settings = StageSettings(retry=retry, **fields, **given)
+    if isinstance(settings.budget, bool) or not 0 < settings.budget <= 60:
+        raise InvalidSetting(
+            f"budget of stage {name!r} must be more than 0 to 60 seconds, got {settings.budget!r}"
+        )
+    if not isinstance(settings.sees_own, bool):
+        raise InvalidSetting(
+            f"sees_own of stage {name!r} must be True or False, got {settings.sees_own!r}"
+        )
+    return settings
+
+
+def _names(stage: str, setting: str, value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidSetting(
+            f"{setting} of stage {stage!r} must be a list of names, got the text {value!r}"
+        )
+    names = tuple(value)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidSetting(f"{setting} of stage {stage!r} must name fields, got {name!r}")
+    return tuple(dict.fromkeys(names))
