@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -24,6 +25,9 @@ from mainspring.db.connect import Database
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
+from mainspring.entities.dao import Dao
+from mainspring.entities.declare import declare_documents, declare_entities
+from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
     InvalidSetting,
@@ -84,6 +88,7 @@ class Mainspring:
         self._sync_pool: SyncPool | None = None
         self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.kinds: dict[str, Kind] = {}
         _applications.add(self)
 
     def __repr__(self) -> str:
@@ -135,6 +140,10 @@ class Mainspring:
                 f"task {name!r} is declared twice: {_place(self.tasks[name].function)} and "
                 f"{_place(function)}; give one of them another name"
             )
+        if name in self.kinds:
+            raise DuplicateTask(
+                f"{name!r} is a kind of entities already; give the task another name"
+            )
         check_priority(given.get("priority", DEFAULT_PRIORITY))
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
@@ -155,6 +164,76 @@ class Mainspring:
             return self.tasks[name]
         except KeyError:
             raise UnknownTask(name, self.tasks) from None
+
+    def entities(
+        self,
+        name: str,
+        *,
+        table: str | None = None,
+        dao: Dao | None = None,
+        key: str | Iterable[str] = "id",
+        version: str = "version",
+        model: Any = None,
+        ignore: Iterable[str] = (),
+        capture: str | None = None,
+        pool: str = "default",
+        serial: bool = True,
+        jitter: float = 0.0,
+        notify: bool = True,
+        crawl_every: timedelta | None = None,
+    ) -> Kind:
+        """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
+
+        `key`, `version`: columns; version="xmin" needs no column. `model`: a dataclass or msgspec
+        Struct; None: dicts. `ignore`: columns whose changes do not matter. `capture`: how changes
+        are seen: "statement" triggers, "row" triggers, row triggers that fire "always" (targets of
+        logical replication), or "call" of `kind.changed`. `serial`: one stage at a time on one
+        entity; else `jitter` seconds spread them. `notify`: writers wake sleeping workers.
+        `crawl_every`: ask every stage about every entity again, so often.
+        """
+        return declare_entities(
+            self,
+            self.kinds,
+            self.tasks,
+            name,
+            table=table,
+            dao=dao,
+            key=key,
+            version=version,
+            model=model,
+            ignore=ignore,
+            capture=capture,
+            pool=pool,
+            serial=serial,
+            jitter=jitter,
+            notify=notify,
+            crawl_every=crawl_every,
+        )
+
+    def documents(
+        self,
+        name: str,
+        *,
+        model: Any = None,
+        pool: str = "default",
+        serial: bool = True,
+        jitter: float = 0.0,
+        notify: bool = True,
+        crawl_every: timedelta | None = None,
+    ) -> Kind:
+        """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
+        return declare_documents(
+            self,
+            self.kinds,
+            self.tasks,
+            name,
+            model=model,
+            pool=pool,
+            serial=serial,
+            jitter=jitter,
+            notify=notify,
+            crawl_every=crawl_every,
+        )
 
     # -- the database
 

@@ -88,6 +88,24 @@ class UnknownTask(MainspringError, LookupError):
         super().__init__(f"no task is named {name!r}{hint} declare it with @app.task")
 
 
+class InvalidKind(MainspringError, ValueError):
+    """A kind of entities cannot be as it is declared, or cannot stand on its table."""
+
+    code = "invalid_kind"
+
+
+class DuplicateKind(InvalidKind):
+    """Two kinds, or a kind and a task, claim one name."""
+
+    code = "duplicate_kind"
+
+
+class UnknownKind(MainspringError, LookupError):
+    """No kind of that name is declared, or registered in the database."""
+
+    code = "unknown_kind"
+
+
 class InvalidStage(MainspringError, TypeError):
     """A class or function cannot be a stage as it is declared."""
 

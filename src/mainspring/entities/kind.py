@@ -1,0 +1,230 @@
+"""What `app.entities` and `app.documents` make: a kind of entities, and the way to its stages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from mainspring.db.connect import Database
+from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.entities import stage as stages
+from mainspring.entities.changed import Connection, announce, announce_sync
+from mainspring.entities.dao import Dao
+from mainspring.entities.keys import id_text
+from mainspring.entities.model import Model
+from mainspring.entities.table import DOCUMENT_TABLE, XMIN
+from mainspring.errors import InvalidKind
+
+CAPTURES = ("statement", "row", "always", "call")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
+
+
+class Host(Protocol):
+    """What a kind needs of the application."""
+
+    async def database(self) -> Database: ...
+    async def pool(self) -> AsyncPool: ...
+    def sync_pool(self) -> SyncPool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KindSettings:
+    """A kind as it is declared."""
+
+    name: str
+    source: str  # schema.table, 'document' or 'dao'
+    keys: tuple[str, ...] = ("id",)
+    version: str = "version"  # a column, or 'xmin'
+    ignore: tuple[str, ...] = ()  # columns whose changes offer nothing
+    capture: str = "statement"
+    pool: str = "default"
+    serial: bool = True  # of one entity, one stage at a time
+    jitter: float = 0.0  # seconds; spreads the stages of a kind that is not serial
+    notify: bool = True  # writers wake sleeping workers
+    crawl_every: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InvalidKind(
+                f"a kind's name must begin with a letter and have at most 40 letters, digits, "
+                f"'_', '.' and '-', got {self.name!r}"
+            )
+        if self.capture not in CAPTURES:
+            raise InvalidKind(
+                f"kind {self.name!r}: capture must be one of {', '.join(CAPTURES)}, "
+                f"got {self.capture!r}"
+            )
+        if not self.keys:
+            raise InvalidKind(
+                f"kind {self.name!r} needs a key: key='id' or key=['region', 'number']"
+            )
+        if len(set(self.keys)) != len(self.keys):
+            raise InvalidKind(f"kind {self.name!r}: a key column is named twice: {self.keys!r}")
+        if self.version in self.keys:
+            raise InvalidKind(f"kind {self.name!r}: {self.version!r} cannot be key and version")
+        if isinstance(self.jitter, bool) or not 0 <= self.jitter <= 3600:
+            raise InvalidKind(
+                f"kind {self.name!r}: jitter must be 0 to 3600 seconds, got {self.jitter!r}"
+            )
+        if self.jitter and self.serial:
+            raise InvalidKind(
+                f"kind {self.name!r}: jitter is for kinds whose stages run in parallel; "
+                "say serial=False, or leave it out"
+            )
+        if self.crawl_every is not None and (
+            not isinstance(self.crawl_every, timedelta) or self.crawl_every < timedelta(seconds=1)
+        ):
+            raise InvalidKind(
+                f"kind {self.name!r}: crawl_every must be a timedelta of a second or more, "
+                f"got {self.crawl_every!r}"
+            )
+        if not self.pool:
+            raise InvalidKind(f"kind {self.name!r}: pool must have a name, got ''")
+
+    @property
+    def table(self) -> str | None:
+        """The table whose rows are the entities; None for a DAO."""
+        if self.source == "document":
+            return DOCUMENT_TABLE
+        return None if self.source == "dao" else self.source
+
+
+class Kind:
+    """A kind of entities: declare its stages, offer its entities, read and replace states.
+
+    listing = app.entities("listing", table="public.listing", model=Listing)
+
+    @listing.stage(reads=["title"], writes=["price"])
+    async def predict_price(listing: Listing) -> Update | Untouched: ...
+    """
+
+    def __init__(
+        self, host: Host, settings: KindSettings, *, model: Any = None, dao: Dao | None = None
+    ) -> None:
+        self.host = host
+        self.settings = settings
+        self.model = Model(settings.name, model)
+        self.dao = dao
+        self.stages: dict[str, stages.Stage] = {}
+        if self.model.fields is not None and settings.source != "document":
+            for key in settings.keys:
+                if key not in self.model.fields:
+                    raise InvalidKind(
+                        f"kind {settings.name!r}: model {self.model.type.__name__} has no field "
+                        f"{key!r}, which is the key"
+                    )
+
+    def __repr__(self) -> str:
+        return f"<kind {self.name} on {self.settings.source} with {len(self.stages)} stages>"
+
+    @property
+    def name(self) -> str:
+        """The kind's name, which is the queue of its system visits."""
+        return self.settings.name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns, in the order of an id."""
+        return self.settings.keys
+
+    @property
+    def version(self) -> str:
+        """The version column, or 'xmin'."""
+        return self.settings.version
+
+    @property
+    def ignore(self) -> tuple[str, ...]:
+        """Fields whose changes offer nothing."""
+        return self.settings.ignore
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the entities are managed documents."""
+        return self.settings.source == "document"
+
+    @property
+    def has_version(self) -> bool:
+        """Whether versions are stored; with 'xmin' they only live for one visit."""
+        return self.settings.version != XMIN
+
+    # -- ids and entities
+
+    def key_of(self, id: Any) -> str:
+        """The text of an id, not yet through its column's type: `keys.canonical` does that."""
+        return id_text(id, self.keys)
+
+    def id_of(self, entity: Any) -> str:
+        """The text of an entity's id."""
+        if isinstance(entity, dict):
+            values = [entity.get(name) for name in self.keys]
+        else:
+            values = [getattr(entity, name, None) for name in self.keys]
+        return id_text(tuple(values), self.keys)
+
+    def decode(self, row: dict[str, Any]) -> Any:
+        """A row of plain JSON values as the kind's model."""
+        return self.model.decode(row)
+
+    def encode(self, entity: Any) -> dict[str, Any]:
+        """All fields of an entity as plain JSON values."""
+        return self.model.encode(entity)
+
+    # -- stages
+
+    def stage(self, target: Any = None, /, **given: Any) -> Any:
+        """Declare a stage: a decorator for a class or function, or a call with an object.
+
+        `reads`, `writes`, `interest`: fields. `state`: the type of its private state. `rate`,
+        `parallel`: limits of `process` over all workers. `retry`: a RetryPolicy.
+        """
+        if target is None:
+            return lambda decorated: self._declare(decorated, given)
+        return self._declare(target, given)
+
+    def _declare(self, target: Callable[..., Any], given: dict[str, Any]) -> stages.Stage:
+        return stages.declare(self, target, given)
+
+    # -- changes that no trigger sees
+
+    async def changed(
+        self,
+        ids: Any,
+        *,
+        fields: Iterable[str] | None = None,
+        connection: Connection | None = None,
+    ) -> int:
+        """Say that entities changed, where no trigger does: the stages are asked about them.
+
+        `ids`: a list of ids. `fields`: which fields changed; None: unknown, so every stage is
+        asked. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
+        Answers how many visits were offered.
+        """
+        return await announce(self, self._texts(ids), "changed", fields, connection)
+
+    def changed_sync(
+        self,
+        ids: Any,
+        *,
+        fields: Iterable[str] | None = None,
+        connection: Connection | None = None,
+    ) -> int:
+        """The same for code that is not async."""
+        return announce_sync(self, self._texts(ids), "changed", fields, connection)
+
+    async def deleted(self, ids: Any, *, connection: Connection | None = None) -> int:
+        """Say that entities were deleted, where no trigger does: their visits and states end.
+
+        Answers how many entities had any.
+        """
+        return await announce(self, self._texts(ids), "deleted", None, connection)
+
+    def deleted_sync(self, ids: Any, *, connection: Connection | None = None) -> int:
+        """The same for code that is not async."""
+        return announce_sync(self, self._texts(ids), "deleted", None, connection)
+
+    def _texts(self, ids: Any) -> list[str]:
+        many: Sequence[Any] = ids if isinstance(ids, list | set | frozenset) else [ids]  # type: ignore[assignment]
+        return sorted({self.key_of(id) for id in many})

@@ -1,0 +1,61 @@
+"""Rows as the user's types: a dataclass, a msgspec Struct, or plain dicts.
+
+A row travels as JSON. Columns that the model does not have are left out; a field that the row lacks
+needs a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import InvalidKind
+
+
+class Model:
+    """How entities of a kind are decoded and encoded. `type` None: dicts."""
+
+    __slots__ = ("_decoder", "fields", "type")
+
+    def __init__(self, kind: str, type_: Any = None) -> None:
+        self.type = type_
+        self.fields: tuple[str, ...] | None = None  # None: whatever the row has
+        if type_ is None or type_ is dict:
+            self.type = None
+            self._decoder: Any = msgspec.json.Decoder(dict[str, Any])
+            return
+        if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+            self.fields = type_.__struct_encode_fields__
+        elif dataclasses.is_dataclass(type_):
+            self.fields = tuple(field.name for field in dataclasses.fields(type_))
+        else:
+            raise InvalidKind(
+                f"kind {kind!r}: model must be a dataclass, a msgspec Struct or None (dicts), "
+                f"got {type_!r}"
+            )
+        try:
+            self._decoder = msgspec.json.Decoder(type_, strict=False)
+        except TypeError as error:
+            raise InvalidKind(
+                f"kind {kind!r}: model {type_!r} cannot be decoded: {error}"
+            ) from None
+
+    def decode_json(self, text: str | bytes) -> Any:
+        """The entity of a row in JSON; msgspec.ValidationError if it does not fit the model."""
+        return self._decoder.decode(text)
+
+    def decode(self, row: Mapping[str, Any]) -> Any:
+        """The entity of a row of plain JSON values."""
+        if self.type is None:
+            return dict(row)
+        return msgspec.convert(dict(row), self.type, strict=False)
+
+    def encode(self, entity: Any) -> dict[str, Any]:
+        """All fields of an entity as plain JSON values."""
+        value = msgspec.to_builtins(entity, str_keys=True)
+        if not isinstance(value, dict):
+            raise InvalidKind(f"an entity must be an object with fields, got {entity!r:.200}")
+        return value
