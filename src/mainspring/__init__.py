@@ -5,6 +5,7 @@ one durable table: queue Q should look at key K at time T.
 
     app         the one object an application holds
     tasks       functions whose calls are durable
+    entities    stages that bring each entity of a table to rest
     kernel      visits: offered, read, run and settled
     db          connections, statements, migrations, the private server
     testing     a moving clock, run until idle, crash points
@@ -14,6 +15,11 @@ one durable table: queue Q should look at key K at time T.
 from importlib.metadata import version
 
 from mainspring.app import Mainspring
+from mainspring.entities.clock import now
+from mainspring.entities.dao import Change, Dao, one_by_one
+from mainspring.entities.event import Saved
+from mainspring.entities.kind import Kind
+from mainspring.entities.outcome import Untouched, Update
 from mainspring.errors import MainspringError
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.tasks.context import Context
@@ -22,4 +28,19 @@ from mainspring.tasks.task import Task
 
 __version__ = version("mainspring")
 
-__all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]
+__all__ = [
+    "Change",
+    "Context",
+    "Dao",
+    "Handle",
+    "Kind",
+    "Mainspring",
+    "MainspringError",
+    "RetryPolicy",
+    "Saved",
+    "Task",
+    "Untouched",
+    "Update",
+    "now",
+    "one_by_one",
+]

@@ -12,12 +12,20 @@ from mainspring.kernel.steps import STEPS
 
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
+        "Change",
         "Context",
+        "Dao",
         "Handle",
+        "Kind",
         "Mainspring",
         "MainspringError",
         "RetryPolicy",
+        "Saved",
         "Task",
+        "Untouched",
+        "Update",
+        "now",
+        "one_by_one",
     ]
 
 
@@ -25,9 +33,19 @@ def test_the_names_of_the_test_kit() -> None:
     assert mainspring.testing.__all__ == [
         "STEPS",
         "Clock",
+        "NotAtRest",
+        "NotConfluent",
+        "Order",
+        "Simulation",
         "TestServer",
+        "TimerLost",
         "WorkerProcess",
+        "check_confluence",
+        "check_early_visits",
+        "check_stages",
+        "check_unasked",
         "die_at",
+        "orders",
         "run_until_idle",
         "wait_until",
         "watch",

@@ -17,21 +17,43 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     idle.py             a worker that runs until nothing is due
     steps.py            named steps of a worker: watched, waited for, died at
     process.py          workers as processes of their own
+    stages.py           stages of entities in memory, without a database; answers.py calls them
+    confluence.py       checks that stages fit together, in any order (order.py)
     pytest_plugin.py    the fixtures
 """
 
 from mainspring.testing.clock import Clock
+from mainspring.testing.confluence import (
+    NotConfluent,
+    TimerLost,
+    check_confluence,
+    check_early_visits,
+    check_stages,
+    check_unasked,
+)
 from mainspring.testing.database import TestServer
 from mainspring.testing.idle import run_until_idle, wait_until
+from mainspring.testing.order import Order, orders
 from mainspring.testing.process import WorkerProcess
+from mainspring.testing.stages import NotAtRest, Simulation
 from mainspring.testing.steps import STEPS, die_at, watch
 
 __all__ = [
     "STEPS",
     "Clock",
+    "NotAtRest",
+    "NotConfluent",
+    "Order",
+    "Simulation",
     "TestServer",
+    "TimerLost",
     "WorkerProcess",
+    "check_confluence",
+    "check_early_visits",
+    "check_stages",
+    "check_unasked",
     "die_at",
+    "orders",
     "run_until_idle",
     "wait_until",
     "watch",

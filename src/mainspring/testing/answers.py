@@ -1,0 +1,135 @@
+"""How the simulation calls stages and takes their answers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from mainspring.entities.kind import Kind
+from mainspring.entities.stage import Stage
+from mainspring.errors import InvalidOutcome, UndeclaredField
+from mainspring.loops import run_apart
+
+
+def fields_of(entity: Any) -> dict[str, Any]:
+    """The fields of an entity by name; of a part of one, those that it has."""
+    if isinstance(entity, dict):
+        return dict(entity)
+    if isinstance(entity, msgspec.Struct):
+        names: tuple[str, ...] = entity.__struct_fields__
+    elif is_dataclass(entity):
+        names = tuple(f.name for f in dataclass_fields(entity))
+    else:
+        raise InvalidOutcome(f"an entity must be a dataclass, a Struct or a dict, got {entity!r}")
+    return {name: getattr(entity, name) for name in names if hasattr(entity, name)}
+
+
+def rebuilt(entity: Any, changed: dict[str, Any]) -> Any:
+    """The entity with some fields changed."""
+    if isinstance(entity, dict):
+        return {**entity, **deepcopy(changed)}
+    return type(entity)(**{**fields_of(entity), **deepcopy(changed)})
+
+
+def patch_of(
+    entity: Any,
+    wanted: dict[str, Any],
+    *,
+    stage: Stage | None = None,
+    kind: Kind | None = None,
+) -> dict[str, Any]:
+    """Of the wanted values those that differ; a stage may only change what it declares."""
+    now = fields_of(entity)
+    if unknown := sorted(set(wanted) - set(now)):
+        whose = f"stage {stage.name!r} writes" if stage else "the change names"
+        raise InvalidOutcome(
+            f"{whose} {unknown[0]!r}, which the entity has not; it has {', '.join(now)}"
+        )
+    changed = {name: value for name, value in wanted.items() if now[name] != value}
+    if stage is not None and kind is not None:
+        _check_declared(stage, kind, changed)
+    return changed
+
+
+def _check_declared(stage: Stage, kind: Kind, changed: dict[str, Any]) -> None:
+    writes = stage.settings.writes
+    for name in changed:
+        fixed = name in kind.keys or name == kind.settings.version
+        if fixed or (writes is not None and name not in writes):
+            may = "nothing" if writes == () else ", ".join(writes) if writes else "all but its key"
+            raise UndeclaredField(
+                f"stage {stage.name!r} changed {name!r}, but declares that it writes {may}; "
+                f"add it to writes= or leave it as it is"
+            )
+
+
+def seen_by(stage: Stage, entity: Any, keys: tuple[str, ...]) -> Any:
+    """The entity as a stage is given it: whole, or only what it reads and the key."""
+    reads = stage.settings.reads
+    if reads is None:
+        return deepcopy(entity)
+    wanted = {n: deepcopy(v) for n, v in fields_of(entity).items() if n in reads or n in keys}
+    if isinstance(entity, dict):
+        return wanted
+    if isinstance(entity, msgspec.Struct):
+        return deepcopy(entity)
+    model: Any = type(entity)
+    part: Any = object.__new__(_part_of(model, stage.name, tuple(wanted)))
+    for name, value in wanted.items():
+        object.__setattr__(part, name, value)
+    return part
+
+
+@lru_cache(maxsize=1000)
+def _part_of(model: Any, stage: str, known: tuple[str, ...]) -> type[Any]:
+    """The model without the fields that a stage does not read: to ask for one is an error."""
+
+    def unread(name: str) -> property:
+        def ask(_: Any) -> Any:
+            raise AttributeError(
+                f"stage {stage!r} does not declare that it reads {name!r}; add it to reads="
+            )
+
+        return property(ask)
+
+    hidden = {f.name: unread(f.name) for f in dataclass_fields(model) if f.name not in known}
+    return type(model.__name__, (model,), {"__slots__": (), **hidden})
+
+
+def called(stage: Stage, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a stage's function, plain or async; what it raises says whose it is.
+
+    A coroutine that never waits is walked through without an event loop, which is a hundred times
+    faster; one that does is called again on a loop of its own. Stages are pure, so they may be.
+    """
+    try:
+        answer = function(*arguments)
+        if not inspect.iscoroutine(answer):
+            return answer
+        try:
+            answer.send(None)
+        except StopIteration as end:
+            return end.value
+        except RuntimeError as error:
+            if "event loop" not in str(error):
+                raise
+        finally:
+            answer.close()
+        return run_apart(function(*arguments))
+    except Exception as error:
+        error.add_note(f"in {role} of stage {stage.name!r} of kind {stage.kind!r}")
+        raise
+
+
+def call_saved(saved: Callable[..., Any], event: Any) -> None:
+    """Call a `saved` hook once."""
+    answer = saved(event)
+    if inspect.iscoroutine(answer):
+        run_apart(answer)
