@@ -99,3 +99,6 @@ create table mainspring.document (
   changed_at timestamptz not null default mainspring.now(),
   primary key (kind, key)
 ) with (fillfactor = 90);
+
+-- The server's timeline when numbers were last drawn: after a failover they jump ahead.
+alter table mainspring.install add column timeline integer;
