@@ -12,11 +12,14 @@ from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
+from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
 from mainspring.entities.dao import Dao
+from mainspring.entities.event import Saved
 from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
 from mainspring.entities.table import DOCUMENT_TABLE, XMIN
 from mainspring.errors import InvalidKind
+from mainspring.kernel.retry import RetryPolicy
 
 CAPTURES = ("statement", "row", "always", "call")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
@@ -109,6 +112,7 @@ class Kind:
         self.model = Model(settings.name, model)
         self.dao = dao
         self.stages: dict[str, stages.Stage] = {}
+        self.sinks: dict[str, Consumer] = {}
         if self.model.fields is not None and settings.source != "document":
             for key in settings.keys:
                 if key not in self.model.fields:
@@ -186,6 +190,31 @@ class Kind:
 
     def _declare(self, target: Callable[..., Any], given: dict[str, Any]) -> stages.Stage:
         return stages.declare(self, target, given)
+
+    # -- who gets what was saved
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """The `saved` hooks of its stages, and its sinks."""
+        return consumers(self.stages.values(), self.sinks.values())
+
+    def sink(
+        self,
+        name: str,
+        target: Sink | Callable[[Saved], Any],
+        *,
+        retry: RetryPolicy | None = None,
+        parallel: int | None = None,
+    ) -> None:
+        """Send every event of the kind somewhere: an object with `send(event)`, or a function.
+
+        At least once, in order per entity; `retry` says how often a failed event is tried again
+        before it is parked, `parallel` how many entities' events are sent at once, over all workers.
+        """
+        taken = {*self.stages, *self.sinks}
+        self.sinks[name] = declare_sink(
+            self.name, name, target, taken=taken, retry=retry, parallel=parallel
+        )
 
     # -- changes that no trigger sees
 

@@ -1,0 +1,264 @@
+"""The relay: brings what was saved from the outbox to its consumers (S7).
+
+A save writes its event, a delivery for each consumer, and offers a visit of the queue "kind!consumer" in
+one transaction. A run of that visit reads the entity's deliveries in the order of their numbers, calls the
+consumer for one after the other, and settles with the delete of those that it acknowledged. So an event
+comes at least once, in order per entity and consumer. A consumer that fails is tried again by the rules of
+its retry, then parked, for this entity alone; later events of the entity wait behind it. Relays do not take
+turns with stages: a slow hook stops none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from base64 import b64decode
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, get_type_hints
+
+import msgspec
+
+from mainspring.db.connect import Database, is_transient
+from mainspring.entities.consumer import Consumer
+from mainspring.entities.event import Saved
+from mainspring.entities.keys import split
+from mainspring.entities.kind import Kind
+from mainspring.entities.state import Stored
+from mainspring.entities.store import SQL
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.line import Line
+from mainspring.kernel.locks import lock_visits
+from mainspring.kernel.outcome import Again, Done, Outcome, Verdict
+from mainspring.kernel.visit import Run
+
+# Events that one run delivers before it settles.
+EVENTS_AT_ONCE = 50
+# Runs whose deliveries are read in one statement.
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event that waits for a consumer, as its row has it."""
+
+    number: int
+    stage: str | None
+    what: str
+    entity_version: int | None
+    state_version: int | None
+    body: str | None
+    created_at: datetime
+
+
+class Relay:
+    """All relays of a worker."""
+
+    def __init__(self, database: Database, kinds: Sequence[Kind]) -> None:
+        self._kinds = list(kinds)
+        self._reader = _Reader(Line(database, "relay"))
+        self._acknowledge = _Acknowledge()
+
+    def queues(self) -> list[QueueSettings]:
+        """One queue for each consumer."""
+        return [self._queue(kind, c) for kind in self._kinds for c in kind.consumers]
+
+    def _queue(self, kind: Kind, consumer: Consumer) -> QueueSettings:
+        async def handle(run: Run) -> Outcome:
+            return await self._deliver(kind, consumer, run)
+
+        return QueueSettings(
+            name=consumer.queue,
+            handler=handle,
+            pool=kind.settings.pool,
+            kind="relay",
+            concurrency=consumer.parallel,
+            retry=consumer.retry,
+        )
+
+    async def _deliver(self, kind: Kind, consumer: Consumer, run: Run) -> Outcome:
+        """Call the consumer for the entity's events, oldest first, as far as it goes well."""
+        waiting = await self._reader.read(consumer, run)
+        delivered: list[int] = []
+        failed = False
+        for row in waiting:
+            try:
+                await _call(consumer, event_of(kind, consumer, run.visit.key, row))
+            except Exception:
+                if not delivered:
+                    raise
+                failed = (
+                    True  # settle what went well; the next run begins with the one that did not
+                )
+                break
+            delivered.append(row.number)
+        if not delivered:
+            return Done()
+        run.note = (consumer, delivered)
+        if failed or len(waiting) == EVENTS_AT_ONCE:
+            return Again(writer=self._acknowledge)
+        return Done(writer=self._acknowledge)
+
+    async def close(self) -> None:
+        """Close its connection."""
+        await self._reader.close()
+
+
+async def _call(consumer: Consumer, event: Saved) -> None:
+    """Call a consumer; a plain function in a thread, where it may block."""
+    if inspect.iscoroutinefunction(consumer.call):
+        await consumer.call(event)
+        return
+    answer = await asyncio.to_thread(consumer.call, event)
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def event_of(kind: Kind, consumer: Consumer, key: str, row: Waiting) -> Saved:
+    """A row of the outbox as a consumer gets it."""
+    body = msgspec.json.decode(row.body) if row.body else {}
+    fields = body.get("entity")
+    return Saved(
+        kind=kind.name,
+        id=typed_id(kind, key),
+        consumer=consumer.name,
+        number=row.number,
+        what=row.what,
+        stage=row.stage,
+        entity=kind.decode(fields) if fields else None,
+        state=_state_of(kind, row.stage, body),
+        entity_version=row.entity_version,
+        state_version=row.state_version,
+        changed=body.get("changed") or {},
+        created_at=row.created_at,
+    )
+
+
+def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:
+    """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
+    state, stage = body.get("state"), kind.stages.get(name or "")
+    if state is None or stage is None:
+        return state
+    schema = int(body.get("schema", 1))
+    if stage.state.is_message and isinstance(state, dict) and "@type" in state:
+        stored = Stored(schema, None, b64decode(state["value"]), state["@type"])
+    else:
+        stored = Stored(schema, msgspec.json.encode(state).decode())
+    return stage.state.decode(stored)
+
+
+def typed_id(kind: Kind, key: str) -> Any:
+    """The id of a visit's key by the types of the model; its texts where no type is known."""
+    hints = get_type_hints(kind.model.type) if kind.model.type is not None else {}
+    values = tuple(
+        _typed(text, hints.get(name))
+        for name, text in zip(kind.keys, split(key, kind.keys), strict=True)
+    )
+    return values[0] if len(values) == 1 else values
+
+
+def _typed(text: str, type_: Any) -> Any:
+    if type_ is None:
+        return text
+    try:
+        return msgspec.convert(text, type_, strict=False)
+    except msgspec.ValidationError:
+        return text
+
+
+class _Reader:
+    """Reads deliveries: runs that ask in the same moment share a statement."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[Waiting]]]] = []
+        self._busy: asyncio.Task[None] | None = None
+
+    async def read(self, consumer: Consumer, run: Run) -> list[Waiting]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Waiting]] = loop.create_future()
+        self._asking.append((consumer, run, answer))
+        if self._busy is None:
+            self._busy = loop.create_task(self._run(), name="mainspring.relay")
+        return await answer
+
+    async def _run(self) -> None:
+        """Begins a tick later: all that asked by then go together."""
+        try:
+            while self._asking:
+                batch, self._asking = self._asking[:PAGE], self._asking[PAGE:]
+                batch = [asked for asked in batch if not asked[2].done()]
+                try:
+                    found = await self._fetch(batch)
+                except Exception as error:
+                    if is_transient(error):
+                        await self._line.lost()
+                    for _, _, answer in batch:
+                        if not answer.done():
+                            answer.set_exception(error)
+                            answer.exception()  # its run may have been stopped meanwhile
+                    continue
+                for (_, _, answer), rows in zip(batch, found, strict=True):
+                    if not answer.done():
+                        answer.set_result(rows)
+        finally:
+            self._busy = None
+
+    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[Waiting]]:
+        statement = SQL["load_deliveries"]
+        values = {
+            "shards": [run.visit.shard for _, run, _ in batch],
+            "kinds": [consumer.kind for consumer, _, _ in batch],
+            "consumers": [consumer.name for consumer, _, _ in batch],
+            "keys": [run.visit.key for _, run, _ in batch],
+            "most": EVENTS_AT_ONCE,
+        }
+        connection = await self._line.get()
+        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        found: list[list[Waiting]] = [[] for _ in batch]
+        for n, *fields in rows:
+            found[n - 1].append(Waiting(*fields))
+        return found
+
+    async def close(self) -> None:
+        if self._busy is not None:
+            self._busy.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._busy
+        await self._line.close()
+
+
+class _Acknowledge:
+    """The writer of relays: deletes what was delivered in the transaction that settles the runs."""
+
+    most = 500
+    stands = True  # an event that came meanwhile has its own delivery, and the visit stays due
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+        answers = await lock_visits(connection, runs)
+        counted = [run for run, at in zip(runs, answers, strict=True) if at in ("same", "moved")]
+        if counted:
+            await acknowledge(connection, counted)
+        verdicts = {"locked": "locked", "gone": "gone"}
+        return [verdicts.get(answer) for answer in answers]
+
+
+async def acknowledge(connection: Any, runs: Sequence[Run]) -> None:
+    """Delete deliveries, and events that nobody waits for any more."""
+    items = sorted(
+        (run.visit.shard, consumer.kind, run.visit.key, number, consumer.name)
+        for run in runs
+        for consumer, numbers in (run.note,)
+        for number in numbers
+    )
+    values = {
+        "shards": [item[0] for item in items],
+        "kinds": [item[1] for item in items],
+        "keys": [item[2] for item in items],
+        "numbers": [item[3] for item in items],
+        "consumers": [item[4] for item in items],
+    }
+    for name in ("acknowledge", "forget_events"):
+        await connection.fetch(SQL[name].numbered, *SQL[name].arguments(values))
