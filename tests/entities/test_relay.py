@@ -253,8 +253,8 @@ async def test_consumers_are_registered_and_retired(mainspring_url):
 
         async with connection.transaction():
             dropped = await consumers.retire(connection, "box", "sink")
-        with pytest.raises(NotFound, match="no consumer 'snik'; did you mean 'sink'"):
-            await consumers.retire(connection, "box", "snik")
+        with pytest.raises(NotFound, match="no consumer 'Stagee'; did you mean 'Stage'"):
+            await consumers.retire(connection, "box", "Stagee")
     finally:
         await connection.close()
 
