@@ -28,6 +28,8 @@ from mainspring.db.shared import release, shared
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.kind import Kind
+from mainspring.entities.runtime import Runtime
+from mainspring.entities.runtime import start as start_stages
 from mainspring.errors import (
     DuplicateTask,
     InvalidSetting,
@@ -416,7 +418,9 @@ class Mainspring:
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
+        chosen = WorkerSettings(**settings)
+        stages = await self._start_stages(chosen)
+        worker, executor, connections = await self._make_worker(chosen, stages)
         await worker.start()
         try:
             await self._sync_recurring()
@@ -425,14 +429,22 @@ class Mainspring:
             await worker.stop()
             executor.close()
             await connections.close()
+            await stages.close()
 
-    async def _make_worker(self, settings: WorkerSettings) -> tuple[Worker, Executor, Connections]:
+    async def _start_stages(self, settings: WorkerSettings) -> Runtime:
+        """The stages of the kinds that this pool serves."""
+        kinds = [kind for kind in self.kinds.values() if kind.settings.pool == settings.pool]
+        return await start_stages(await self.database(), kinds, threads=settings.concurrency)
+
+    async def _make_worker(
+        self, settings: WorkerSettings, stages: Runtime
+    ) -> tuple[Worker, Executor, Connections]:
         database = await self.database()
         holder: list[Worker] = []
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
-        queues += [operation_queue(database, KINDS), recurring_queue(database)]
+        queues += [operation_queue(database, KINDS), recurring_queue(database), *stages.queues()]
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)

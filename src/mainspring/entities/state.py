@@ -29,6 +29,17 @@ class Stored:
     message_type: str | None = None
 
 
+def is_same(new: Stored, old: Stored | None) -> bool:
+    """Whether a state says what is stored already: then there is nothing to write."""
+    if old is None:
+        return new.body is None and new.message is None
+    if (new.schema, new.message, new.message_type) != (old.schema, old.message, old.message_type):
+        return False
+    if new.body is None or old.body is None:
+        return new.body is old.body
+    return bool(msgspec.json.decode(new.body) == msgspec.json.decode(old.body))
+
+
 @dataclass(frozen=True, slots=True)
 class StateType:
     """How the states of one stage are read and written."""

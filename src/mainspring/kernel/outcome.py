@@ -63,6 +63,7 @@ class Again(msgspec.Struct, frozen=True):
     writer: Writer | None = None
     payload: str | None = None
     error: str | None = None
+    result: str | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):

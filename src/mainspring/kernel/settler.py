@@ -347,7 +347,7 @@ def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
     cheaper than a driver's array, element by element.
     """
     visits = [run.visit for run in batch]
-    results = [run.outcome.result if type(run.outcome) is Done else None for run in batch]
+    results = [getattr(run.outcome, "result", None) for run in batch]
     details = [_detail(run) for run in batch]
     values = {
         "shards": _literal([visit.shard for visit in visits]),

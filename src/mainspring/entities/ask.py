@@ -1,0 +1,236 @@
+"""The system visit: an entity changed, so the stages are asked whether they want it (S15, S21).
+
+It goes through the stages of the catalogue. A stage is concerned if a field of its interest changed, if
+the fields are not known, or if it is asked for by name; not if what it would see is its own save. A stage
+that is due already is not asked, but offered all the same: it may be running on the old entity right now,
+and only the new token makes it look again. Whatever goes wrong in `should_process` queues the entity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.entities import clock
+from mainspring.entities.catalogue import Entry
+from mainspring.entities.load import Loader, Picture, check_key
+from mainspring.entities.model import Model
+from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
+from mainspring.entities.outcome import FURTHEST_DAYS
+from mainspring.entities.stage import Stage
+from mainspring.errors import InvalidTime, MainspringError
+from mainspring.kernel import moment
+from mainspring.kernel.locks import lock_visits
+from mainspring.kernel.outcome import Done, Outcome, Verdict
+from mainspring.kernel.retry import clean
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
+
+log = logging.getLogger("mainspring")
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+# A failing should_process is logged this often per stage (seconds).
+LOG_EVERY = 10.0
+
+
+class StaleRead(MainspringError):
+    """The entity that was loaded is older than the change that was announced: a replica answered."""
+
+    code = "stale_read"
+
+
+class Viewed(msgspec.Struct, frozen=True):
+    """A stage of the code, and the model of what it sees."""
+
+    stage: Stage
+    model: Model
+
+
+def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) -> bool:
+    """Whether a stage has to do with what changed. Pure."""
+    if f"ask:{entry.name}" in payload:
+        return True
+    own = payload.get(f"by:{entry.name}")
+    if own is not None and own == version and not entry.sees_own:
+        return False  # it saw everything up to this version, and the rest is its own
+    if "new" in payload or entry.interest is None:
+        return True
+    return any(name[2:] in entry.interest for name in payload if name.startswith("f:"))
+
+
+class Asker:
+    """The handler of a kind's system visits, and the writer of what they offer."""
+
+    most = 1000
+    stands = True
+
+    def __init__(
+        self, kind: str, stages: Mapping[str, Viewed], loader: Loader, *, jitter: float, crawl: bool
+    ) -> None:
+        self._kind = kind
+        self._stages = stages
+        self._loader = loader
+        self._jitter = jitter
+        self._lane = "~" if crawl else ""
+        self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
+        self._names = list(stages)
+        self._logged: dict[str, float] = {}
+        # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    async def handle(self, run: Run) -> Outcome:
+        """One system visit."""
+        visit = run.visit
+        queues = [f"{self._kind}/{name}{self._lane}" for name in self._names]
+        picture = await self._loader.load(visit, self._names, queues)
+        if picture.entity is None:
+            self.counts["", "missing"] += 1
+            return Done(result='"missing"')
+        check_key(picture, visit)
+        payload = _decode(visit.payload)
+        version = picture.entity.version
+        if version is not None and version < payload.get("v", 0):
+            raise StaleRead(
+                f"version {payload['v']} of {visit.key!r} was announced, version {version} was loaded"
+            )
+        now = max(datetime.fromtimestamp(run.started, UTC), visit.due_at)
+        with clock.at(now):
+            answers = await self._ask_all(picture, payload)
+        run.note = self._offers(run, answers, payload)
+        shown = {name: _shown(answer) for name, answer in answers.items()}
+        result = _encode({"asked": shown}).decode()
+        return Done(result=result, writer=self) if run.note else Done(result=result)
+
+    async def _ask_all(
+        self, picture: Picture, payload: Mapping[str, Any]
+    ) -> dict[str, bool | datetime | str]:
+        """What each concerned stage answers: True, False, a time, or why it is offered unasked."""
+        assert picture.entity is not None
+        answers: dict[str, bool | datetime | str] = {}
+        for entry in picture.catalogue.stages:
+            if not is_concerned(entry, payload, picture.entity.version):
+                continue
+            name = entry.name
+            if name not in self._stages:
+                answers[name] = "unknown"
+            elif f"{self._kind}/{name}{self._lane}" in picture.due:
+                answers[name] = "due"
+            else:
+                answers[name] = await self._ask(self._stages[name], picture)
+            self._count(name, answers[name])
+        return answers
+
+    async def _ask(self, viewed: Viewed, picture: Picture) -> bool | datetime | str:
+        stage = viewed.stage
+        if stage.should_process is None:
+            return True
+        assert picture.entity is not None
+        budget = stage.settings.budget
+        began = moment.local()
+        try:
+            entity = viewed.model.decode_json(picture.entity.body)
+            state = stage.state.decode(picture.state(stage.name)[1])
+            answer = stage.should_process(entity, state)
+            if inspect.isawaitable(answer):
+                answer = await asyncio.wait_for(answer, budget)
+            answer = _checked(answer, stage.name)
+        except Exception as error:
+            overrun = isinstance(error, TimeoutError)
+            self._log(stage.name, error)
+            return (
+                "overrun"
+                if overrun
+                else "failed: " + clean(f"{type(error).__name__}: {error}", 200)
+            )
+        if moment.local() - began > budget:
+            self._log(stage.name, TimeoutError(f"took longer than {budget:g} s"))
+            return "overrun"
+        return answer
+
+    def _log(self, stage: str, error: Exception) -> None:
+        now = moment.local()
+        if now - self._logged.get(stage, float("-inf")) >= LOG_EVERY:
+            self._logged[stage] = now
+            log.warning(
+                "stage.ask_failed",
+                extra={
+                    "kind": self._kind,
+                    "stage": stage,
+                    "error": f"{type(error).__name__}: {error}",
+                },
+            )
+
+    def _count(self, stage: str, answer: bool | datetime | str) -> None:
+        match answer:
+            case bool():
+                what = "yes" if answer else "no"
+            case datetime():
+                what = "later"
+            case _:
+                what = answer.partition(":")[0]
+        self.counts[stage, what] += 1
+
+    def _offers(
+        self,
+        run: Run,
+        answers: Mapping[str, bool | datetime | str],
+        payload: Mapping[str, Any],
+    ) -> list[StageOffer]:
+        """Offers to the stages; the chain of hops goes along."""
+        passed: dict[str, Any] = {"chain": payload["chain"]} if "chain" in payload else {}
+        if "out" in payload or "chain" not in payload:
+            passed = {"out": 1}
+        offers = []
+        for name, answer in answers.items():
+            if answer is False:
+                continue
+            queue = f"{self._kind}/{name}{self._lane}"
+            due_at = answer if isinstance(answer, datetime) else None
+            after = random.uniform(0, self._jitter) if self._jitter and due_at is None else None
+            offers.append(
+                StageOffer(
+                    queue, run.visit.shard, run.visit.key, due_at, after, passed, self._priority
+                )
+            )
+        return offers
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+        """Offers and settle in one transaction. The visits are locked first: a delete that comes
+        meanwhile then finds the offers, too."""
+        stood = await lock_visits(connection, runs)
+        verdicts: list[Verdict] = [how if how in ("locked", "gone") else None for how in stood]
+        offers = [
+            wish
+            for run, how in zip(runs, stood, strict=True)
+            if how in ("same", "moved")
+            for wish in run.note
+        ]
+        await offer(connection, offers)
+        return verdicts
+
+
+def _checked(answer: object, stage: str) -> bool | datetime:
+    if isinstance(answer, bool):
+        return answer
+    if isinstance(answer, datetime):
+        if answer.utcoffset() is None:
+            raise InvalidTime(f"should_process of stage {stage!r} answered a time without a zone")
+        if answer - clock.now() > timedelta(days=FURTHEST_DAYS):
+            raise InvalidTime(
+                f"should_process of stage {stage!r} answered {answer!r}, too far away"
+            )
+        return answer
+    raise TypeError(
+        f"should_process of stage {stage!r} must answer True, False or a datetime, got {answer!r:.100}"
+    )
+
+
+def _shown(answer: bool | datetime | str) -> bool | str:
+    return answer.isoformat() if isinstance(answer, datetime) else answer

@@ -1,0 +1,114 @@
+"""The loop guard: stages that set each other off without end are found by the values they write (S16).
+
+A chain is what followed from one outside event: it goes from a system visit to the stages that it
+offers, and from a save to the system visit that it makes, one hop more each. From the eighth hop on saves
+are remembered; when the fields written in the chain have the same values for the third time, they go in
+a circle. Pure; costs no row and no statement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+QUIET_HOPS = 8
+MOST_HOPS = 100
+RING = 32
+TIMES = 3
+# A timer at least this far away is an event of its own (seconds).
+RESTS_AFTER = 60.0
+# An untouched entity that is wanted again sooner than this has made a hop (seconds).
+HOP_BELOW = 0.1
+_SHOWN = 60
+
+
+class Step(msgspec.Struct, array_like=True):
+    """A save in a chain: the stage, and of each field the digest and short text before and after."""
+
+    stage: str
+    fields: dict[str, tuple[str, str, str, str]]
+
+
+class Chain(msgspec.Struct):
+    """What led here since the last event from outside."""
+
+    n: int = 0
+    at: float = 0.0  # when it began, seconds since 1970
+    ring: list[Step] = []
+
+
+def begin(payload: Mapping[str, Any], now: float) -> Chain:
+    """The chain that a visit is part of: a new one if anything from outside is in it."""
+    chain = payload.get("chain")
+    if "out" in payload or not isinstance(chain, dict):
+        return Chain(at=now)
+    try:
+        return msgspec.convert(chain, Chain)
+    except msgspec.ValidationError:
+        return Chain(at=now)
+
+
+def hop(chain: Chain) -> Chain:
+    """One hop more without a save."""
+    return Chain(chain.n + 1, chain.at, chain.ring)
+
+
+def extend(chain: Chain, stage: str, changes: Mapping[str, tuple[bytes, bytes]]) -> Chain:
+    """The chain after a save: what it changed, as JSON text before and after."""
+    if chain.n < QUIET_HOPS:
+        return hop(chain)
+    fields = {
+        name: (_digest(old), _short(old), _digest(new), _short(new))
+        for name, (old, new) in changes.items()
+    }
+    return Chain(chain.n + 1, chain.at, [*chain.ring, Step(stage, fields)][-RING:])
+
+
+def verdict(chain: Chain) -> str | None:
+    """Why the save that made this chain must not be written; None if it may."""
+    if (period := _period(chain.ring)) is not None:
+        steps = "; ".join(_shown(step) for step in chain.ring[-period:])
+        return f"stages go in a circle, which came round {TIMES} times: {steps}"
+    if chain.n >= MOST_HOPS:
+        steps = "; ".join(_shown(step) for step in chain.ring[-6:])
+        last = f", the last: {steps}" if steps else ""
+        return f"stages set each other off {chain.n} times without an event from outside{last}"
+    return None
+
+
+def encode(chain: Chain) -> dict[str, Any]:
+    """The chain as a visit carries it."""
+    plain: dict[str, Any] = {"n": chain.n, "at": round(chain.at, 3)}
+    if chain.ring:
+        plain["ring"] = msgspec.to_builtins(chain.ring)
+    return plain
+
+
+def _period(ring: list[Step]) -> int | None:
+    """After how many saves the values of the last one came round, if they did often enough."""
+    values: dict[str, str] = {}
+    for step in reversed(ring):
+        values |= {name: field[0] for name, field in step.fields.items()}
+    seen = []
+    for step in ring:
+        values |= {name: field[2] for name, field in step.fields.items()}
+        seen.append(tuple(sorted(values.items())))
+    rounds = [n for n, picture in enumerate(seen) if picture == seen[-1]]
+    return rounds[-1] - rounds[-2] if len(rounds) >= TIMES else None
+
+
+def _shown(step: Step) -> str:
+    changes = ", ".join(f"{name} {old} -> {new}" for name, (_, old, _, new) in step.fields.items())
+    return f"{step.stage}: {changes}"
+
+
+def _digest(value: bytes) -> str:
+    return hashlib.blake2b(value, digest_size=9).hexdigest()
+
+
+def _short(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

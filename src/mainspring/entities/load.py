@@ -1,0 +1,188 @@
+"""Loading in batches: runs that ask in the same moment share their statements.
+
+A run asks after its visit was read, and a statement is sent after the run asked: an entity is never older
+than the token that its visit was read with (trap: prefetching, caches, replicas). While one batch is under
+way the next one gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.db.connect import backoff, is_transient
+from mainspring.entities.catalogue import Catalogue, Known
+from mainspring.entities.source import Loaded, Source
+from mainspring.entities.state import Stored
+from mainspring.entities.store import SQL
+from mainspring.errors import InvalidKey
+from mainspring.kernel.line import Line
+from mainspring.kernel.visit import Visit
+
+log = logging.getLogger("mainspring")
+_encode = msgspec.json.Encoder().encode
+# Visits in one statement.
+PAGE = 1000
+
+
+class Picture(msgspec.Struct):
+    """What a run sees: the entity, the states of some stages with their versions, what is due."""
+
+    entity: Loaded | None = None
+    states: dict[str, tuple[int, Stored]] = {}
+    due: set[str] = set()  # queues
+    catalogue: Catalogue = Catalogue()
+
+    def state(self, stage: str) -> tuple[int, Stored | None]:
+        return self.states.get(stage, (0, None))
+
+
+class Request(msgspec.Struct):
+    """What one run asks for."""
+
+    visit: Visit
+    stages: Sequence[str]  # whose states
+    queues: Sequence[str]  # in which it may be due
+    answer: asyncio.Future[Picture]
+
+
+class Loader:
+    """Loads the entities of one kind for the runs of one worker."""
+
+    def __init__(self, kind: str, source: Source, known: Known, line: Line) -> None:
+        self._kind = kind
+        self._source = source
+        self._known = known
+        self._line = line
+        self._waiting: list[Request] = []
+        self._busy: asyncio.Task[None] | None = None
+
+    async def load(
+        self, visit: Visit, stages: Sequence[str], queues: Sequence[str] = ()
+    ) -> Picture:
+        """The entity of a visit and the states of these stages; which of these queues it is due in."""
+        loop = asyncio.get_running_loop()
+        request = Request(visit, stages, queues, loop.create_future())
+        self._waiting.append(request)
+        if self._busy is None:
+            self._busy = loop.create_task(self._run(), name="mainspring.load")
+        return await request.answer
+
+    async def _run(self) -> None:
+        """Send batches until nobody waits. Begins a tick later: all that asked by then go together."""
+        tries = 0
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:PAGE], self._waiting[PAGE:]
+                try:
+                    await self._answer([r for r in batch if not r.answer.done()])
+                    tries = 0
+                except Exception as error:
+                    if tries % 20 == 0:
+                        log.warning("load.waiting", extra={"kind": self._kind, "error": str(error)})
+                    self._waiting = [r for r in batch if not r.answer.done()] + self._waiting
+                    await asyncio.sleep(backoff(tries))
+                    tries += 1
+        finally:
+            self._busy = None
+
+    async def _answer(self, batch: list[Request]) -> None:
+        """Answer a batch; of one that the server refuses each is asked alone, so one fails alone.
+
+        Trouble of the line or the server is nobody's failure: raised, to be tried again.
+        """
+        if not batch:
+            return
+        try:
+            async with self._line.lock:
+                pictures = await self._fetch(batch)
+        except Exception as error:
+            if is_transient(error):
+                await self._line.lost()
+                raise
+            if len(batch) == 1:
+                _fail(batch[0], error)
+            else:
+                for request in batch:
+                    await self._answer([request])
+            return
+        for request, picture in zip(batch, pictures, strict=True):
+            if not request.answer.done():
+                request.answer.set_result(picture)
+
+    async def _fetch(self, batch: list[Request]) -> list[Picture]:
+        connection = await self._line.get()
+        await self._known.refresh(connection)
+        catalogue = self._known.now
+        keys = list(dict.fromkeys(r.visit.key for r in batch))
+        entities = await self._source.load(connection, keys)
+        pictures = [Picture(entities.get(r.visit.key), {}, set(), catalogue) for r in batch]
+        await self._add_states(connection, batch, pictures)
+        await self._add_due(connection, batch, pictures)
+        return pictures
+
+    async def _add_states(
+        self, connection: Any, batch: list[Request], pictures: list[Picture]
+    ) -> None:
+        pairs = [(n, s) for n, r in enumerate(batch) if pictures[n].entity for s in r.stages]
+        if not pairs:
+            return
+        values = {
+            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
+            "keys": texts(batch[n].visit.key for n, _ in pairs),
+            "stages": texts(stage for _, stage in pairs),
+            "kind": self._kind,
+        }
+        statement = SQL["load_states"]
+        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        for n, version, schema, body, message, message_type in rows:
+            number, stage = pairs[n - 1]
+            stored = Stored(schema, body, message, message_type)
+            pictures[number].states[stage] = (version, stored)
+
+    async def _add_due(
+        self, connection: Any, batch: list[Request], pictures: list[Picture]
+    ) -> None:
+        pairs = [(n, q) for n, r in enumerate(batch) if pictures[n].entity for q in r.queues]
+        if not pairs:
+            return
+        values = {
+            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
+            "keys": texts(batch[n].visit.key for n, _ in pairs),
+            "queues": texts(queue for _, queue in pairs),
+        }
+        statement = SQL["load_due"]
+        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        for (n,) in rows:
+            number, queue = pairs[n - 1]
+            pictures[number].due.add(queue)
+
+
+def check_key(picture: Picture, visit: Visit) -> None:
+    """Refuse an id that is not the one text of its entity: it would have two visits, two turns."""
+    entity = picture.entity
+    if entity is not None and entity.key != visit.key:
+        raise InvalidKey(
+            f"the id {visit.key!r} is written {entity.key!r} by its column; "
+            "offer it under that text and delete this visit"
+        )
+
+
+def _fail(request: Request, error: Exception) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(error)
+        request.answer.exception()  # retrieved: its run may have been stopped meanwhile
+
+
+def numbers(values: Any) -> str:
+    """Numbers as the text of an array: cheaper than a driver's array."""
+    return "{" + _encode(list(values)).decode()[1:-1] + "}"
+
+
+def texts(values: Any) -> str:
+    """Texts as a JSON array."""
+    return _encode(list(values)).decode()

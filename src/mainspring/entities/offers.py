@@ -1,0 +1,48 @@
+"""Offers of the layer: the kernel's, with a payload, a time and a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.entities.store import SQL
+from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, token
+
+_encode = msgspec.json.Encoder().encode
+# Visits of the crawl lane: below every live one.
+CRAWL_PRIORITY = 2
+
+
+class StageOffer(msgspec.Struct):
+    """A wish that a queue looks at an entity, now, at a time or after some seconds."""
+
+    queue: str
+    shard: int
+    key: str
+    due_at: Any = None
+    after: float | None = None
+    payload: dict[str, Any] = {}
+    priority: int = DEFAULT_PRIORITY
+
+
+async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
+    """Offer visits; always writes, so that a run under way is followed by another."""
+    if not offers:
+        return
+    rows = [
+        {
+            "shard": o.shard,
+            "key": o.key,
+            "queue": o.queue,
+            "id": id,
+            "priority": o.priority,
+            "due_at": o.due_at,
+            "after": o.after,
+            "version": token(),
+            "payload": o.payload,
+        }
+        for o, id in zip(offers, new_ids(len(offers)), strict=True)
+    ]
+    await connection.execute(SQL["offer_many"].numbered, _encode(rows).decode())

@@ -1,0 +1,165 @@
+"""The stage visit: load, `process`, and hand the result to the save (S13).
+
+A whole entity becomes a patch against what was loaded; a patch that changes nothing is no change. What a
+stage may not write, an outcome that is none and a time that is none are failures of the stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Collection
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.entities import clock, guard
+from mainspring.entities.ask import Viewed
+from mainspring.entities.load import Loader, Picture, check_key
+from mainspring.entities.outcome import KEEP, Answer, Update, check_answer, seconds_until
+from mainspring.entities.save import Save, Saver
+from mainspring.entities.state import is_same
+from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
+from mainspring.kernel.outcome import Again, Done, Outcome, Parked
+from mainspring.kernel.retry import describe
+from mainspring.kernel.visit import Run
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class StageRunner:
+    """The handler of a stage's visits, live or of the crawl."""
+
+    def __init__(
+        self,
+        viewed: Viewed,
+        loader: Loader,
+        saver: Saver,
+        threads: Executor,
+        *,
+        writable: Collection[str] | None,
+        crawl: bool,
+    ) -> None:
+        self._stage = viewed.stage
+        self._model = viewed.model
+        self._loader = loader
+        self._saver = saver
+        self._threads = threads
+        self._writable = writable  # None: any field (of a document or a DAO)
+        self._crawl = crawl
+        self._names = (viewed.stage.name,)
+        self._queues = (viewed.stage.queue,) if crawl else ()
+        self._is_async = viewed.stage.is_async
+
+    async def handle(self, run: Run) -> Outcome:
+        """One visit of the stage."""
+        picture = await self._loader.load(run.visit, self._names, self._queues)
+        if picture.entity is None:
+            self._saver.conflicts.over(run.visit)
+            return Done(result='"missing"')
+        if picture.due:
+            return Done(result='"due already"')  # the live visit does what the crawl's would
+        self._saver.conflicts.loaded(run.visit, picture.entity)
+        try:
+            check_key(picture, run.visit)
+            entity = self._model.decode_json(picture.entity.body)
+            state = self._stage.state.decode(picture.state(self._stage.name)[1])
+        except (msgspec.MsgspecError, UnreadableState, ValueError) as error:
+            return _parked(error)  # no retry makes it readable
+        now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
+        with clock.at(now):
+            answer = check_answer(await self._process(entity, state), self._stage.name)
+        return self._outcome(run, picture, entity, answer, now)
+
+    async def _process(self, entity: Any, state: Any) -> Any:
+        if self._is_async:
+            return await self._stage.process(entity, state)
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, context.run, _plain, self._stage.process, entity, state
+        )
+
+    def _outcome(
+        self, run: Run, picture: Picture, entity: Any, answer: Answer, now: datetime
+    ) -> Outcome:
+        assert picture.entity is not None
+        after = seconds_until(answer, now)
+        version, stored = picture.state(self._stage.name)
+        patch = self._patch(entity, answer) if isinstance(answer, Update) else {}
+        state = None if answer.state is KEEP else self._stage.state.encode(answer.state)
+        if state is not None and is_same(state, stored):
+            state = None
+        chain = guard.begin(_decode(run.visit.payload), now.timestamp())
+        if patch:
+            fields = picture.entity.fields()
+            changes = {
+                name: (bytes(fields.get(name, b"null")), _encode(value))
+                for name, value in patch.items()
+            }
+            chain = guard.extend(chain, self._stage.name, changes)
+        elif after is not None and after < guard.HOP_BELOW:
+            chain = guard.hop(chain)
+        if (why := guard.verdict(chain)) is not None:
+            return _parked(StageLoop(why))
+        run.note = Save(
+            stage=self._stage,
+            loaded=picture.entity,
+            state_version=version,
+            stored=stored,
+            patch=patch,
+            state=state,
+            chain=chain,
+            after=after,
+            at=answer.visit_at,
+            crawl=self._crawl,
+        )
+        if after is None or self._crawl:
+            return Done(writer=self._saver)
+        carried = {"chain": guard.encode(chain)} if chain.n and after < guard.RESTS_AFTER else {}
+        run.note.payload = _encode(carried).decode()
+        return Again(at=answer.visit_at, after=after, payload=run.note.payload, writer=self._saver)
+
+    def _patch(self, entity: Any, update: Update) -> dict[str, Any]:
+        """The fields that change, as plain JSON values."""
+        before = self._model.encode(entity)
+        if update.entity is not None:
+            after = self._model.encode(update.entity)
+        else:
+            assert update.patch is not None
+            after = {name: _plain_value(name, value) for name, value in update.patch.items()}
+        patch = {
+            name: value
+            for name, value in after.items()
+            if name not in before or before[name] != value
+        }
+        for name in patch:
+            if self._writable is not None and name not in self._writable:
+                raise UndeclaredField(
+                    f"stage {self._stage.name!r} changes {name!r}, which it does not declare; "
+                    f"add it to writes= (now: {', '.join(sorted(self._writable)) or 'nothing'})"
+                )
+        return patch
+
+
+def _plain(function: Any, entity: Any, state: Any) -> Any:
+    """Call a plain function in a thread; no future can carry a StopIteration."""
+    try:
+        return function(entity, state)
+    except StopIteration as error:
+        raise RuntimeError("process raised StopIteration") from error
+
+
+def _plain_value(name: str, value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise InvalidOutcome(f"field {name!r} cannot be written: {error}") from error
+
+
+def _parked(error: Exception) -> Parked:
+    name, text = describe(error)
+    return Parked(error_type=name, error=text)

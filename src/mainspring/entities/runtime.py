@@ -1,0 +1,225 @@
+"""The stages of an application inside one worker: their queues, handlers, loaders and writers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mainspring.db.connect import Database
+from mainspring.entities import catalogue
+from mainspring.entities.ask import Asker, Viewed
+from mainspring.entities.catalogue import Known
+from mainspring.entities.kind import Kind
+from mainspring.entities.load import Loader
+from mainspring.entities.partial import partial_model
+from mainspring.entities.register import register_kinds
+from mainspring.entities.run import StageRunner
+from mainspring.entities.save import Saver
+from mainspring.entities.source import source_of
+from mainspring.entities.stage import Stage
+from mainspring.entities.table import Shape, check_column
+from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.line import Line
+from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.visit import Run
+
+log = logging.getLogger("mainspring")
+
+
+class KindRuntime:
+    """One kind in one worker."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        shape: Shape | None,
+        database: Database,
+        line: Line,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        check_stages(kind, shape)
+        self.kind = kind
+        self.known = Known(kind.name)
+        source = source_of(kind, shape, loaded_fields(kind))
+        loader = Loader(kind.name, source, self.known, line)
+        ignore = frozenset((*kind.ignore, kind.version))
+        self.saver = Saver(kind.name, source, self.known, database.shard_count, ignore)
+        viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
+        jitter = 0.0 if kind.settings.serial else kind.settings.jitter
+        self.asker = Asker(kind.name, viewed, loader, jitter=jitter, crawl=False)
+        self.crawl_asker = Asker(kind.name, viewed, loader, jitter=jitter, crawl=True)
+        self._handlers: dict[str, Handler] = {
+            kind.name: self.asker.handle,
+            f"{kind.name}~": self.crawl_asker.handle,
+        }
+        for stage in kind.stages.values():
+            for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
+                runner = StageRunner(
+                    viewed[stage.name],
+                    loader,
+                    self.saver,
+                    threads,
+                    writable=writable(kind, stage, shape),
+                    crawl=crawl,
+                )
+                self._handlers[queue] = runner.handle
+
+    def queues(self) -> list[QueueSettings]:
+        """The kind's queues with their handlers."""
+        return kind_queues(self.kind, self._handlers)
+
+
+class Runtime:
+    """All kinds of an application in one worker."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Iterable[Kind],
+        shapes: Mapping[str, Shape],
+        *,
+        threads: int,
+    ) -> None:
+        self._line = Line(database, "loader")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.stage")
+        self.kinds = {
+            kind.name: KindRuntime(kind, shapes.get(kind.name), database, self._line, self._threads)
+            for kind in kinds
+        }
+
+    def queues(self) -> list[QueueSettings]:
+        """The queues of all kinds."""
+        return [queue for kind in self.kinds.values() for queue in kind.queues()]
+
+    async def close(self) -> None:
+        await self._line.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
+    """Enter the stages of registered kinds in their catalogues."""
+    for kind in kinds:
+        fresh = await catalogue.register(connection, kind.name, kind.stages.values())
+        if fresh:
+            log.info("stages.new", extra={"kind": kind.name, "stages": fresh})
+
+
+def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> list[QueueSettings]:
+    """The queues of a kind: system and stages, live and of the crawl."""
+    handlers = handlers or {}
+    turns = kind.name if kind.settings.serial else None
+    queues = [
+        QueueSettings(
+            name=name,
+            handler=handlers.get(name, _never_run),
+            pool=kind.settings.pool,
+            kind="stage",
+            turns=turns,
+        )
+        for name in (kind.name, f"{kind.name}~")
+    ]
+    for stage in kind.stages.values():
+        s = stage.settings
+        queues += [
+            QueueSettings(
+                name=name,
+                handler=handlers.get(name, _never_run),
+                pool=kind.settings.pool,
+                kind="stage",
+                turns=turns,
+                hold_after=s.hold_after,
+                timeout=s.timeout,
+                crash_limit=s.crash_limit,
+                concurrency=s.parallel,
+                rate=s.rate,
+                retry=s.retry,
+            )
+            for name in (stage.queue, stage.crawl_queue)
+        ]
+    return queues
+
+
+async def _never_run(_: Run) -> Outcome:
+    raise AssertionError("this queue is only declared here")
+
+
+def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
+    """What a stage is given: its key, what it reads and what it writes; None: everything."""
+    s = stage.settings
+    if s.reads is None:
+        return None
+    return frozenset((*kind.keys, *s.reads, *(s.writes or ())))
+
+
+def model_of(kind: Kind, stage: Stage) -> Any:
+    """The model of what a stage sees."""
+    return partial_model(kind.name, stage.name, kind.model, seen_fields(kind, stage))
+
+
+def loaded_fields(kind: Kind) -> list[str] | None:
+    """The columns that any stage may look at; None: all."""
+    wanted: set[str] = set()
+    for stage in kind.stages.values():
+        seen = seen_fields(kind, stage)
+        if seen is None:
+            return None
+        wanted |= seen | set(stage.settings.interest or ())
+    return sorted(wanted) or None
+
+
+def writable(kind: Kind, stage: Stage, shape: Shape | None) -> frozenset[str] | None:
+    """The fields that a stage may change; None: any."""
+    if stage.settings.writes is not None:
+        return frozenset(stage.settings.writes)
+    if shape is None or kind.is_document:
+        return None
+    return frozenset(shape.names) - {*kind.keys, kind.version, *shape.generated}
+
+
+def check_stages(kind: Kind, shape: Shape | None) -> None:
+    """Refuse stages that name what the entities do not have, or cannot have written."""
+    for stage in kind.stages.values():
+        s = stage.settings
+        for setting in ("reads", "writes", "interest"):
+            for name in getattr(s, setting) or ():
+                _check_field(kind, shape, stage, name, setting)
+        for name in s.writes or ():
+            if name in kind.keys or name == kind.version:
+                raise InvalidStage(
+                    f"stage {stage.name!r} of kind {kind.name!r} cannot write {name!r}: "
+                    "it is the key or the version, which the engine keeps"
+                )
+
+
+def _check_field(kind: Kind, shape: Shape | None, stage: Stage, name: str, setting: str) -> None:
+    fields = kind.model.fields
+    if shape is not None and not kind.is_document:
+        table = kind.settings.source
+        column = check_column(kind.name, table, shape, name, f"{setting} of stage {stage.name!r}")
+        if setting == "writes" and column.generated:
+            raise InvalidStage(
+                f"stage {stage.name!r} of kind {kind.name!r} cannot write {name!r}: "
+                f"the database computes that column of {table!r}"
+            )
+    elif fields is not None and name not in fields:
+        raise InvalidKind(
+            f"kind {kind.name!r}: its model has no field {name!r} ({setting} of stage {stage.name!r})"
+        )
+
+
+async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> Runtime:
+    """Register kinds and stages, look at their tables, and make what runs them."""
+    known = list(kinds)
+    if not known:
+        return Runtime(database, known, {}, threads=1)
+    connection = await database.connect("stages")
+    try:
+        async with database.transaction(connection):
+            shapes = await register_kinds(database, connection, known)
+            await register_stages(connection, known)
+    finally:
+        await connection.close()
+    return Runtime(database, known, shapes, threads=threads)

@@ -1,0 +1,386 @@
+"""The save: entity, state, events and offers of many stage runs, in the transaction of their settle.
+
+Locks in one order: the entities' rows, then the visits. Whoever writes a state locks its entity's row
+first, so under that lock states stand still. Nothing is written of a run before all its locks are had,
+and everything after the entity's update is driven by what that update returned: a row that a trigger of
+the user's vetoed has no state, no event, and its visit fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from mainspring.entities import guard
+from mainspring.entities.catalogue import Known
+from mainspring.entities.conflicts import Conflicts
+from mainspring.entities.load import numbers, texts
+from mainspring.entities.offers import StageOffer, offer
+from mainspring.entities.rebase import can_rebase, watched
+from mainspring.entities.source import Loaded, Patch, Source, Written
+from mainspring.entities.stage import Stage
+from mainspring.entities.state import Stored
+from mainspring.entities.store import SQL
+from mainspring.entities.summary import summary
+from mainspring.errors import SaveRefused
+from mainspring.kernel.locks import lock_visits
+from mainspring.kernel.outcome import Again, Done, Verdict
+from mainspring.kernel.retry import decide
+from mainspring.kernel.visit import Run
+
+log = logging.getLogger("mainspring")
+_encode = msgspec.json.Encoder().encode
+# The engine's own save offers for itself: the capture trigger stays quiet (but not for what users'
+# triggers write in turn). Deferred constraints speak now, not at the commit.
+_PREPARE = "select set_config('mainspring.engine', 'on', true); set constraints all immediate"
+
+
+class Save(msgspec.Struct):
+    """What a stage run wants to be saved. Waits in its run's note."""
+
+    stage: Stage
+    loaded: Loaded
+    state_version: int
+    stored: Stored | None  # the state as it was loaded
+    patch: dict[str, Any]  # plain JSON values; empty: the entity stays as it is
+    state: Stored | None  # None: the state stays as it is
+    chain: guard.Chain  # with this save in it
+    after: float | None  # seconds until the next visit, None: none
+    at: datetime | None  # its time, if the stage named one
+    crawl: bool  # a run of the crawl lane
+    payload: str | None = None  # what its visit carries on, if it goes on
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is written but the visit."""
+        return not self.patch and self.state is None
+
+
+class _Item(msgspec.Struct):
+    """A run on its way through a save."""
+
+    n: int
+    run: Run
+    save: Save
+    now: Loaded  # the entity as it is, locked
+    written: Written | None = None
+    changed: dict[str, tuple[bytes, bytes]] = {}
+    state_version: int = 0
+
+
+class Saver:
+    """The kernel's writer for the stage runs of one kind."""
+
+    stands = True
+
+    def __init__(
+        self, kind: str, source: Source, known: Known, shard_count: int, ignore: frozenset[str]
+    ) -> None:
+        self.most = source.most
+        self.conflicts = Conflicts()
+        self._kind = kind
+        self._source = source
+        self._known = known
+        self._shard_count = shard_count
+        self._ignore = ignore  # fields whose changes ask nobody, the version among them
+        self._connection: Any = None  # the one whose server's timeline was looked at
+        self.saved: Callable[[str], None] = lambda key: None  # told of each entity written
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+        await self._look_at_server(connection)
+        await connection.execute(_PREPARE)
+        verdicts: list[Verdict] = [None] * len(runs)
+        items = await self._stand(connection, runs, verdicts)
+        await self._check_states(connection, runs, items, verdicts)
+        items = [item for item in items if verdicts[item.n] is None]
+        items = await self._lock_visits(connection, items, verdicts)
+        if items:
+            await self._write(connection, items, verdicts)
+        await self._offer_timers(connection, runs, verdicts)
+        for n, run in enumerate(runs):
+            if verdicts[n] is None:
+                self.conflicts.over(run.visit)  # untouched, and still as it was loaded
+        return [None if verdict == "settled" else verdict for verdict in verdicts]
+
+    async def _look_at_server(self, connection: Any) -> None:
+        """After a failover to a standby that missed commits, numbers must not come back."""
+        if connection is self._connection:
+            return
+        try:
+            async with connection.transaction():
+                await connection.fetch(SQL["advance_numbers"].numbered)
+        except asyncpg.InsufficientPrivilegeError as error:
+            log.warning("numbers.unchecked", extra={"kind": self._kind, "error": str(error)})
+        self._connection = connection
+
+    # -- locks and comparisons
+
+    async def _stand(
+        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
+    ) -> list[_Item]:
+        """How the entities stand: those to be written locked, the others only looked at."""
+        quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
+        if quiet:
+            keys = list(dict.fromkeys(runs[n].visit.key for n in quiet))
+            found = await self._source.look(connection, keys)
+            for n in quiet:
+                now = found.get(runs[n].visit.key)
+                if now is None or not runs[n].note.loaded.same_as(now):
+                    verdicts[n] = self._conflict(runs[n])
+        first: dict[str, int] = {}
+        for n, run in enumerate(runs):
+            if not run.note.is_quiet and first.setdefault(run.visit.key, n) != n:
+                verdicts[n] = "locked"  # one save of an entity at a time
+        if not first:
+            return []
+        locked = await self._source.lock(connection, list(first))
+        lost = [key for key in first if key not in locked]
+        there = await self._source.look(connection, lost) if lost else {}
+        items = []
+        for key, n in first.items():
+            if key not in locked:
+                verdicts[n] = "locked" if key in there else "rerun"
+            elif self._holds(runs[n].note, locked[key]):
+                items.append(_Item(n, runs[n], runs[n].note, locked[key]))
+            else:
+                verdicts[n] = self._conflict(runs[n])
+        return items
+
+    def _holds(self, save: Save, now: Loaded) -> bool:
+        """Whether the run's result holds for the entity as it is now, perhaps rebased."""
+        if save.loaded.same_as(now):
+            return True
+        return can_rebase(save.loaded, now, watched(save.stage.settings, (), save.patch))
+
+    def _conflict(self, run: Run) -> Verdict:
+        return self.conflicts.met(run.visit, run.note.loaded)
+
+    async def _check_states(
+        self,
+        connection: Any,
+        runs: Sequence[Run],
+        items: list[_Item],
+        verdicts: list[Verdict],
+    ) -> None:
+        """A state that an outsider replaced meanwhile: the run began from another."""
+        open_ = [n for n, run in enumerate(runs) if verdicts[n] is None]
+        if not open_:
+            return
+        values = {
+            "shards": numbers(runs[n].visit.shard for n in open_),
+            "keys": texts(runs[n].visit.key for n in open_),
+            "stages": texts(runs[n].note.stage.name for n in open_),
+            "kind": self._kind,
+        }
+        statement = SQL["check_states"]
+        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        for i, version in rows:
+            n = open_[i - 1]
+            if version != runs[n].note.state_version:
+                verdicts[n] = self._conflict(runs[n])
+
+    async def _lock_visits(
+        self, connection: Any, items: list[_Item], verdicts: list[Verdict]
+    ) -> list[_Item]:
+        """No save without its visit; one that was offered again meanwhile is saved all the same."""
+        if not items:
+            return []
+        stood = await lock_visits(connection, [item.run for item in items])
+        kept = []
+        for item, how in zip(items, stood, strict=True):
+            if how in ("same", "moved"):
+                kept.append(item)
+            else:
+                verdicts[item.n] = how  # settled before, locked or gone
+        return kept
+
+    # -- writing
+
+    async def _write(self, connection: Any, items: list[_Item], verdicts: list[Verdict]) -> None:
+        await self._update_entities(connection, items, verdicts)
+        items = [item for item in items if verdicts[item.n] is None]
+        await self._write_states(connection, items)
+        await self._write_events(connection, items)
+        await self._offer_system(connection, items)
+        for item in items:
+            self.conflicts.over(item.run.visit)
+            verdicts[item.n] = _outcome(
+                item.save,
+                summary(
+                    item.changed,
+                    item.written.version if item.written else None,
+                    item.state_version if item.save.state is not None else None,
+                ),
+            )
+            if item.written is not None:
+                self.saved(item.run.visit.key)
+
+    async def _update_entities(
+        self, connection: Any, items: list[_Item], verdicts: list[Verdict]
+    ) -> None:
+        """One statement for each set of columns; a row that does not come back was vetoed."""
+        sets: dict[tuple[str, ...], list[_Item]] = {}
+        for item in items:
+            if item.save.patch:
+                sets.setdefault(tuple(sorted(item.save.patch)), []).append(item)
+        for group in sets.values():
+            patches = [Patch(item.now, item.save.patch) for item in group]
+            written = await self._source.update(connection, patches)
+            for item in group:
+                item.written = written.get(item.now.key)
+                if item.written is None:
+                    verdicts[item.n] = _vetoed(item.run)
+                else:
+                    item.changed = _changes(item.now, item.written)
+
+    async def _write_states(self, connection: Any, items: list[_Item]) -> None:
+        rows = [_state_row(item) for item in items if item.save.state is not None]
+        for item in items:
+            item.state_version = item.save.state_version
+        if not rows:
+            return
+        statement = SQL["write_states"]
+        values = {"states": _encode(rows).decode(), "kind": self._kind}
+        found = await connection.fetch(statement.numbered, *statement.arguments(values))
+        if len(found) != len(rows):
+            raise RuntimeError("a state was written by somebody who did not lock its entity's row")
+        by_number = {item.n: item for item in items}
+        for n, version in found:
+            by_number[n].state_version = version
+
+    async def _write_events(self, connection: Any, items: list[_Item]) -> None:
+        """The outbox, where somebody listens."""
+        catalogue = self._known.now
+        heard = [(i, c) for i in items if (c := catalogue.consumers(i.save.stage.name))]
+        if not heard:
+            return
+        statement = SQL["write_events"]
+        rows = [_event_row(item, consumers) for item, consumers in heard]
+        values = {"events": _encode(rows).decode(), "kind": self._kind}
+        await connection.execute(statement.numbered, *statement.arguments(values))
+        calls = [
+            StageOffer(f"{self._kind}!{name}", item.run.visit.shard, item.run.visit.key)
+            for item, consumers in heard
+            for name in consumers
+        ]
+        await offer(connection, calls)
+
+    async def _offer_system(self, connection: Any, items: list[_Item]) -> None:
+        """What changed goes to the system visit, as the capture trigger would have offered it."""
+        offers = []
+        for item in items:
+            if item.written is None:
+                continue
+            fields = [name for name in item.changed if name not in self._ignore]
+            if not fields:
+                continue
+            payload: dict[str, Any] = {f"f:{name}": 1 for name in fields}
+            if item.written.version is not None:
+                payload["v"] = item.written.version
+                if item.written.as_patched and set(fields) <= item.save.patch.keys():
+                    payload[f"by:{item.save.stage.name}"] = item.written.version
+            payload["chain"] = guard.encode(item.save.chain)
+            visit = item.run.visit
+            offers.append(StageOffer(self._kind, visit.shard, visit.key, payload=payload))
+        await offer(connection, offers)
+
+    async def _offer_timers(
+        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
+    ) -> None:
+        """A run of the crawl lane never keeps its own row: its time is offered to the live one."""
+        await offer(
+            connection,
+            [
+                StageOffer(
+                    run.note.stage.queue,
+                    run.visit.shard,
+                    run.visit.key,
+                    due_at=run.note.at,
+                    after=run.note.after,
+                )
+                for n, run in enumerate(runs)
+                if run.note.crawl and run.note.after is not None
+                if verdicts[n] is None or isinstance(verdicts[n], Done)
+            ],
+        )
+
+
+def _outcome(save: Save, result: str) -> Done | Again:
+    """What the visit comes to when its save is written."""
+    if save.after is None or save.crawl:
+        return Done(result=result)
+    return Again(at=save.at, after=save.after, payload=save.payload, result=result)
+
+
+def _changes(before: Loaded, written: Written) -> dict[str, tuple[bytes, bytes]]:
+    """The fields that differ between the locked row and what the update returned."""
+    old, new = before.fields(), Loaded("", None, None, written.body).fields()
+    found = {}
+    for name, value in new.items():
+        was = bytes(old[name]) if name in old else b"null"
+        if was != bytes(value):
+            found[name] = (was, bytes(value))
+    return found
+
+
+def _vetoed(run: Run) -> Verdict:
+    save: Save = run.note
+    error = SaveRefused(
+        f"the save of stage {save.stage.name!r} changed no row: a trigger on the table kept "
+        f"{', '.join(sorted(save.patch))} of {run.visit.key!r} as it was; nothing was saved"
+    )
+    return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
+
+
+def _state_row(item: _Item) -> dict[str, Any]:
+    stored, visit = item.save.state, item.run.visit
+    assert stored is not None
+    return {
+        "n": item.n,
+        "shard": visit.shard,
+        "key": visit.key,
+        "stage": item.save.stage.name,
+        "version": item.save.state_version,
+        "schema": stored.schema,
+        "body": None if stored.body is None else msgspec.Raw(stored.body.encode()),
+        "message": stored.message,
+        "message_type": stored.message_type,
+    }
+
+
+def _event_row(item: _Item, consumers: Sequence[str]) -> dict[str, Any]:
+    save, visit = item.save, item.run.visit
+    body = item.written.body if item.written is not None else item.now.body
+    return {
+        "shard": visit.shard,
+        "key": visit.key,
+        "stage": save.stage.name,
+        "what": "saved" if item.written is not None else "state",
+        "entity_version": item.written.version if item.written else item.now.version,
+        "state_version": item.state_version or None,
+        "run": item.run.token,
+        "consumers": list(consumers),
+        "body": {
+            "entity": msgspec.Raw(body.encode()),
+            **event_state(save.state if save.state is not None else save.stored),
+            "changed": {
+                name: [msgspec.Raw(old), msgspec.Raw(new)]
+                for name, (old, new) in item.changed.items()
+            },
+        },
+    }
+
+
+def event_state(stored: Stored | None) -> dict[str, Any]:
+    """A state as an event carries it: JSON, or a message with its type in base64."""
+    if stored is None or (stored.body is None and stored.message is None):
+        return {"state": None}
+    if stored.body is not None:
+        return {"state": msgspec.Raw(stored.body.encode()), "schema": stored.schema}
+    message = {"@type": stored.message_type, "value": stored.message}
+    return {"state": message, "schema": stored.schema}

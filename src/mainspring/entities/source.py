@@ -1,0 +1,270 @@
+"""Where the entities of a kind are: loaded, locked and written, many in one statement.
+
+Statements over a user's own table are composed here, once per kind and set of written columns, from
+quoted identifiers and never from values. A batch travels as one JSON text; casts are on the parameters,
+so every statement rides the key's index. Rows come as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.entities.dao import Change, Dao
+from mainspring.entities.keys import split
+from mainspring.entities.kind import Kind
+from mainspring.entities.model import Model
+from mainspring.entities.table import DOCUMENT_TABLE, Shape, literal, quoted
+
+_encode = msgspec.json.Encoder().encode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Loaded(msgspec.Struct):
+    """An entity as it was read. `xmin` lives in memory for one visit; it is never stored or sent."""
+
+    key: str
+    version: int | None
+    xmin: str | None
+    body: str
+    entity: Any = None  # of a DAO: the user's own object
+
+    def fields(self) -> dict[str, msgspec.Raw]:
+        """Each field as the JSON text that it was read as."""
+        return _fields(self.body)
+
+    def same_as(self, other: Loaded) -> bool:
+        """Whether nobody wrote the row between the two."""
+        return self.version == other.version and self.xmin == other.xmin
+
+
+class Written(msgspec.Struct):
+    """An entity after its save; `as_patched`: it has the patch's values, whatever triggers did."""
+
+    version: int | None
+    body: str
+    as_patched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What a save writes to one entity."""
+
+    loaded: Loaded
+    values: Mapping[str, Any]
+
+
+class Source(Protocol):
+    """The entities of a kind on a connection of the engine's."""
+
+    most: int  # saves in one transaction
+
+    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        """The entities that are there, in a snapshot of their own."""
+        ...
+
+    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        """The same without their bodies: only how they stand."""
+        ...
+
+    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        """Those that nobody else has locked, locked until the transaction ends, as they are now."""
+        ...
+
+    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+        """Write locked entities, all with the same columns; a row that a trigger vetoed is left out."""
+        ...
+
+
+class TableSource:
+    """A user's own table."""
+
+    most = 1000
+
+    def __init__(self, kind: Kind, shape: Shape, fields: Sequence[str] | None) -> None:
+        self._keys = kind.keys
+        self._shape = shape
+        self._version = quoted(kind.version) if kind.has_version else None
+        self._load = self._select(fields, "")
+        self._look = self._select((), "")
+        self._lock = self._select(None, self._locking())
+        self._update = lru_cache(256)(self._updating)
+
+    def _items(self, *more: str) -> str:
+        """The batch as rows: a number, the key's columns k1.., and whatever else."""
+        types = self._shape.types(self._keys)
+        columns = ["n integer", *(f"k{i} {t}" for i, t in enumerate(types)), *more]
+        return f"json_to_recordset($1::json) as i({', '.join(columns)})"
+
+    def _on(self) -> str:
+        return " and ".join(f"t.{quoted(k)} = i.k{i}" for i, k in enumerate(self._keys))
+
+    def _version_of(self) -> str:
+        return "null::bigint" if self._version is None else f"t.{self._version}::bigint"
+
+    def _key_text(self) -> str:
+        parts = [f"t.{quoted(k)}::text" for k in self._keys]
+        return parts[0] if len(parts) == 1 else f"jsonb_build_array({', '.join(parts)})::text"
+
+    def _select(self, fields: Sequence[str] | None, tail: str) -> str:
+        if fields is None:
+            body = "row_to_json(t)"
+        elif not fields:
+            body = "''"
+        else:
+            listed = ", ".join(f"t.{quoted(f)}" for f in fields)
+            body = f"(select row_to_json(x) from (select {listed}) x)"
+        return (
+            f"select i.n, {self._key_text()} as key, {self._version_of()} as version, "
+            f"t.xmin::text as xmin, {body}::text as body "
+            f"from {self._items()} join {self._shape.sql} t on {self._on()}{tail}"
+        )
+
+    def _locking(self) -> str:
+        ordered = ", ".join(f"t.{quoted(k)}" for k in self._keys)
+        return f" order by {ordered} for no key update of t skip locked"
+
+    def _updating(self, columns: tuple[str, ...]) -> str:
+        """Only the patch's columns: others' triggers, generated columns and TOAST stay untouched."""
+        sets = [f"{quoted(c)} = i.c{i}" for i, c in enumerate(columns)]
+        if self._version is not None:
+            sets.append(f"{self._version} = t.{self._version} + 1")
+        given = [f"c{i} {self._shape.column(c).type}" for i, c in enumerate(columns)]
+        same = " and ".join(
+            f"to_jsonb(t.{quoted(c)}) is not distinct from to_jsonb(i.c{i})"
+            for i, c in enumerate(columns)
+        )
+        return (
+            f"update {self._shape.sql} t set {', '.join(sets)} from {self._items(*given)} "
+            f"where {self._on()} "
+            f"returning i.n, {self._version_of()} as version, row_to_json(t)::text as body, "
+            f"({same}) as as_patched"
+        )
+
+    def _rows(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        if len(self._keys) == 1:
+            return [{"n": n, "k0": key} for n, key in enumerate(keys)]
+        parts = [split(key, self._keys) for key in keys]
+        return [{"n": n, **{f"k{i}": p for i, p in enumerate(ps)}} for n, ps in enumerate(parts)]
+
+    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        return await self._fetch(connection, self._load, keys)
+
+    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        return await self._fetch(connection, self._look, keys)
+
+    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        return await self._fetch(connection, self._lock, keys)
+
+    async def _fetch(
+        self, connection: Any, statement: str, keys: Sequence[str]
+    ) -> dict[str, Loaded]:
+        rows = await connection.fetch(statement, _encode(self._rows(keys)).decode())
+        return {keys[n]: Loaded(key, version, xmin, body) for n, key, version, xmin, body in rows}
+
+    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+        keys = [patch.loaded.key for patch in patches]
+        columns = tuple(sorted(patches[0].values))
+        rows = self._rows(keys)
+        for row, patch in zip(rows, patches, strict=True):
+            row.update({f"c{i}": patch.values[column] for i, column in enumerate(columns)})
+        found = await connection.fetch(self._update(columns), _encode(rows).decode())
+        return {keys[n]: Written(version, body, same) for n, version, body, same in found}
+
+
+class DocumentSource:
+    """Managed documents: fields are the top-level keys of a body."""
+
+    most = 1000
+
+    def __init__(self, kind: Kind) -> None:
+        name = literal(kind.name)
+        self._load = (
+            "select t.key, t.version, t.xmin::text, t.body::text "
+            f"from json_array_elements_text($1::json) as i(key) join {DOCUMENT_TABLE} t "
+            f"on t.kind = {name} and t.key = i.key"
+        )
+        self._look = self._load.replace("t.body::text", "''::text")
+        self._lock = self._load + " order by t.key for no key update of t skip locked"
+        self._update = (
+            f"update {DOCUMENT_TABLE} t set body = t.body || i.patch, version = t.version + 1, "
+            "changed_at = mainspring.now() "
+            "from json_to_recordset($1::json) as i(key text, patch jsonb) "
+            f"where t.kind = {name} and t.key = i.key "
+            "returning t.key, t.version, t.body::text, t.body @> i.patch"
+        )
+
+    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        rows = await connection.fetch(self._load, _encode(keys).decode())
+        return {row[0]: Loaded(*row) for row in rows}
+
+    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        rows = await connection.fetch(self._look, _encode(keys).decode())
+        return {row[0]: Loaded(*row) for row in rows}
+
+    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        rows = await connection.fetch(self._lock, _encode(keys).decode())
+        return {row[0]: Loaded(*row) for row in rows}
+
+    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+        items = [{"key": p.loaded.key, "patch": p.values} for p in patches]
+        rows = await connection.fetch(self._update, _encode(items).decode())
+        return {key: Written(version, body, same) for key, version, body, same in rows}
+
+
+class DaoSource:
+    """A user's own data access object: each call in a savepoint, one entity a transaction."""
+
+    most = 1
+
+    def __init__(self, kind: Kind, dao: Dao) -> None:
+        self._dao = dao
+        self._model: Model = kind.model
+
+    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        async with connection.transaction():
+            found = await self._dao.load(connection, list(keys))
+        return {key: self._loaded(key, *found[key]) for key in keys if key in found}
+
+    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        return await self.load(connection, keys)
+
+    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+        """An update with no field locks and compares; what it does not answer has moved."""
+        now = await self.load(connection, keys)
+        changes = [Change(key, loaded.version or 0, loaded.entity) for key, loaded in now.items()]
+        async with connection.transaction():
+            held = await self._dao.update(connection, changes)
+        return {key: loaded for key, loaded in now.items() if held.get(key) == loaded.version}
+
+    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+        changes, bodies = [], {}
+        for patch in patches:
+            row = msgspec.json.decode(patch.loaded.body) | dict(patch.values)
+            key, version = patch.loaded.key, patch.loaded.version or 0
+            entity = self._model.decode(row)
+            values = {
+                f: getattr(entity, f, row[f]) if self._model.type else row[f] for f in patch.values
+            }
+            changes.append(Change(key, version, entity, values))
+            bodies[key] = _encode(row).decode()
+        async with connection.transaction():
+            versions = await self._dao.update(connection, changes)
+        return {key: Written(version, bodies[key], True) for key, version in versions.items()}
+
+    def _loaded(self, key: str, entity: Any, version: int) -> Loaded:
+        return Loaded(key, version, None, _encode(self._model.encode(entity)).decode(), entity)
+
+
+def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
+    """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
+    if kind.dao is not None:
+        return DaoSource(kind, kind.dao)
+    if kind.is_document:
+        return DocumentSource(kind)
+    assert shape is not None, f"the table of kind {kind.name!r} was not looked at"
+    return TableSource(kind, shape, fields)

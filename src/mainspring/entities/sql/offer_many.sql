@@ -1,0 +1,24 @@
+-- Offer visits of entities: the kernel's offer (see its offer.sql for the rules of merging), the batch as one JSON text.
+-- Always writes: the new version tells a run under way that something happened. Upserts in (shard, key, queue) order.
+with item as (
+  select i.shard, i.key, i.queue, i.id, i.priority, i.version, i.payload, mainspring.now() as now,
+    greatest(coalesce(i.due_at, mainspring.now() + make_interval(secs => i.after), mainspring.now()), mainspring.now()) as due_at
+  from json_to_recordset(%(offers)s::text::json)
+    as i(shard integer, key text, queue text, id uuid, priority smallint, due_at timestamptz, after double precision,
+      version bigint, payload jsonb)
+  order by i.shard, i.key collate "C", i.queue collate "C"
+),
+offered as (
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  select shard, key, queue, id, priority, due_at, version, payload, now, now
+  from item
+  on conflict (shard, key, queue) do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at
+  returning v.queue, v.due_at
+)
+select mainspring.wake(queue, min(due_at)) from offered group by queue
