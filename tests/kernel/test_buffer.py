@@ -360,3 +360,52 @@ def test_with_nothing_to_wait_for_there_is_no_next_time() -> None:
 
     assert found.pop(0.0) is None
     assert found.next_at == math.inf
+
+
+# -- background queues
+
+
+def background(share: float = 0.25, slots: int = 8) -> Buffer:
+    settings = [queue(), queue("crawl", share=share), queue("crawl too", share=share)]
+    found = Buffer(settings, threading.Lock(), slots=slots)
+    for each in found.queues.values():
+        each.limit(paused=False, concurrency=None, rate=None)
+    return found
+
+
+def test_a_background_queue_gets_its_share_of_the_starts_under_any_load():
+    """S18: it is not starved, although everything else has greater priority."""
+    found = background()
+    found.add(visit(f"live{n}", at=n) for n in range(40))
+    found.add(visit(f"crawl{n}", at=n, name="crawl", priority=2) for n in range(40))
+
+    started = []
+    for _ in range(40):
+        ready = found.pop(0)
+        started.append(ready.queue)
+        found.ended(ready)
+
+    assert started.count("crawl") == 8
+    assert started[:5] == ["ring"] * 4 + ["crawl"]
+
+
+def test_background_queues_together_leave_slots_to_others():
+    """S18: a live visit finds a free slot, however long the others' runs take."""
+    found = background()
+    found.add(visit(f"a{n}", name="crawl", priority=2) for n in range(10))
+    found.add(visit(f"b{n}", name="crawl too", priority=2) for n in range(10))
+
+    first, second, third = found.pop(0), found.pop(0), found.pop(0)
+    assert (first is not None, second is not None, third) == (True, True, None)
+    assert found.startable(0) == 0
+
+    found.ended(first)
+    assert found.startable(0) > 0
+    assert found.pop(0) is not None
+
+
+def test_a_background_queue_runs_alone_when_nothing_else_waits():
+    found = background(share=0.01)
+    found.add([visit("a", name="crawl", priority=2)])
+
+    assert found.pop(0).key == "a"

@@ -178,6 +178,37 @@ async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
     assert "cannot be read" in (await app.operator.operation(begun.id)).error
 
 
+async def test_a_step_may_wait_and_items_may_be_counted_only(app, monkeypatch):
+    """S18: what a paced operation over millions of things needs."""
+    calls: list[str | None] = []
+
+    async def count(*_: Any) -> int:
+        return 4
+
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
+        calls.append(position)
+        if len(calls) == 1:
+            return Page([], "0", wait=0.01, why="the world is busy")
+        return Page([1, 2], '"half"', wait=0.01) if position is None else Page([3, 4], None)
+
+    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[Result]:
+        return [Result("q", str(item)) for item in items]
+
+    slow = Kind("slow", PutBackOrder, lambda o, now: o, count, page, apply, counted=True)
+    monkeypatch.setitem(bulk.KINDS, "slow", slow)
+    begun = await app.operator.start("slow", PutBackOrder(HistoryFilter(key="x")), source="ann")
+
+    async def ended() -> bool:
+        return (await app.operator.operation(begun.id)).state == "done"
+
+    async with app.worker(poll=0.02):
+        await wait_until(ended)
+
+    assert calls == [None, None, '"half"']
+    assert (await app.operator.operation(begun.id)).done == 4
+    assert await app.operator.operation_items(begun.id) == []
+
+
 async def test_an_unknown_kind_names_the_nearest(app):
     with pytest.raises(NotFound, match="did you mean 'put_back'"):
         await app.operator.start("put_bak", None, source="ann")

@@ -2,6 +2,7 @@
 
 Pure memory, no I/O. The greatest priority goes first, within it the oldest. A queue that is paused
 or at its limit, a group that is full and a key whose turn is taken keep only themselves back.
+Background queues (those with a share) are neither starved nor let into every slot.
 """
 
 from __future__ import annotations
@@ -76,8 +77,11 @@ class QueueState:
 class Buffer:
     """All queues of a worker."""
 
-    def __init__(self, settings: Iterable[QueueSettings], gate: threading.Lock) -> None:
+    def __init__(
+        self, settings: Iterable[QueueSettings], gate: threading.Lock, *, slots: int = 1
+    ) -> None:
         self._gate = gate  # the heart changes parts under it
+        self._slots = slots
         self.queues = {
             s.name: QueueState(s, hold_after=s.hold_after, work_timeout=s.work_timeout)
             for s in settings
@@ -92,6 +96,9 @@ class Buffer:
         self._stale: list[Visit] = []
         self._rated = False  # some queue has a rate per group
         self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
+        self._background = [q for q in self.queues.values() if q.settings.share is not None]
+        self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
+        self._credit = 0.0  # starts that are owed to background queues; one at most
         # When pop found nothing: the local time at which it may find something (rates).
         self.next_at = math.inf
 
@@ -105,7 +112,9 @@ class Buffer:
             waiting
             for queue in self.queues.values()
             # Only a queue with visits is asked when it is ready: to be asked is to want a part.
-            if (waiting := queue.buffered) and (not queue.limited or queue.ready_at(now) <= now)
+            if (waiting := queue.buffered)
+            and (not queue.limited or queue.ready_at(now) <= now)
+            and not self._is_crowded(queue)
         )
 
     # -- in
@@ -150,6 +159,8 @@ class Buffer:
             if now - visit.read_at > STALE_SECONDS:
                 self._read_again(visit)
             elif self._admit(visit, now):
+                if self._background:
+                    self._count_share(visit)
                 return visit
         if self._rated:
             self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
@@ -170,13 +181,18 @@ class Buffer:
     def _best_level(self, now: float) -> deque[Visit] | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
         self.next_at = math.inf
+        if self._credit >= 1.0 and (owed := self._best_of(self._background, now)) is not None:
+            return owed
+        return self._best_of(self.queues.values(), now)
+
+    def _best_of(self, queues: Iterable[QueueState], now: float) -> deque[Visit] | None:
         for priority in _URGENT_FIRST:
             if not self._counts[priority]:
                 continue
             best: deque[Visit] | None = None
-            for queue in self.queues.values():
+            for queue in queues:
                 level = queue.levels[priority]
-                if not level:
+                if not level or self._is_crowded(queue):
                     continue
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
@@ -185,6 +201,20 @@ class Buffer:
             if best is not None:
                 return best
         return None
+
+    def _is_crowded(self, queue: QueueState) -> bool:
+        """Whether background queues have their share of the slots already."""
+        share = queue.settings.share
+        if share is None:
+            return False
+        return sum(q.running for q in self._background) >= max(1, int(share * self._slots))
+
+    def _count_share(self, visit: Visit) -> None:
+        """Every start of another queue owes the background queues a part of one."""
+        if self.queues[visit.queue].settings.share is None:
+            self._credit = min(1.0, self._credit + self._share)
+        else:
+            self._credit = 0.0
 
     def _admit(self, visit: Visit, now: float) -> bool:
         """Count a visit as running, or keep it back where it will be found again."""

@@ -63,6 +63,9 @@ class QueueSettings:
     searchable: tuple[str, ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     any_pass: bool = False  # takes the first result that comes, even of an overtaken run
+    # A background queue: all of them together have at most this share of a worker's slots, and at
+    # least this share of its starts, whatever waits with greater priority. None: no background.
+    share: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():
@@ -77,6 +80,8 @@ class QueueSettings:
             value = getattr(self, name)
             if value is not None:
                 _whole(name, value, 1, most)
+        if self.share is not None:
+            _between("share", self.share, 0.001, 1)
         for name in ("rate", "group_rate", "timeout", "work_timeout"):
             value = getattr(self, name)
             if value is not None:

@@ -73,10 +73,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The items of a step, and where the next one begins (JSON); None: this step is the last."""
+    """The items of a step, and where the next one begins (JSON); None: this step is the last.
+
+    A step that goes slowly waits after its items; one without items that is not the last only waits.
+    """
 
     items: Sequence[Any]
     position: str | None
+    wait: float = 0.0  # seconds before the next step
+    why: str | None = None  # what it waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,9 @@ class Kind:
     count: Callable[[Database, Any, Any], Awaitable[int]]
     page: Callable[[Database, Any, Any, str | None, int], Awaitable[Page]]
     apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[Result]]]
+    counted: bool = (
+        False  # items are only counted: there may be millions, and each is seen elsewhere
+    )
 
 
 # -- orders
@@ -238,12 +246,15 @@ async def _step(
     page = await kind.page(database, connection, order, found.position, PAGE)
     at = found.done + found.failed
     last = page.position is None
+    if not page.items and not last:
+        return Again(after=page.wait, error=page.why)
 
     async def write(tx: Any) -> None:
         # Paused or cancelled meanwhile: this step does nothing, and the next run ends.
         if not await ask(database, tx, "lock_operation", id=found.id, at=at):
             return
         results = await kind.apply(database, tx, order, page.items)
+        noted = [] if kind.counted else results
         await ask(
             database,
             tx,
@@ -252,12 +263,13 @@ async def _step(
             at=at,
             last=last,
             position=page.position,
-            queues=[r.queue for r in results],
-            keys=[r.key for r in results],
-            errors=[r.error for r in results],
+            counted=len(results) - len(noted),
+            queues=[r.queue for r in noted],
+            keys=[r.key for r in noted],
+            errors=[r.error for r in noted],
         )
 
-    return Done(writer=Alone(write)) if last else Again(writer=Alone(write))
+    return Done(writer=Alone(write)) if last else Again(after=page.wait, writer=Alone(write))
 
 
 def _failing(database: Database, run: Run) -> Alone:

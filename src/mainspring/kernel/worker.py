@@ -45,7 +45,7 @@ class Worker:
         self._database = database
         self._declared = [q for q in queues if q.pool == settings.pool]
         self.hand = Hand()
-        self.buffer = Buffer(self._declared, self.hand.gate)
+        self.buffer = Buffer(self._declared, self.hand.gate, slots=settings.concurrency)
         # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
         self._reading = Line(database, "reader", synchronous_commit="off")
         # One locked visit must not hold up a batch for long.

@@ -7,7 +7,7 @@ with item as (
   returning error
 )
 update mainspring.operation o
-set done = o.done + (select count(*) from item where error is null),
+set done = o.done + %(counted)s::bigint + (select count(*) from item where error is null),
   failed = o.failed + (select count(*) from item where error is not null),
   position = %(position)s::text::jsonb,
   state = case when %(last)s::boolean then 'done' else o.state end,
