@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.entities import cas
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
@@ -215,6 +216,30 @@ class Kind:
         self.sinks[name] = declare_sink(
             self.name, name, target, taken=taken, retry=retry, parallel=parallel
         )
+
+    # -- states from outside
+
+    async def state(
+        self, stage: str | stages.Stage, id: Any, *, connection: Connection | None = None
+    ) -> tuple[Any, int]:
+        """A stage's private state of an entity and its version; (None, 0) if there is none."""
+        return await cas.read_state(self, stage, id, connection)
+
+    async def set_state(
+        self,
+        stage: str | stages.Stage,
+        id: Any,
+        value: Any,
+        version: int,
+        *,
+        connection: Connection | None = None,
+    ) -> bool:
+        """Replace a stage's state, if it still has the version that `state` answered (S11).
+
+        True if it was replaced: the stage is then asked again. False if somebody was faster: read
+        it again. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
+        """
+        return await cas.set_state(self, stage, id, value, version, connection)
 
     # -- changes that no trigger sees
 

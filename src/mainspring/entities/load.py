@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.connect import backoff, is_transient
+from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.entities.catalogue import Catalogue, Known
+from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.source import Loaded, Source
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
@@ -53,8 +54,11 @@ class Request(msgspec.Struct):
 class Loader:
     """Loads the entities of one kind for the runs of one worker."""
 
-    def __init__(self, kind: str, source: Source, known: Known, line: Line) -> None:
+    def __init__(
+        self, kind: str, source: Source, known: Known, database: Database, line: Line
+    ) -> None:
         self._kind = kind
+        self._database = database
         self._source = source
         self._known = known
         self._line = line
@@ -99,7 +103,7 @@ class Loader:
             return
         try:
             async with self._line.lock:
-                pictures = await self._fetch(batch)
+                pictures = await self._fetch(await self._line.get(), batch)
         except Exception as error:
             if is_transient(error):
                 await self._line.lost()
@@ -114,8 +118,11 @@ class Loader:
             if not request.answer.done():
                 request.answer.set_result(picture)
 
-    async def _fetch(self, batch: list[Request]) -> list[Picture]:
-        connection = await self._line.get()
+    async def _fetch(self, connection: Any, batch: list[Request]) -> list[Picture]:
+        if self._database.pooled and not connection.is_in_transaction():
+            async with self._database.transaction(connection):
+                await connection.execute(LOCAL_PRINTING)
+                return await self._fetch(connection, batch)
         await self._known.refresh(connection)
         catalogue = self._known.now
         keys = list(dict.fromkeys(r.visit.key for r in batch))

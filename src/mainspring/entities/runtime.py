@@ -14,6 +14,7 @@ from mainspring.entities.catalogue import Known
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader
 from mainspring.entities.partial import partial_model
+from mainspring.entities.printing import PRINTING
 from mainspring.entities.register import register_kinds
 from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
@@ -44,7 +45,7 @@ class KindRuntime:
         self.kind = kind
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
-        loader = Loader(kind.name, source, self.known, line)
+        loader = Loader(kind.name, source, self.known, database, line)
         ignore = frozenset((*kind.ignore, kind.version))
         self.saver = Saver(kind.name, source, self.known, database.shard_count, ignore)
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
@@ -83,7 +84,7 @@ class Runtime:
         *,
         threads: int,
     ) -> None:
-        self._line = Line(database, "loader")
+        self._line = Line(database, "loader", **PRINTING)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.stage")
         self.kinds = {
             kind.name: KindRuntime(kind, shapes.get(kind.name), database, self._line, self._threads)

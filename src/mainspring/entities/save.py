@@ -21,6 +21,7 @@ from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
 from mainspring.entities.load import numbers, texts
 from mainspring.entities.offers import StageOffer, offer
+from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.rebase import can_rebase, watched
 from mainspring.entities.source import Loaded, Patch, Source, Written
 from mainspring.entities.stage import Stage
@@ -37,7 +38,7 @@ log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
 # The engine's own save offers for itself: the capture trigger stays quiet (but not for what users'
 # triggers write in turn). Deferred constraints speak now, not at the commit.
-_PREPARE = "select set_config('mainspring.engine', 'on', true); set constraints all immediate"
+_PREPARE = f"set local mainspring.engine = 'on'; set constraints all immediate; {LOCAL_PRINTING}"
 
 
 class Save(msgspec.Struct):
@@ -248,7 +249,8 @@ class Saver:
         values = {"states": _encode(rows).decode(), "kind": self._kind}
         found = await connection.fetch(statement.numbered, *statement.arguments(values))
         if len(found) != len(rows):
-            raise RuntimeError("a state was written by somebody who did not lock its entity's row")
+            # Only where there is no row to lock (a DAO), or by somebody who does not lock it.
+            raise asyncpg.SerializationError("a state was replaced while it was being saved")
         by_number = {item.n: item for item in items}
         for n, version in found:
             by_number[n].state_version = version
