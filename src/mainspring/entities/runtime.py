@@ -28,6 +28,8 @@ from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
+# What crawl queues may have of a worker's slots.
+CRAWL_SHARE = 0.25
 
 
 class KindRuntime:
@@ -119,6 +121,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
             pool=kind.settings.pool,
             kind="stage",
             turns=turns,
+            share=CRAWL_SHARE if name.endswith("~") else None,
         )
         for name in (kind.name, f"{kind.name}~")
     ]
@@ -137,6 +140,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
                 concurrency=s.parallel,
                 rate=s.rate,
                 retry=s.retry,
+                share=CRAWL_SHARE if name.endswith("~") else None,
             )
             for name in (stage.queue, stage.crawl_queue)
         ]

@@ -1,0 +1,139 @@
+"""Private states as they are stored and read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from mainspring.entities.state import StateType, Stored, is_same
+from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
+
+
+@dataclass
+class PriceState:
+    price: int
+    seen: list[str]
+
+
+TYPED = StateType("price", PriceState)
+
+
+def test_a_typed_state_comes_back_as_it_was() -> None:
+    """S5: any typed model, as JSON."""
+    state = PriceState(3, ["a", "b"])
+    assert TYPED.decode(TYPED.encode(state)) == state
+
+
+def test_without_a_type_a_state_is_plain_json() -> None:
+    plain = StateType("any")
+    assert plain.decode(plain.encode({"a": [1, 2]})) == {"a": [1, 2]}
+
+
+def test_no_state_and_an_emptied_one_are_none() -> None:
+    assert TYPED.decode(None) is None
+    assert TYPED.decode(TYPED.encode(None)) is None
+
+
+def test_a_state_of_an_older_schema_goes_through_the_upgrade() -> None:
+    """S5: an upgrade hook for what older code wrote."""
+
+    def upgrade(raw: Any, schema: int) -> Any:
+        assert schema == 1
+        return {"price": raw["cents"] // 100, "seen": []}
+
+    newer = StateType("price", PriceState, schema=2, upgrade=upgrade)
+
+    assert newer.decode(Stored(1, '{"cents": 500}')) == PriceState(5, [])
+    assert newer.encode(PriceState(5, [])).schema == 2
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(1, '{"price": "much"}'),
+        Stored(2, '{"price": 1, "seen": []}'),
+        Stored(1, message=b"x", message_type="type.googleapis.com/Price"),
+    ],
+)
+def test_what_does_not_decode_is_an_error_that_says_what_to_do(stored: Stored) -> None:
+    with pytest.raises(UnreadableState, match="state of stage 'price'.*upgrade"):
+        TYPED.decode(stored)
+
+
+@pytest.mark.parametrize("value", [{"price": 1}, PriceState("much", []), object(), {"a": "\x00"}])  # type: ignore[arg-type]
+def test_what_could_not_be_read_again_is_not_written(value: Any) -> None:
+    with pytest.raises(InvalidOutcome, match="state of stage 'price'"):
+        (TYPED if value != {"a": "\x00"} else StateType("price")).encode(value)
+
+
+@pytest.mark.parametrize("schema", [0, -1, True, "2"])
+def test_a_schema_is_a_number_from_one(schema: Any) -> None:
+    with pytest.raises(InvalidStage, match="schema of stage 'price'"):
+        StateType("price", PriceState, schema=schema)
+
+
+def test_a_type_that_no_json_has_is_refused_at_the_declaration() -> None:
+    with pytest.raises(InvalidStage, match="state of stage 'price' cannot be"):
+        StateType("price", str | datetime)
+
+
+class Descriptor:
+    def __init__(self, full_name: str) -> None:
+        self.full_name = full_name
+
+
+class Message:
+    """What a protobuf message has as far as a state is concerned."""
+
+    DESCRIPTOR = Descriptor("shop.Price")
+
+    def __init__(self, price: int = 0) -> None:
+        self.price = price
+
+    def SerializeToString(self, deterministic: bool = False) -> bytes:
+        return b"%d" % self.price
+
+    @classmethod
+    def FromString(cls, raw: bytes) -> Message:
+        return cls(int(raw))
+
+
+class AnyMessage(Message):
+    """google.protobuf.Any: a message whose type is a value."""
+
+    DESCRIPTOR = Descriptor("google.protobuf.Any")
+
+    def __init__(self, type_url: str, value: bytes) -> None:
+        self.type_url, self.value = type_url, value
+
+
+def test_a_protobuf_message_is_kept_with_its_type_as_any_keeps_it() -> None:
+    """S5: any protobuf message as google.protobuf.Any."""
+    typed = StateType("price", Message)
+    stored = typed.encode(Message(7))
+    assert (stored.message, stored.message_type) == (b"7", "type.googleapis.com/shop.Price")
+    assert typed.decode(stored).price == 7
+
+    opaque = StateType("price", AnyMessage).decode(stored)
+    assert (opaque.type_url, opaque.value) == (stored.message_type, b"7")
+    assert StateType("price", AnyMessage).encode(opaque) == stored
+
+
+def test_a_message_of_another_type_is_unreadable() -> None:
+    with pytest.raises(
+        UnreadableState, match=r"a shop\.Cost is stored, the code wants a shop\.Price"
+    ):
+        StateType("price", Message).decode(Stored(1, None, b"7", "type.googleapis.com/shop.Cost"))
+    with pytest.raises(InvalidOutcome, match="must be a Message"):
+        StateType("price", Message).encode({"price": 7})
+
+
+def test_an_equal_state_is_the_same_however_it_is_printed() -> None:
+    assert is_same(Stored(1, '{"a":1,"b":2}'), Stored(1, '{"b": 2, "a": 1}'))
+    assert not is_same(Stored(2, '{"a":1}'), Stored(1, '{"a":1}'))
+    assert not is_same(Stored(1, None), Stored(1, '{"a":1}'))
+    assert is_same(Stored(1, None), None)
+    assert not is_same(Stored(1, "1"), None)
