@@ -27,8 +27,9 @@ from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
+from mainspring.entities.install import install_kinds, kinds_script
 from mainspring.entities.kind import Kind
-from mainspring.entities.runtime import Runtime
+from mainspring.entities.runtime import Runtime, kind_queues
 from mainspring.entities.runtime import start as start_stages
 from mainspring.errors import (
     DuplicateTask,
@@ -283,12 +284,24 @@ class Mainspring:
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
             queues += [operation_queue(database, KINDS), recurring_queue(database)]
+            for kind in self.kinds.values():
+                queues += kind_queues(kind)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
                     {"update": True, **register_arguments(queues)},
                 )
+            install_kinds(database, connection, self.kinds.values())
         return applied
+
+    def script_sync(self, after: int = 0) -> str:
+        """All SQL that `migrate` would run, for other tools to apply; kinds need their tables."""
+        text = migrate.script(after)
+        if not self.kinds:
+            return text
+        database = run_apart(connect.probe(self._address()))
+        with database.connect_sync("migrate", client=True) as connection:
+            return f"{text}\n{kinds_script(connection, self.kinds.values())}"
 
     async def __aenter__(self) -> Mainspring:
         await self.database()

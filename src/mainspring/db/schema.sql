@@ -24,9 +24,502 @@ CREATE TYPE mainspring.visit_state AS ENUM (
     'parked'
 );
 
+CREATE FUNCTION mainspring.body_diff(old_body jsonb, new_body jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select jsonb_object_agg('f:' || key, 1)
+    from jsonb_each_text(old_body) o full join jsonb_each_text(new_body) n using (key)
+    where o.value is distinct from n.value or (old_body ? key) <> (new_body ? key)
+  $$;
+
+CREATE FUNCTION mainspring.bump_document() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if old *<> new then
+    new.version := old.version + 1;
+    new.changed_at := mainspring.now();
+  end if;
+  return new;
+end
+$$;
+
+CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n bigint, key text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    AS $_$
+declare
+  types text[];
+begin
+  select k.key_types into types from mainspring.kind k where k.name = canonical_keys.kind;
+  if not found then
+    raise exception 'unknown kind %', quote_literal(kind) using
+      errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
+  end if;
+  if cardinality(types) = 0 then
+    return query select i.n, i.id from unnest(ids) with ordinality as i(id, n);
+  elsif cardinality(types) = 1 then
+    return query execute format(
+      'select i.n, i.id::%s::text from unnest($1) with ordinality as i(id, n)', types[1]) using ids;
+  else
+    return query execute format(
+      'select i.n, jsonb_build_array(%s)::text from unnest($1) with ordinality as i(id, n)',
+      (select string_agg(format('(i.id::jsonb->>%s)::%s::text', t.n - 1, t.type), ', ' order by t.n)
+        from unnest(types) with ordinality as t(type, n))) using ids;
+  end if;
+end
+$_$;
+
+CREATE FUNCTION mainspring.capture() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    SET jit TO 'off'
+    AS $_$
+declare
+  kind constant text := tg_argv[0];
+  keys constant text[] := tg_argv[1];
+  version_column constant text := tg_argv[2];
+  left_out constant text[] := tg_argv[3];
+  plain constant boolean := tg_argv[4] = 'plain';
+  new_few jsonb[];
+  old_few jsonb[];
+begin
+  -- The engine offers its own saves itself. What a user's trigger writes in such a save is one level deeper.
+  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+    return null;
+  end if;
+  if tg_op <> 'DELETE' then
+    select array_agg(mainspring.row_json(few.r)) into new_few from (select r from new_rows r limit 2) few;
+    if new_few is null then
+      return null;
+    end if;
+  end if;
+  if tg_op <> 'INSERT' then
+    select array_agg(mainspring.row_json(few.r)) into old_few from (select r from old_rows r limit 2) few;
+    if old_few is null then
+      return null;
+    end if;
+  end if;
+  if plain and coalesce(cardinality(new_few), 1) = 1 and coalesce(cardinality(old_few), 1) = 1
+    and (tg_op = 'DELETE' or new_few[1] ?& keys) and (tg_op = 'INSERT' or old_few[1] ?& keys)
+  then
+    perform mainspring.capture_change(kind, mainspring.json_key(old_few[1], keys), mainspring.json_key(new_few[1], keys),
+      old_few[1], new_few[1], version_column, left_out, tg_argv[5] = 'notify');
+  else
+    declare
+      old_key constant text := mainspring.key_expression(tg_relid, keys, 'o');
+      new_key constant text := mainspring.key_expression(tg_relid, keys, 'n');
+      versioned constant boolean := exists (select from pg_attribute a
+        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and not a.attisdropped);
+      start constant text := case when versioned
+        then format('''{"out":1'' || coalesce('',"v":'' || n.%I, '''')', version_column) else '''{"out":1''' end;
+      lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+      source text;
+      count bigint;
+      chunk record;
+    begin
+      if new_key is null then
+        raise warning 'mainspring: table % has no column % any more; this change of kind % is not seen',
+          tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
+        return null;
+      end if;
+      source := case tg_op
+        when 'INSERT' then format('select %s as key, (%s || '',"new":1}'')::jsonb as payload from new_rows n', new_key, start)
+        when 'UPDATE' then format(
+          'select key, (start || case when is_new then '',"new":1'' else diff end || ''}'')::jsonb as payload from ('
+          'select %1$s as key, %2$s as start, %3$s is null as is_new, %4$s as diff'
+          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o *<> n) s where is_new or diff <> ''''',
+          new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
+      end;
+      if source is not null then
+        execute format(
+          'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
+          ' select distinct on (1, 2) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
+          '   c.key, $1, gen_random_uuid(), $2, i.now, uuid_hash_extended(gen_random_uuid(), 0), c.payload, i.now, i.now'
+          ' from (%s) c, (select shard_count, mainspring.now() as now from mainspring.install) i'
+          ' where octet_length(c.key) between 1 and 1300'
+          ' order by 1, 2'
+          ' on conflict on constraint visit_pkey do update'
+          ' set version = excluded.version,'
+          '   due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,'
+          '   priority = greatest(v.priority, excluded.priority),'
+          '   payload = v.payload || excluded.payload,'
+          '   offered_while_parked = v.offered_while_parked or v.parked_at is not null,'
+          '   changed_at = excluded.changed_at', source)
+          using case when lane then kind || '~' else kind end, case when lane then 2 else 5 end;
+        get diagnostics count = row_count;
+        if count > 0 and tg_argv[5] = 'notify' then
+          perform mainspring.wake(case when lane then kind || '~' else kind end, mainspring.now());
+        end if;
+      end if;
+      -- A key that changed is an entity that went and another that came.
+      if tg_op <> 'INSERT' then
+        for chunk in execute format(
+          'select array_agg(key) as keys, array_agg(body) as bodies from ('
+          'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(o) end as body from old_rows o %2$s) s) s'
+          ' group by n / 10000 order by n / 10000',
+          old_key, case when tg_op = 'UPDATE'
+            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)
+          using exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null)
+        loop
+          perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
+        end loop;
+      end if;
+    end;
+  end if;
+  return null;
+end
+$_$;
+
+CREATE FUNCTION mainspring.capture_change(kind text, old_key text, new_key text, old_row jsonb, new_row jsonb, version_column text, left_out text[], notify boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+  queue constant text := case when lane then kind || '~' else kind end;
+  payload jsonb;
+begin
+  if new_key is not null then
+    if old_key is distinct from new_key or old_row is null or new_row is null then
+      payload := '{"new": 1}';
+    else
+      select jsonb_object_agg('f:' || x.key, 1) into payload from jsonb_each_text(new_row) x
+        where x.key <> all (left_out) and x.value is distinct from old_row->>x.key;
+    end if;
+    if payload is not null then
+      payload := payload || '{"out": 1}';
+      if jsonb_typeof(new_row->version_column) = 'number' then
+        payload := payload || jsonb_build_object('v', new_row->version_column);
+      end if;
+      if mainspring.offer_visits(queue, array[new_key], array[payload], case when lane then 2 else 5 end) > 0 and notify then
+        perform mainspring.wake(queue, mainspring.now());
+      end if;
+    end if;
+  end if;
+  if old_key is not null and old_key is distinct from new_key then
+    perform mainspring.end_entities(kind, array[old_key], array[old_row]);
+  end if;
+end
+$$;
+
+CREATE FUNCTION mainspring.capture_clear() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    SET jit TO 'off'
+    AS $_$
+declare
+  kind constant text := tg_argv[0];
+  expression constant text := mainspring.key_expression(tg_relid, tg_argv[1]::text[], 'o');
+  told constant boolean := exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null);
+  readable constant boolean := expression is not null and has_table_privilege(tg_relid, 'select')
+    and not row_security_active(tg_relid);
+  whole constant boolean := pg_partition_root(tg_relid) is null;
+  chunk record;
+begin
+  if readable and (told or not whole) then
+    for chunk in execute format(
+      'select array_agg(key) as keys, array_agg(body) as bodies from ('
+      'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
+      ' from (select %s as key, case when $1 then mainspring.row_json(o) end as body from only %s o) s) s'
+      ' group by n / 10000 order by n / 10000', expression, tg_relid::regclass) using told
+    loop
+      perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
+    end loop;
+  elsif whole then
+    delete from mainspring.state s where s.kind = tg_argv[0];
+    delete from mainspring.visit v
+      where v.queue in (tg_argv[0], tg_argv[0] || '~') or starts_with(v.queue, tg_argv[0] || '/');
+    if told then
+      raise warning 'mainspring: table % cannot be read by %, so the consumers of kind % get no deleted events',
+        tg_relid::regclass, current_user, quote_literal(kind);
+    end if;
+  else
+    raise warning 'mainspring: partition % cannot be read by %; states of its entities of kind % stay',
+      tg_relid::regclass, current_user, quote_literal(kind) using hint = 'grant select to the owner of schema mainspring';
+  end if;
+  return null;
+end
+$_$;
+
+CREATE FUNCTION mainspring.capture_document() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_nestloop TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+  item record;
+begin
+  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+    return null;
+  end if;
+  if tg_op = 'INSERT' then
+    for item in
+      select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
+      from new_rows n group by n.kind order by n.kind
+    loop
+      perform mainspring.offer_documents(item.kind, item.keys, item.payloads, lane);
+    end loop;
+  elsif tg_op = 'UPDATE' then
+    for item in
+      select c.kind, array_agg(c.key) as keys, array_agg(c.payload || jsonb_build_object('out', 1, 'v', c.version)) as payloads
+      from (
+        select n.kind, n.key, n.version,
+          case when o.key is null then '{"new": 1}' else mainspring.body_diff(o.body, n.body) end as payload
+        from new_rows n left join old_rows o on o.kind = n.kind and o.key = n.key
+      ) c where c.payload is not null group by c.kind order by c.kind
+    loop
+      perform mainspring.offer_documents(item.kind, item.keys, item.payloads, lane);
+    end loop;
+    for item in
+      select o.kind, array_agg(o.key) as keys, array_agg(o.body) as bodies, array_agg(o.version) as versions from old_rows o
+      where not exists (select from new_rows n where n.kind = o.kind and n.key = o.key) group by o.kind order by o.kind
+    loop
+      perform mainspring.end_entities(item.kind, item.keys, item.bodies, item.versions);
+    end loop;
+  else
+    for item in
+      select o.kind, array_agg(o.key) as keys, array_agg(o.body) as bodies, array_agg(o.version) as versions from old_rows o
+      group by o.kind order by o.kind
+    loop
+      perform mainspring.end_entities(item.kind, item.keys, item.bodies, item.versions);
+    end loop;
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.capture_row() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    AS $_$
+declare
+  kind constant text := tg_argv[0];
+  keys constant text[] := tg_argv[1];
+  expression text;
+  old_key text;
+  new_key text;
+  old_row jsonb;
+  new_row jsonb;
+  there boolean;
+begin
+  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+    return null;
+  end if;
+  if tg_op = 'UPDATE' and old *= new then
+    return null;
+  end if;
+  expression := mainspring.key_expression(tg_relid, keys, 'r');
+  if expression is null then
+    raise warning 'mainspring: table % has no column % any more; this change of kind % is not seen',
+      tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
+    return null;
+  end if;
+  if tg_op <> 'INSERT' then
+    execute format('select %s from (select ($1).*) r', expression) into old_key using old;
+    old_row := mainspring.row_json(old);
+  end if;
+  if tg_op <> 'DELETE' then
+    execute format('select %s from (select ($1).*) r', expression) into new_key using new;
+    new_row := mainspring.row_json(new);
+  elsif pg_partition_root(tg_relid) is not null then
+    -- A row that moves to another partition is deleted here and inserted there: its state must not end. Where one cannot
+    -- look, nothing ends: the visit that is offered instead finds no entity and is over.
+    there := mainspring.is_there(pg_partition_root(tg_relid), keys, old);
+    if there then
+      return null;
+    end if;
+    new_key := case when there is null then old_key end;
+  end if;
+  perform mainspring.capture_change(
+    kind, old_key, new_key, old_row, new_row, tg_argv[2], tg_argv[3]::text[], tg_argv[5] = 'notify');
+  return null;
+end
+$_$;
+
+CREATE FUNCTION mainspring.changed(kind text, ids text[], fields text[] DEFAULT NULL::text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  keys text[];
+  payload jsonb := '{"out": 1}';
+  count integer;
+begin
+  select array_agg(distinct c.key) into keys from mainspring.canonical_keys(changed.kind, ids) c;
+  if keys is null then
+    return 0;
+  end if;
+  if exists (select from unnest(keys) k where k is null or octet_length(k) not between 1 and 1300) then
+    raise exception 'an id of kind % is null, empty or longer than 1300 bytes', quote_literal(kind)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if fields is null then
+    payload := payload || '{"new": 1}';
+  else
+    payload := payload || coalesce((select jsonb_object_agg('f:' || f, 1) from unnest(fields) f where f is not null), '{}');
+  end if;
+  count := mainspring.offer_visits(kind, keys, array_fill(payload, array[cardinality(keys)]));
+  if (select k.notify from mainspring.kind k where k.name = changed.kind) then
+    perform mainspring.wake(kind, mainspring.now());
+  end if;
+  return count;
+end
+$$;
+
+CREATE FUNCTION mainspring.clear_documents() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  item record;
+begin
+  for item in
+    select d.kind, array_agg(d.key) as keys, array_agg(d.body) as bodies, array_agg(d.version) as versions
+    from mainspring.document d group by d.kind order by d.kind
+  loop
+    perform mainspring.end_entities(item.kind, item.keys, item.bodies, item.versions);
+  end loop;
+  return null;
+end
+$$;
+
 CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS $$select pg_catalog.clock_timestamp()$$;
+
+CREATE FUNCTION mainspring.deleted(kind text, ids text[]) RETURNS integer
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select coalesce((
+      select mainspring.end_entities(deleted.kind, array_agg(distinct c.key))
+      from mainspring.canonical_keys(deleted.kind, ids) c having count(*) > 0), 0)
+  $$;
+
+CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    select coalesce(string_agg('concat(' || piece || ')', ' || '), '''''')
+    from (
+      select string_agg(format(
+        case when t.typtype = 'e' or t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
+            and t.typnamespace = 'pg_catalog'::regnamespace
+            or t.typname in ('text', 'varchar') and t.typnamespace = 'pg_catalog'::regnamespace and l.collisdeterministic
+          then 'case when o.%1$I is distinct from n.%1$I then %2$L end'
+          else 'case when row(o.%1$I)::record *<> row(n.%1$I)::record then %2$L end' end,
+        a.attname, ',' || to_json('f:' || a.attname) || ':1'), ', ') as piece
+      from pg_attribute a
+      join pg_type t on t.oid = a.atttypid
+      left join pg_collation l on l.oid = a.attcollation
+      where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attname <> all (left_out)
+      group by a.attnum / 50
+    ) pieces
+  $_$;
+
+CREATE FUNCTION mainspring.end_entities(kind text, keys text[], bodies jsonb[] DEFAULT NULL::jsonb[], versions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+  shards integer := (select shard_count from mainspring.install);
+  consumers text[];
+  consumer text;
+  version_column text;
+  had text[] := '{}';
+  more text[];
+begin
+  for step in 1..3 loop
+    -- First the system's visits: a system run that has its own locked may be adding visits of stages, which only a later
+    -- statement sees.
+    if step = 1 then
+      with gone as (
+        select s.shard, s.key, s.stage
+        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+        join mainspring.state s on s.shard = i.shard and s.kind = end_entities.kind and s.key = i.key
+        order by s.shard, s.key, s.stage for update of s
+      ),
+      ended as (
+        delete from mainspring.state s using gone g
+        where s.shard = g.shard and s.kind = end_entities.kind and s.key = g.key and s.stage = g.stage
+        returning s.key
+      )
+      select array_agg(key) into more from ended;
+    else
+      with gone as (
+        select v.shard, v.key, v.queue
+        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+        join mainspring.visit v on v.shard = i.shard and v.key = i.key
+        where case step when 2 then v.queue in (end_entities.kind, end_entities.kind || '~')
+          else starts_with(v.queue, end_entities.kind || '/') end
+        order by v.shard, v.key, v.queue for update of v
+      ),
+      ended as (
+        delete from mainspring.visit v using gone g where v.shard = g.shard and v.key = g.key and v.queue = g.queue
+        returning v.key
+      )
+      select array_agg(key) into more from ended;
+    end if;
+    had := had || more;
+  end loop;
+  select array_agg(c.name order by c.name) into consumers
+    from mainspring.consumer c where c.kind = end_entities.kind and c.retired_at is null;
+  if consumers is not null then
+    select k.version_column into version_column from mainspring.kind k where k.name = end_entities.kind;
+    with item as (
+      select distinct on (1, 2) mainspring.shard(i.key, shards) as shard, i.key, i.body, i.version
+      from unnest(keys, bodies, versions) as i(key, body, version)
+      where octet_length(i.key) between 1 and 1300
+      order by 1, 2
+    ),
+    told as (
+      insert into mainspring.event (shard, kind, key, what, entity_version, body)
+      select item.shard, end_entities.kind, item.key, 'deleted',
+        coalesce(item.version, case when versions is null and jsonb_typeof(item.body->version_column) = 'number'
+          then (item.body->>version_column)::numeric::bigint end),
+        jsonb_build_object('entity', item.body)
+      from item
+      returning shard, key, number
+    )
+    insert into mainspring.delivery (shard, kind, key, consumer, number)
+    select t.shard, end_entities.kind, t.key, c.name, t.number from told t, unnest(consumers) as c(name);
+    foreach consumer in array consumers loop
+      perform mainspring.offer_visits(kind || '!' || consumer, keys, array_fill('{}'::jsonb, array[cardinality(keys)]));
+      perform mainspring.wake(kind || '!' || consumer, mainspring.now());
+    end loop;
+  end if;
+  return (select count(distinct key) from unnest(had) as h(key));
+end
+$$;
 
 CREATE FUNCTION mainspring.enqueue(task text, arguments jsonb DEFAULT '{}'::jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT NULL::integer, grp text DEFAULT NULL::text, key text DEFAULT NULL::text) RETURNS uuid
     LANGUAGE plpgsql
@@ -97,9 +590,104 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.is_there(relation regclass, keys text[], entity record) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $_$
+declare
+  found_it boolean;
+begin
+  if not has_table_privilege(relation, 'select') or row_security_active(relation) then
+    return null;
+  end if;
+  execute format('select exists (select from %s t where %s)', relation,
+    (select string_agg(format('t.%1$I = ($1).%1$I', k), ' and ') from unnest(keys) k)) into found_it using entity;
+  return found_it;
+exception when others then
+  return null;
+end
+$_$;
+
+CREATE FUNCTION mainspring.json_key(entity jsonb, keys text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case when entity is null then null when cardinality(keys) = 1 then entity->>keys[1] else (
+      select jsonb_agg(entity->>k.name order by k.n)::text from unnest(keys) with ordinality as k(name, n)) end
+  $$;
+
+CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case
+      when count(a.attnum) < cardinality(keys) then null
+      when cardinality(keys) = 1 then format('%I.%I::text', alias, keys[1])
+      else format('jsonb_build_array(%s)::text', string_agg(format('%I.%I::text', alias, k.name), ', ' order by k.n))
+    end
+    from unnest(keys) with ordinality as k(name, n)
+    left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
+  $$;
+
 CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$select pg_catalog.now()$$;
+
+CREATE FUNCTION mainspring.offer_documents(kind text, keys text[], payloads jsonb[], lane boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  queue constant text := case when lane then kind || '~' else kind end;
+begin
+  if mainspring.offer_visits(queue, keys, payloads, case when lane then 2 else 5 end) > 0
+    and coalesce((select k.notify from mainspring.kind k where k.name = offer_documents.kind), true)
+  then
+    perform mainspring.wake(queue, mainspring.now());
+  end if;
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_visits(queue text, keys text[], payloads jsonb[], priority integer DEFAULT 5) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  unfit integer;
+  count integer;
+begin
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  select distinct on (1, 2) mainspring.shard(i.key, s.shard_count), i.key, offer_visits.queue, gen_random_uuid(), offer_visits.priority,
+    mainspring.now(), uuid_hash_extended(gen_random_uuid(), 0), i.payload, mainspring.now(), mainspring.now()
+  from unnest(keys, payloads) as i(key, payload), mainspring.install s
+  where octet_length(i.key) between 1 and 1300
+  order by 1, 2
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at;
+  get diagnostics count = row_count;
+  select count(*) into unfit from unnest(keys) as i(key) where i.key is null or octet_length(i.key) not between 1 and 1300;
+  if unfit > 0 then
+    raise warning 'mainspring: % of % keys cannot be a visit''s key in queue %: they are null, empty or longer than 1300 bytes',
+      unfit, cardinality(keys), quote_literal(queue);
+  end if;
+  return count;
+end
+$$;
+
+CREATE FUNCTION mainspring.row_json(entity record) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return to_jsonb(entity);
+exception when others then
+  return null;
+end
+$$;
 
 CREATE FUNCTION mainspring.shard(route text, shard_count integer) RETURNS integer
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -155,6 +743,7 @@ CREATE TABLE mainspring.document (
     body jsonb NOT NULL,
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT document_body_check CHECK ((jsonb_typeof(body) = 'object'::text)),
     CONSTRAINT document_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300)))
 )
 WITH (fillfactor='90');
@@ -234,6 +823,7 @@ CREATE TABLE mainspring.install (
     id boolean DEFAULT true NOT NULL,
     shard_count integer NOT NULL,
     installed_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeline integer,
     CONSTRAINT install_id_check CHECK (id),
     CONSTRAINT install_shard_count_check CHECK (((shard_count >= 1) AND (shard_count <= 65536)))
 );
@@ -622,6 +1212,16 @@ ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_qu
 ALTER INDEX mainspring.history_failed ATTACH PARTITION mainspring.history_other_queue_error_type_ended_at_idx;
 
 ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_other_searchable_idx;
+
+CREATE TRIGGER document_bump BEFORE UPDATE ON mainspring.document FOR EACH ROW EXECUTE FUNCTION mainspring.bump_document();
+
+CREATE TRIGGER document_clear BEFORE TRUNCATE ON mainspring.document FOR EACH STATEMENT EXECUTE FUNCTION mainspring.clear_documents();
+
+CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;

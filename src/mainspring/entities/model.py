@@ -18,19 +18,24 @@ from mainspring.errors import InvalidKind
 class Model:
     """How entities of a kind are decoded and encoded. `type` None: dicts."""
 
-    __slots__ = ("_decoder", "fields", "type")
+    __slots__ = ("_decoder", "fields", "required", "type")
 
     def __init__(self, kind: str, type_: Any = None) -> None:
         self.type = type_
         self.fields: tuple[str, ...] | None = None  # None: whatever the row has
+        self.required: tuple[str, ...] = ()  # those without a default
         if type_ is None or type_ is dict:
             self.type = None
             self._decoder: Any = msgspec.json.Decoder(dict[str, Any])
             return
         if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
-            self.fields = type_.__struct_encode_fields__
+            known = msgspec.structs.fields(type_)
+            self.fields = tuple(field.encode_name for field in known)
+            self.required = tuple(field.encode_name for field in known if field.required)
         elif dataclasses.is_dataclass(type_):
-            self.fields = tuple(field.name for field in dataclasses.fields(type_))
+            fields = dataclasses.fields(type_)
+            self.fields = tuple(field.name for field in fields)
+            self.required = tuple(field.name for field in fields if _is_required(field))
         else:
             raise InvalidKind(
                 f"kind {kind!r}: model must be a dataclass, a msgspec Struct or None (dicts), "
@@ -59,3 +64,8 @@ class Model:
         if not isinstance(value, dict):
             raise InvalidKind(f"an entity must be an object with fields, got {entity!r:.200}")
         return value
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.init and field.default is missing and field.default_factory is missing

@@ -1,50 +1,107 @@
-"""Registering kinds: what the code declares becomes known to the database. (C1 replaces this file.)"""
+"""Registering kinds: their tables are looked at, and what the code declares is made known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from mainspring.db.connect import Database
+from mainspring.db.sql import Statement
+from mainspring.entities.capture import PREFIX, Found
 from mainspring.entities.kind import Kind
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape, check_shape, shape_of
-
-_UPSERT = """
-insert into mainspring.kind (name, pool, source, keys, key_types, version_column, capture, ignored, notify)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-on conflict (name) do nothing
-"""
+from mainspring.errors import InvalidKind
 
 
 async def register_kinds(
     database: Database, connection: Any, kinds: Iterable[Kind]
 ) -> dict[str, Shape]:
-    """Write the kinds; answers the shapes of their tables."""
-    shapes = {}
-    for kind in kinds:
-        s = kind.settings
-        types: list[str] = []
-        if s.table is not None:
-            rows = await connection.fetch(SQL["inspect_table"].numbered, s.table)
-            shape = shape_of(rows[0]) if rows else None
-            if not kind.is_document:
-                shape = check_shape(
-                    s.name, s.table, shape, keys=s.keys, version=s.version, ignore=s.ignore
-                )
-                types = shape.types(s.keys)
-            assert shape is not None
-            shapes[s.name] = shape
-        await connection.execute(
-            _UPSERT,
-            s.name,
-            s.pool,
-            s.source,
-            list(s.keys),
-            types,
-            s.version,
-            s.capture,
-            list(s.ignore),
-            s.notify,
-        )
+    """Look at the tables of kinds and register them (asyncpg); answers the shapes by kind."""
+
+    async def fetch(statement: Statement, values: dict[str, Any]) -> list[Any]:
+        return await database.fetch(connection, statement, *statement.arguments(values))
+
+    shapes: dict[str, Shape] = {}
+    for kind in sorted(kinds, key=lambda k: k.name):
+        shape = None
+        if (table := kind.settings.table) is not None:
+            shape = checked(kind, await fetch(SQL["inspect_table"], {"name": table}))
+            shapes[kind.name] = shape
+        await fetch(SQL["register_kind"], registration(kind, shape))
     return shapes
+
+
+async def inspect_kind(database: Database, connection: Any, kind: Kind) -> Shape | None:
+    """The table of a kind (asyncpg), if the kind can stand on it; None for a DAO."""
+    if kind.settings.table is None:
+        return None
+    statement = SQL["inspect_table"]
+    return checked(kind, await database.fetch(connection, statement, kind.settings.table))
+
+
+async def find_triggers(
+    database: Database, connection: Any, kind: Kind, shape: Shape
+) -> list[Found]:
+    """Our triggers of a kind, as they are (asyncpg)."""
+    statement = SQL["list_triggers"]
+    values = trigger_values(kind, shape)
+    rows = await database.fetch(connection, statement, *statement.arguments(values))
+    return [found(row) for row in rows]
+
+
+def checked(kind: Kind, rows: list[Any]) -> Shape:
+    """The shape of a kind's table, from the rows of inspect_table.sql."""
+    s = kind.settings
+    assert s.table is not None
+    shape = shape_of(rows[0]) if rows else None
+    if kind.is_document:
+        assert shape is not None
+        return shape
+    shape = check_shape(kind.name, s.table, shape, keys=s.keys, version=s.version, ignore=s.ignore)
+    for name in kind.model.required:
+        if name not in shape.names:
+            raise InvalidKind(
+                f"kind {kind.name!r}: model {kind.model.type.__name__} needs a field {name!r}, but "
+                f"{s.table!r} has no such column; give the field a default, or add the column"
+            )
+    return shape
+
+
+def registration(kind: Kind, shape: Shape | None) -> dict[str, Any]:
+    """The values of register_kind.sql."""
+    s = kind.settings
+    declared = {"serial": s.serial, "jitter": s.jitter}
+    return {
+        "name": s.name,
+        "pool": s.pool,
+        "source": s.source,
+        "keys": list(s.keys),
+        "key_types": [] if shape is None or kind.is_document else shape.types(s.keys),
+        "version": s.version,
+        "capture": s.capture,
+        "ignored": list(s.ignore),
+        "notify": s.notify,
+        "declared": msgspec.json.encode(declared).decode(),
+        "crawl_seconds": s.crawl_every.total_seconds() if s.crawl_every else None,
+    }
+
+
+def trigger_values(kind: Kind, shape: Shape) -> dict[str, Any]:
+    """The values of list_triggers.sql."""
+    oids = [shape.oid, *(partition.oid for partition in shape.partitions)]
+    return {"oids": oids, "prefix": f"{PREFIX}{kind.name}_"}
+
+
+def found(row: Mapping[str, Any]) -> Found:
+    """A row of list_triggers.sql."""
+    return Found(
+        oid=row["oid"],
+        table=row["table_name"],
+        name=row["name"],
+        function=row["function"],
+        arguments=tuple(row["arguments"]),
+        enabled=row["enabled"],
+    )

@@ -94,7 +94,7 @@ create table mainspring.document (
   kind text collate "C" not null,
   key text collate "C" not null check (key <> '' and octet_length(key) <= 1300),
   version bigint not null default 1,
-  body jsonb not null,
+  body jsonb not null check (jsonb_typeof(body) = 'object'),
   created_at timestamptz not null default mainspring.now(),
   changed_at timestamptz not null default mainspring.now(),
   primary key (kind, key)

@@ -1,0 +1,208 @@
+-- Capture of changes to a user's table (S21): trigger functions of kinds. The arguments of a trigger are
+--   kind, key columns, version column ('xmin': none), columns left out, 'plain' if the key's JSON text is its text, 'notify'.
+-- They run as their owner, with fixed settings, so that a key prints the same in every session. Nothing here may make a user's
+-- write fail: columns are looked up when the trigger fires, a key that cannot be a visit's is left out, a key column that is
+-- gone is a warning. Lock order: the user's rows (had), states, visits in (shard, key, queue) order.
+
+-- The expression that prints a row's key: one column's text, or a JSON array of texts. Null: a key column is gone.
+create or replace function mainspring.key_expression(relation oid, keys text[], alias text) returns text
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select case
+      when count(a.attnum) < cardinality(keys) then null
+      when cardinality(keys) = 1 then format('%I.%I::text', alias, keys[1])
+      else format('jsonb_build_array(%s)::text', string_agg(format('%I.%I::text', alias, k.name), ', ' order by k.n))
+    end
+    from unnest(keys) with ordinality as k(name, n)
+    left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
+  $$;
+
+-- The expression for the members '"f:column":1' of the columns that differ between rows o and n. By image: it misses nothing and
+-- works for every type; where equality is image equality anyway, by the faster operator. In pieces: a function has 100 arguments.
+create or replace function mainspring.diff_expression(relation oid, left_out text[]) returns text
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select coalesce(string_agg('concat(' || piece || ')', ' || '), '''''')
+    from (
+      select string_agg(format(
+        case when t.typtype = 'e' or t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
+            and t.typnamespace = 'pg_catalog'::regnamespace
+            or t.typname in ('text', 'varchar') and t.typnamespace = 'pg_catalog'::regnamespace and l.collisdeterministic
+          then 'case when o.%1$I is distinct from n.%1$I then %2$L end'
+          else 'case when row(o.%1$I)::record *<> row(n.%1$I)::record then %2$L end' end,
+        a.attname, ',' || to_json('f:' || a.attname) || ':1'), ', ') as piece
+      from pg_attribute a
+      join pg_type t on t.oid = a.atttypid
+      left join pg_collation l on l.oid = a.attcollation
+      where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attname <> all (left_out)
+      group by a.attnum / 50
+    ) pieces
+  $$;
+
+-- The key of a row given as JSON, for types whose JSON text is their text.
+create or replace function mainspring.json_key(entity jsonb, keys text[]) returns text
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select case when entity is null then null when cardinality(keys) = 1 then entity->>keys[1] else (
+      select jsonb_agg(entity->>k.name order by k.n)::text from unnest(keys) with ordinality as k(name, n)) end
+  $$;
+
+-- A row as JSON; null where JSON cannot hold it (a NUL in a json column, a text over 256 MB).
+create or replace function mainspring.row_json(entity record) returns jsonb
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+begin
+  return to_jsonb(entity);
+exception when others then
+  return null;
+end
+$$;
+
+-- After insert, update or delete, for each statement. One row goes a short way with statements that are planned once; many go by
+-- one statement made here and now, planned for their number (a plan kept from one row would be quadratic for many).
+create or replace function mainspring.capture() returns trigger
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+  set timezone = 'UTC'
+  set datestyle = 'ISO, YMD'
+  set intervalstyle = 'postgres'
+  set bytea_output = 'hex'
+  set extra_float_digits = 1
+  set jit = off
+  as $$
+declare
+  kind constant text := tg_argv[0];
+  keys constant text[] := tg_argv[1];
+  version_column constant text := tg_argv[2];
+  left_out constant text[] := tg_argv[3];
+  plain constant boolean := tg_argv[4] = 'plain';
+  new_few jsonb[];
+  old_few jsonb[];
+begin
+  -- The engine offers its own saves itself. What a user's trigger writes in such a save is one level deeper.
+  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+    return null;
+  end if;
+  if tg_op <> 'DELETE' then
+    select array_agg(mainspring.row_json(few.r)) into new_few from (select r from new_rows r limit 2) few;
+    if new_few is null then
+      return null;
+    end if;
+  end if;
+  if tg_op <> 'INSERT' then
+    select array_agg(mainspring.row_json(few.r)) into old_few from (select r from old_rows r limit 2) few;
+    if old_few is null then
+      return null;
+    end if;
+  end if;
+  if plain and coalesce(cardinality(new_few), 1) = 1 and coalesce(cardinality(old_few), 1) = 1
+    and (tg_op = 'DELETE' or new_few[1] ?& keys) and (tg_op = 'INSERT' or old_few[1] ?& keys)
+  then
+    perform mainspring.capture_change(kind, mainspring.json_key(old_few[1], keys), mainspring.json_key(new_few[1], keys),
+      old_few[1], new_few[1], version_column, left_out, tg_argv[5] = 'notify');
+  else
+    declare
+      old_key constant text := mainspring.key_expression(tg_relid, keys, 'o');
+      new_key constant text := mainspring.key_expression(tg_relid, keys, 'n');
+      versioned constant boolean := exists (select from pg_attribute a
+        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and not a.attisdropped);
+      start constant text := case when versioned
+        then format('''{"out":1'' || coalesce('',"v":'' || n.%I, '''')', version_column) else '''{"out":1''' end;
+      lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+      source text;
+      count bigint;
+      chunk record;
+    begin
+      if new_key is null then
+        raise warning 'mainspring: table % has no column % any more; this change of kind % is not seen',
+          tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
+        return null;
+      end if;
+      source := case tg_op
+        when 'INSERT' then format('select %s as key, (%s || '',"new":1}'')::jsonb as payload from new_rows n', new_key, start)
+        when 'UPDATE' then format(
+          'select key, (start || case when is_new then '',"new":1'' else diff end || ''}'')::jsonb as payload from ('
+          'select %1$s as key, %2$s as start, %3$s is null as is_new, %4$s as diff'
+          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o *<> n) s where is_new or diff <> ''''',
+          new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
+      end;
+      if source is not null then
+        execute format(
+          'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
+          ' select distinct on (1, 2) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
+          '   c.key, $1, gen_random_uuid(), $2, i.now, uuid_hash_extended(gen_random_uuid(), 0), c.payload, i.now, i.now'
+          ' from (%s) c, (select shard_count, mainspring.now() as now from mainspring.install) i'
+          ' where octet_length(c.key) between 1 and 1300'
+          ' order by 1, 2'
+          ' on conflict on constraint visit_pkey do update'
+          ' set version = excluded.version,'
+          '   due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,'
+          '   priority = greatest(v.priority, excluded.priority),'
+          '   payload = v.payload || excluded.payload,'
+          '   offered_while_parked = v.offered_while_parked or v.parked_at is not null,'
+          '   changed_at = excluded.changed_at', source)
+          using case when lane then kind || '~' else kind end, case when lane then 2 else 5 end;
+        get diagnostics count = row_count;
+        if count > 0 and tg_argv[5] = 'notify' then
+          perform mainspring.wake(case when lane then kind || '~' else kind end, mainspring.now());
+        end if;
+      end if;
+      -- A key that changed is an entity that went and another that came.
+      if tg_op <> 'INSERT' then
+        for chunk in execute format(
+          'select array_agg(key) as keys, array_agg(body) as bodies from ('
+          'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(o) end as body from old_rows o %2$s) s) s'
+          ' group by n / 10000 order by n / 10000',
+          old_key, case when tg_op = 'UPDATE'
+            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)
+          using exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null)
+        loop
+          perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
+        end loop;
+      end if;
+    end;
+  end if;
+  return null;
+end
+$$;
+
+-- One entity changed: its key and its row as JSON, before and after (null key: there was none, there is none). Differences are
+-- found in the JSON texts: what they do not show no stage can see, because it is given the row as JSON. No row: all is unknown.
+create or replace function mainspring.capture_change(
+  kind text, old_key text, new_key text, old_row jsonb, new_row jsonb, version_column text, left_out text[], notify boolean
+) returns void
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+  as $$
+declare
+  lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+  queue constant text := case when lane then kind || '~' else kind end;
+  payload jsonb;
+begin
+  if new_key is not null then
+    if old_key is distinct from new_key or old_row is null or new_row is null then
+      payload := '{"new": 1}';
+    else
+      select jsonb_object_agg('f:' || x.key, 1) into payload from jsonb_each_text(new_row) x
+        where x.key <> all (left_out) and x.value is distinct from old_row->>x.key;
+    end if;
+    if payload is not null then
+      payload := payload || '{"out": 1}';
+      if jsonb_typeof(new_row->version_column) = 'number' then
+        payload := payload || jsonb_build_object('v', new_row->version_column);
+      end if;
+      if mainspring.offer_visits(queue, array[new_key], array[payload], case when lane then 2 else 5 end) > 0 and notify then
+        perform mainspring.wake(queue, mainspring.now());
+      end if;
+    end if;
+  end if;
+  if old_key is not null and old_key is distinct from new_key then
+    perform mainspring.end_entities(kind, array[old_key], array[old_row]);
+  end if;
+end
+$$;

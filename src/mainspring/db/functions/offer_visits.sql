@@ -1,0 +1,35 @@
+-- Offer visits of one queue from SQL: add each, or merge it into the one that is there, by the kernel's rule (offer.sql): a new
+-- version always, the earlier time (never a shorter backoff), the higher priority, payloads united. Keys that no visit can have
+-- (null, empty, over 1300 bytes) are left out with a warning: a user's write must not fail for them.
+-- Upserts in (shard, key) order. Answers how many were offered; wakes nobody.
+create or replace function mainspring.offer_visits(queue text, keys text[], payloads jsonb[], priority integer default 5)
+  returns integer
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+  as $$
+declare
+  unfit integer;
+  count integer;
+begin
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  select distinct on (1, 2) mainspring.shard(i.key, s.shard_count), i.key, offer_visits.queue, gen_random_uuid(), offer_visits.priority,
+    mainspring.now(), uuid_hash_extended(gen_random_uuid(), 0), i.payload, mainspring.now(), mainspring.now()
+  from unnest(keys, payloads) as i(key, payload), mainspring.install s
+  where octet_length(i.key) between 1 and 1300
+  order by 1, 2
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at;
+  get diagnostics count = row_count;
+  select count(*) into unfit from unnest(keys) as i(key) where i.key is null or octet_length(i.key) not between 1 and 1300;
+  if unfit > 0 then
+    raise warning 'mainspring: % of % keys cannot be a visit''s key in queue %: they are null, empty or longer than 1300 bytes',
+      unfit, cardinality(keys), quote_literal(queue);
+  end if;
+  return count;
+end
+$$;

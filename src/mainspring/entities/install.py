@@ -1,0 +1,94 @@
+"""Installing kinds: registered, with their triggers made what they must be. What `migrate` does.
+
+It needs the rights of the tables' owner; a worker that starts only looks and registers (`register.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from mainspring.db.connect import Database
+from mainspring.entities import capture, catalogue, consumer
+from mainspring.entities.kind import Kind
+from mainspring.entities.register import checked, found, registration, trigger_values
+from mainspring.entities.store import SQL
+from mainspring.entities.table import Shape
+from mainspring.errors import MigrationFailed, MissingRights
+
+# How long the installation waits for a table, and the table's writers behind it.
+_LOCK_WAIT = "3s"
+
+
+def install_kinds(
+    database: Database, connection: psycopg.Connection[Any], kinds: Iterable[Kind]
+) -> int:
+    """Register kinds and their stages, make their triggers; how many triggers were changed.
+
+    One transaction a kind: a table's lock is kept as short as can be. A second call changes nothing.
+    """
+    count = 0
+    for kind in sorted(kinds, key=lambda k: k.name):
+        with (
+            database.transaction_sync(connection),
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            count += _install(cursor, kind)
+    return count
+
+
+def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
+    shape = inspect_kind_sync(cursor, kind)
+    cursor.execute(SQL["register_kind"].text, registration(kind, shape))
+    stages = catalogue.declared(kind.stages.values())
+    cursor.execute(SQL["register_stages"].text, {"kind": kind.name, "stages": stages})
+    listeners = consumer.registration(kind.consumers)
+    cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
+    if shape is None or kind.is_document:
+        return 0
+    rows = cursor.execute(SQL["list_triggers"].text, trigger_values(kind, shape)).fetchall()
+    statements = capture.changes(kind, shape, [found(row) for row in rows])
+    if statements and not shape.may_trigger:
+        raise MissingRights(
+            f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "
+            f"owner, grant trigger on {shape.sql}, or apply what mainspring migrate --sql prints"
+        )
+    try:
+        cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
+        if capture.triggers(kind, shape) and kind.has_version:
+            cursor.execute(capture.bump_sql(kind, shape).encode())
+        for statement in statements:
+            cursor.execute(statement.encode())
+    except psycopg.errors.LockNotAvailable as error:
+        raise MigrationFailed(
+            f"kind {kind.name!r}: {shape.sql} was in use for {_LOCK_WAIT}, its triggers are as they "
+            "were; run the migration again, in a quieter moment"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MissingRights(
+            f"kind {kind.name!r}: {error.diag.message_primary}; migrate as the owner of {shape.sql}, "
+            "or apply what mainspring migrate --sql prints"
+        ) from error
+    return len(statements)
+
+
+def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> str:
+    """The SQL that installs the triggers of kinds, for other tools to apply."""
+    parts = []
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for kind in sorted(kinds, key=lambda k: k.name):
+            shape = inspect_kind_sync(cursor, kind)
+            if shape is not None and not kind.is_document:
+                parts.append(capture.install_sql(kind, shape))
+    return "\n".join(parts)
+
+
+def inspect_kind_sync(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> Shape | None:
+    """The table of a kind, if the kind can stand on it; None for a DAO."""
+    if kind.settings.table is None:
+        return None
+    cursor.execute(SQL["inspect_table"].text, {"name": kind.settings.table})
+    return checked(kind, cursor.fetchall())
