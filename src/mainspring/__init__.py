@@ -16,6 +16,8 @@ from importlib.metadata import version
 
 from mainspring.app import Mainspring
 from mainspring.entities.clock import now
+from mainspring.entities.consumer import Sink
+from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Change, Dao, one_by_one
 from mainspring.entities.event import Saved
 from mainspring.entities.kind import Kind
@@ -31,6 +33,7 @@ __version__ = version("mainspring")
 __all__ = [
     "Change",
     "Context",
+    "Crawl",
     "Dao",
     "Handle",
     "Kind",
@@ -38,6 +41,7 @@ __all__ = [
     "MainspringError",
     "RetryPolicy",
     "Saved",
+    "Sink",
     "Task",
     "Untouched",
     "Update",

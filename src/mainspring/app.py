@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -25,6 +24,7 @@ from mainspring.db.connect import Database
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
+from mainspring.entities.crawl import OPERATION, Crawl, crawling
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.install import install_kinds, kinds_script
@@ -183,7 +183,7 @@ class Mainspring:
         serial: bool = True,
         jitter: float = 0.0,
         notify: bool = True,
-        crawl_every: timedelta | None = None,
+        crawl: Crawl | None = None,
     ) -> Kind:
         """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
 
@@ -192,7 +192,7 @@ class Mainspring:
         are seen: "statement" triggers, "row" triggers, row triggers that fire "always" (targets of
         logical replication), or "call" of `kind.changed`. `serial`: one stage at a time on one
         entity; else `jitter` seconds spread them. `notify`: writers wake sleeping workers.
-        `crawl_every`: ask every stage about every entity again, so often.
+        `crawl`: how and how often every stage is asked about every entity again.
         """
         return declare_entities(
             self,
@@ -210,7 +210,7 @@ class Mainspring:
             serial=serial,
             jitter=jitter,
             notify=notify,
-            crawl_every=crawl_every,
+            crawl=crawl or Crawl(),
         )
 
     def documents(
@@ -222,7 +222,7 @@ class Mainspring:
         serial: bool = True,
         jitter: float = 0.0,
         notify: bool = True,
-        crawl_every: timedelta | None = None,
+        crawl: Crawl | None = None,
     ) -> Kind:
         """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
         return declare_documents(
@@ -235,7 +235,7 @@ class Mainspring:
             serial=serial,
             jitter=jitter,
             notify=notify,
-            crawl_every=crawl_every,
+            crawl=crawl or Crawl(),
         )
 
     # -- the database
@@ -457,7 +457,9 @@ class Mainspring:
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
-        queues += [operation_queue(database, KINDS), recurring_queue(database), *stages.queues()]
+        operations = {**KINDS, OPERATION: crawling(self.kinds)}
+        queues += [operation_queue(database, operations), recurring_queue(database)]
+        queues += stages.queues()
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)

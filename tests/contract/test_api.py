@@ -14,6 +14,7 @@ def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "Change",
         "Context",
+        "Crawl",
         "Dao",
         "Handle",
         "Kind",
@@ -21,6 +22,7 @@ def test_the_names_of_the_package() -> None:
         "MainspringError",
         "RetryPolicy",
         "Saved",
+        "Sink",
         "Task",
         "Untouched",
         "Update",

@@ -101,13 +101,13 @@ begin
     return null;
   end if;
   if tg_op <> 'DELETE' then
-    select array_agg(mainspring.row_json(few.r)) into new_few from (select r from new_rows r limit 2) few;
+    select array_agg(mainspring.row_json(r.*)) into new_few from (select * from new_rows limit 2) r;
     if new_few is null then
       return null;
     end if;
   end if;
   if tg_op <> 'INSERT' then
-    select array_agg(mainspring.row_json(few.r)) into old_few from (select r from old_rows r limit 2) few;
+    select array_agg(mainspring.row_json(r.*)) into old_few from (select * from old_rows limit 2) r;
     if old_few is null then
       return null;
     end if;
@@ -140,7 +140,7 @@ begin
         when 'UPDATE' then format(
           'select key, (start || case when is_new then '',"new":1'' else diff end || ''}'')::jsonb as payload from ('
           'select %1$s as key, %2$s as start, %3$s is null as is_new, %4$s as diff'
-          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o *<> n) s where is_new or diff <> ''''',
+          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o.* *<> n.*) s where is_new or diff <> ''''',
           new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
       end;
       if source is not null then
@@ -169,7 +169,7 @@ begin
         for chunk in execute format(
           'select array_agg(key) as keys, array_agg(body) as bodies from ('
           'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-          ' from (select %1$s as key, case when $1 then mainspring.row_json(o) end as body from old_rows o %2$s) s) s'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(o.*) end as body from old_rows o %2$s) s) s'
           ' group by n / 10000 order by n / 10000',
           old_key, case when tg_op = 'UPDATE'
             then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)
@@ -239,7 +239,7 @@ begin
     for chunk in execute format(
       'select array_agg(key) as keys, array_agg(body) as bodies from ('
       'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-      ' from (select %s as key, case when $1 then mainspring.row_json(o) end as body from only %s o) s) s'
+      ' from (select %s as key, case when $1 then mainspring.row_json(o.*) end as body from only %s o) s) s'
       ' group by n / 10000 order by n / 10000', expression, tg_relid::regclass) using told
     loop
       perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
@@ -392,6 +392,33 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.check_entity(kind text, id text) RETURNS TABLE(queue text, stage text, lane text, due_at timestamp with time zone, state text, attempt integer, error text, key text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  entity_key text := (select c.key from mainspring.canonical_keys(check_entity.kind, array[check_entity.id]) c);
+begin
+  return query
+  select v.queue::text, t.stage, t.lane, v.due_at, t.state, v.attempt, v.error, v.key::text
+  from mainspring.visit v
+  cross join lateral (
+    select
+      case when v.queue like '%/%' then rtrim(split_part(v.queue, '/', 2), '~')
+        when v.queue like '%!%' then split_part(v.queue, '!', 2) end as stage,
+      case when v.queue like '%!%' then 'relay' when v.queue like '%~' then 'crawl' else 'live' end as lane,
+      case when v.parked_at is not null then 'parked' when v.pass is not null then 'running'
+        when v.due_at > mainspring.now() then 'scheduled' else 'waiting' end as state
+  ) t
+  where v.shard = mainspring.shard(entity_key, (select shard_count from mainspring.install))
+    and v.key = entity_key
+    and (v.queue in (check_entity.kind, check_entity.kind || '~') or starts_with(v.queue, check_entity.kind || '/')
+      or starts_with(v.queue, check_entity.kind || '!'))
+  order by v.due_at, v.queue;
+end
+$$;
+
 CREATE FUNCTION mainspring.clear_documents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -412,6 +439,96 @@ $$;
 CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS $$select pg_catalog.clock_timestamp()$$;
+
+CREATE FUNCTION mainspring.crawl_page(kind text, after text, most integer) RETURNS TABLE(key text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $_$
+declare
+  found_kind mainspring.kind;
+  source regclass;
+  columns text;
+  printed text;
+  position text;
+begin
+  select * into found_kind from mainspring.kind k where k.name = crawl_page.kind;
+  if not found then
+    raise exception 'unknown kind %', quote_literal(kind) using
+      errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
+  end if;
+  if found_kind.source = 'dao' then
+    raise exception 'kind % has a dao: its keys are not known here', quote_literal(kind) using errcode = 'feature_not_supported';
+  end if;
+  if found_kind.source = 'document' then
+    return query
+      select d.key from mainspring.document d
+      where d.kind = crawl_page.kind and (after is null or d.key > after) order by d.key limit most;
+    return;
+  end if;
+  source := to_regclass(found_kind.source);
+  if source is null then
+    raise exception 'the table % of kind % is gone', found_kind.source, quote_literal(kind) using errcode = 'undefined_table';
+  end if;
+  select string_agg(format('t.%I', k.name), ', ' order by k.n),
+    case when cardinality(found_kind.keys) = 1 then min(format('t.%I::text', k.name))
+      else format('jsonb_build_array(%s)::text', string_agg(format('t.%I::text', k.name), ', ' order by k.n)) end,
+    case when cardinality(found_kind.keys) = 1 then '$1::' || min(k.type)
+      else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
+  into columns, printed, position
+  from unnest(found_kind.keys, found_kind.key_types) with ordinality as k(name, type, n);
+  return query execute format('select %s from %s t %s order by %s limit $2', printed, source,
+    case when after is null then '' else format('where (%s) > (%s)', columns, position) end, columns)
+    using after, most;
+end
+$_$;
+
+CREATE FUNCTION mainspring.crawl_soon(kind text, stages text[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind and k.source <> 'dao')
+    or not exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)) then
+    return false;
+  end if;
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  select mainspring.shard(crawl_soon.kind, i.shard_count), crawl_soon.kind, 'mainspring.crawl', gen_random_uuid(), 5,
+    mainspring.now() + interval '3 seconds', uuid_hash_extended(gen_random_uuid(), 0),
+    (select jsonb_object_agg('ask:' || s, 1) from unnest(stages) s), mainspring.now(), mainspring.now()
+  from mainspring.install i
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
+  perform mainspring.wake('mainspring.crawl', mainspring.now() + interval '3 seconds');
+  return true;
+end
+$$;
+
+CREATE FUNCTION mainspring.delete_visit(kind text, id text, stage text DEFAULT NULL::text, crawl boolean DEFAULT false, force boolean DEFAULT false) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  queue_name text := mainspring.stage_queue(delete_visit.kind, delete_visit.stage, delete_visit.crawl);
+  entity_key text := (select c.key from mainspring.canonical_keys(delete_visit.kind, array[delete_visit.id]) c);
+begin
+  if stage is null and not force then
+    raise exception 'the system visit of % % may carry a change that no stage has seen; say force => true to drop it all the same',
+      kind, id using errcode = 'invalid_parameter_value';
+  end if;
+  delete from mainspring.visit v
+  where v.shard = mainspring.shard(entity_key, (select shard_count from mainspring.install))
+    and v.key = entity_key and v.queue = queue_name;
+  return found;
+end
+$$;
 
 CREATE FUNCTION mainspring.deleted(kind text, ids text[]) RETURNS integer
     LANGUAGE sql
@@ -632,6 +749,51 @@ CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$select pg_catalog.now()$$;
 
+CREATE FUNCTION mainspring.offer(kind text, id text, stage text DEFAULT NULL::text, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  queue_name text := mainspring.stage_queue(offer.kind, offer.stage);
+  entity_key text := (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c);
+  shard_number integer := mainspring.shard(entity_key, (select shard_count from mainspring.install));
+  wanted timestamptz := greatest(coalesce(offer.at, mainspring.now()), mainspring.now());
+  news jsonb := case when offer.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
+  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
+  before timestamptz;
+  after timestamptz;
+begin
+  if entity_key is null or octet_length(entity_key) not between 1 and 1300 then
+    raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
+  end if;
+  if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
+    raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
+  end if;
+  loop
+    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    values (shard_number, entity_key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
+    on conflict do nothing;
+    if found then
+      perform mainspring.wake(queue_name, wanted);
+      return true;
+    end if;
+    select v.due_at into before from mainspring.visit v
+    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
+    for update;
+    continue when not found;
+    update mainspring.visit v
+    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null
+    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
+    returning v.due_at into after;
+    perform mainspring.wake(queue_name, after);
+    return after < before;
+  end loop;
+end
+$$;
+
 CREATE FUNCTION mainspring.offer_documents(kind text, keys text[], payloads jsonb[], lane boolean) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -678,6 +840,28 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.peek(kind text, stage text DEFAULT NULL::text, most integer DEFAULT 100, crawl boolean DEFAULT false) RETURNS TABLE(key text, due_at timestamp with time zone, priority smallint, attempt integer)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  queue_name text := mainspring.stage_queue(peek.kind, peek.stage, peek.crawl);
+begin
+  return query
+  select f.key, f.due_at, f.priority, f.attempt
+  from generate_series(9, 0, -1) as p(priority)
+  cross join lateral (
+    select v.key::text, v.due_at, v.priority, v.attempt
+    from mainspring.visit v
+    where v.queue = queue_name and v.priority = p.priority and v.pass is null and v.parked_at is null
+    order by v.due_at, v.key
+    limit greatest(least(most, 10000), 0)) f
+  order by f.due_at > mainspring.now(), case when f.due_at <= mainspring.now() then -f.priority end, f.due_at, f.key
+  limit greatest(least(most, 10000), 0);
+end
+$$;
+
 CREATE FUNCTION mainspring.row_json(entity record) RETURNS jsonb
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -692,6 +876,23 @@ $$;
 CREATE FUNCTION mainspring.shard(route text, shard_count integer) RETURNS integer
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((((((get_byte(sha256(convert_to(route, 'UTF8'::name)), 0))::bigint << 24) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 1) << 16)) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 2) << 8)) + get_byte(sha256(convert_to(route, 'UTF8'::name)), 3)) % (shard_count)::bigint);
+
+CREATE FUNCTION mainspring.stage_queue(kind text, stage text, crawl boolean DEFAULT false) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if not exists (select from mainspring.kind k where k.name = stage_queue.kind) then
+    raise exception 'unknown kind %', quote_literal(kind) using
+      errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
+  end if;
+  if stage is not null
+    and not exists (select from mainspring.stage s where s.kind = stage_queue.kind and s.name = stage_queue.stage) then
+    raise exception 'kind % has no stage %', quote_literal(kind), quote_literal(stage) using errcode = 'undefined_object';
+  end if;
+  return kind || coalesce('/' || stage, '') || case when crawl then '~' else '' end;
+end
+$$;
 
 CREATE FUNCTION mainspring.token() RETURNS bigint
     LANGUAGE sql PARALLEL SAFE

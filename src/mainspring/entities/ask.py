@@ -60,9 +60,12 @@ def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) 
     own = payload.get(f"by:{entry.name}")
     if own is not None and own == version and not entry.sees_own:
         return False  # it saw everything up to this version, and the rest is its own
-    if "new" in payload or entry.interest is None:
+    if "new" in payload:
         return True
-    return any(name[2:] in entry.interest for name in payload if name.startswith("f:"))
+    fields = [name[2:] for name in payload if name.startswith("f:")]
+    if entry.interest is None:
+        return bool(fields)  # what was asked of another stage alone is not its business
+    return any(name in entry.interest for name in fields)
 
 
 class Asker:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.entities import cas
+from mainspring.entities import cas, crawl, queue
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
+from mainspring.entities.crawl import Crawl, CrawlOrder
 from mainspring.entities.dao import Dao
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
+from mainspring.entities.queue import Entry, Peeked
 from mainspring.entities.table import DOCUMENT_TABLE, XMIN
 from mainspring.errors import InvalidKind
+from mainspring.kernel.operation import Operation
 from mainspring.kernel.retry import RetryPolicy
 
 CAPTURES = ("statement", "row", "always", "call")
@@ -48,7 +51,7 @@ class KindSettings:
     serial: bool = True  # of one entity, one stage at a time
     jitter: float = 0.0  # seconds; spreads the stages of a kind that is not serial
     notify: bool = True  # writers wake sleeping workers
-    crawl_every: timedelta | None = None
+    crawl: Crawl = field(default_factory=Crawl)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -78,15 +81,17 @@ class KindSettings:
                 f"kind {self.name!r}: jitter is for kinds whose stages run in parallel; "
                 "say serial=False, or leave it out"
             )
-        if self.crawl_every is not None and (
-            not isinstance(self.crawl_every, timedelta) or self.crawl_every < timedelta(seconds=1)
-        ):
+        if not isinstance(self.crawl, Crawl):
             raise InvalidKind(
-                f"kind {self.name!r}: crawl_every must be a timedelta of a second or more, "
-                f"got {self.crawl_every!r}"
+                f"kind {self.name!r}: crawl must be Crawl(every=...), got {self.crawl!r}"
             )
         if not self.pool:
             raise InvalidKind(f"kind {self.name!r}: pool must have a name, got ''")
+
+    @property
+    def crawl_every(self) -> timedelta | None:
+        """How often the whole base is crawled."""
+        return self.crawl.every
 
     @property
     def table(self) -> str | None:
@@ -216,6 +221,84 @@ class Kind:
         self.sinks[name] = declare_sink(
             self.name, name, target, taken=taken, retry=retry, parallel=parallel
         )
+
+    # -- its queues
+
+    async def offer(
+        self,
+        id: Any,
+        *,
+        stage: str | None = None,
+        at: datetime | None = None,
+        connection: Connection | None = None,
+    ) -> bool:
+        """Offer an entity to a stage, or (without one) to be asked about by all of them (S20).
+
+        `at`: a time; an earlier one that stands wins. True if the entity was not in the queue, or is
+        now due earlier. A run under way is followed by another in any case.
+        """
+        return await queue.offer(self, id, stage, at, connection)
+
+    async def check(self, id: Any, *, connection: Connection | None = None) -> list[Entry]:
+        """In which queues an entity is, and when it is due there."""
+        return await queue.check(self, id, connection)
+
+    async def peek(
+        self,
+        stage: str | None = None,
+        limit: int = 100,
+        *,
+        crawl: bool = False,
+        connection: Connection | None = None,
+    ) -> list[Peeked]:
+        """The first entities of a stage's queue (None: the system's), live or of the crawl."""
+        return await queue.peek(self, stage, limit, crawl, connection)
+
+    async def delete_visit(
+        self,
+        id: Any,
+        stage: str | None = None,
+        *,
+        crawl: bool = False,
+        force: bool = False,
+        connection: Connection | None = None,
+    ) -> bool:
+        """Take an entity out of a stage's queue, its timer with it; whether it was there.
+
+        The result of a run under way is dropped. The system's entry needs `force`: it may carry a
+        change that no stage has seen.
+        """
+        return await queue.delete(self, id, stage, crawl, force, connection)
+
+    async def crawl(
+        self,
+        stages: Iterable[str] | None = None,
+        *,
+        rate: float | None = None,
+        pause_if_lag: float | None = None,
+        source: str = "application",
+    ) -> Operation:
+        """Ask every stage (or these) about every entity, beside the live changes (S18).
+
+        It is an operation: workers carry it out, and it can be paused, resumed and cancelled by its
+        id. `rate` and `pause_if_lag` are those of the kind unless given.
+        """
+        names = None if stages is None else [stage.name for stage in self._found(stages)]
+        settings = self.settings.crawl
+        order = CrawlOrder(
+            self.name,
+            names,
+            settings.rate if rate is None else rate,
+            settings.pause_if_lag if pause_if_lag is None else pause_if_lag,
+        )
+        database, pool = await self.host.database(), await self.host.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await crawl.start(database, connection, order, source=source)
+
+    def _found(self, names: Iterable[str]) -> list[stages.Stage]:
+        if isinstance(names, str):
+            names = [names]
+        return [stages.find(self, name) for name in names]
 
     # -- states from outside
 

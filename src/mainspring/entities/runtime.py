@@ -8,14 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.db.connect import Database
-from mainspring.entities import catalogue
+from mainspring.entities import catalogue, consumer
 from mainspring.entities.ask import Asker, Viewed
 from mainspring.entities.catalogue import Known
+from mainspring.entities.crawl import crawl_queue, schedule
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader
 from mainspring.entities.partial import partial_model
 from mainspring.entities.printing import PRINTING
 from mainspring.entities.register import register_kinds
+from mainspring.entities.relay import Relay
 from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
 from mainspring.entities.source import source_of
@@ -92,12 +94,17 @@ class Runtime:
             kind.name: KindRuntime(kind, shapes.get(kind.name), database, self._line, self._threads)
             for kind in kinds
         }
+        declared = {name: runtime.kind for name, runtime in self.kinds.items()}
+        self._relay = Relay(database, list(declared.values()))
+        self._crawls = [crawl_queue(database, declared)] if declared else []
 
     def queues(self) -> list[QueueSettings]:
-        """The queues of all kinds."""
-        return [queue for kind in self.kinds.values() for queue in kind.queues()]
+        """The queues of all kinds, of their relays, and of the crawls to begin."""
+        queues = [queue for kind in self.kinds.values() for queue in kind.queues()]
+        return [*queues, *self._relay.queues(), *self._crawls]
 
     async def close(self) -> None:
+        await self._relay.close()
         await self._line.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -225,6 +232,8 @@ async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> R
         async with database.transaction(connection):
             shapes = await register_kinds(database, connection, known)
             await register_stages(connection, known)
+            await consumer.register(connection, [c for kind in known for c in kind.consumers])
+            await schedule(database, connection, known)
     finally:
         await connection.close()
     return Runtime(database, known, shapes, threads=threads)

@@ -95,7 +95,7 @@ class Kind:
     name: str
     order: type
     freeze: Callable[[Any, datetime], Any]
-    count: Callable[[Database, Any, Any], Awaitable[int]]
+    count: Callable[[Database, Any, Any], Awaitable[int | None]]
     page: Callable[[Database, Any, Any, str | None, int], Awaitable[Page]]
     apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[Result]]]
     counted: bool = (

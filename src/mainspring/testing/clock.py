@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-# Replaces what `migrate` has made; a later migrate puts the real functions back.
+# Replaces what `migrate` has made; a later migrate puts the real functions back, until the next move.
 _INSTALL = """
 create table if not exists mainspring.test_clock ("offset" interval not null);
 insert into mainspring.test_clock select '0' where not exists (select from mainspring.test_clock);
@@ -22,6 +22,9 @@ create or replace function mainspring.now() returns timestamptz
 create or replace function mainspring.clock() returns timestamptz
   language sql volatile parallel safe
   as 'select pg_catalog.clock_timestamp() + (select "offset" from mainspring.test_clock)';
+"""
+_IS_INSTALLED = """
+select prosrc like '%test_clock%' from pg_proc where oid = 'mainspring.now()'::regprocedure
 """
 _MOVE = 'update mainspring.test_clock set "offset" = "offset" + %s'
 # Workers beat at once, see that the clock has jumped and read everything anew.
@@ -50,6 +53,9 @@ class Clock:
         """The same for code that is not async."""
         duration = by if isinstance(by, timedelta) else timedelta(seconds=by)
         with self._connect() as connection:
+            row = connection.execute(_IS_INSTALLED).fetchone()
+            if row is None or not row[0]:
+                connection.execute(_INSTALL)
             connection.execute(_MOVE, (duration,))
             connection.execute(_TELL)
 

@@ -327,8 +327,10 @@ def _concerns(stage: Stage, visit: _Visit, version: int) -> bool:
         return True
     if visit.by.get(stage.name) == version and not stage.settings.sees_own:
         return False
+    if visit.is_new:
+        return True
     interest = stage.settings.interest
-    return visit.is_new or interest is None or not visit.fields.isdisjoint(interest)
+    return bool(visit.fields) if interest is None else not visit.fields.isdisjoint(interest)
 
 
 def _endless(kind: str, id: Any, steps: list[Step]) -> str:

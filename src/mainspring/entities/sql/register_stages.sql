@@ -1,6 +1,6 @@
 -- Enter the stages of a kind in its catalogue; one that is new (or was retired) raises the kind's generation.
 -- What the code no longer has stays: other workers may have it, and its visits wait. Answers the stages that are new.
--- Locks the kind's row first.
+-- Locks the kind's row first. If there are entities already, a crawl is planned that asks the new stages about each.
 with kind as materialized (
   select name, generation from mainspring.kind where name = %(kind)s::text for no key update
 ),
@@ -31,5 +31,8 @@ entered as (
   where (s.interest, s.sees_own, s.was, s.declared) is distinct from
       (excluded.interest, excluded.sees_own, excluded.was, excluded.declared)
     or s.retired_at is not null
+),
+planned as materialized (
+  select mainspring.crawl_soon(k.name, array(select name from fresh)) from kind k where exists (select from fresh)
 )
-select name from fresh order by name
+select name, (select count(*) from planned) as planned from fresh order by name

@@ -1,0 +1,262 @@
+"""Crawls: every stage is asked about every entity again, beside the live changes (S18).
+
+A crawl is an operation. A step reads the next keys in the order of the key's own index, offers them to
+the queue "kind~" and stores where it stands, in one transaction: a crash repeats nothing and leaves
+nothing out. Visits of a crawl have rows of their own and lower priority; a step waits while the visits of
+two steps are still there, while live visits lag, and for the rate. Crawls come by a schedule, on command,
+and when a stage is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
+from mainspring.entities.store import SQL
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel import offer as visits
+from mainspring.kernel import operation
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.operation import Operation, Page, Result
+from mainspring.kernel.outcome import Again, Alone, Done, Outcome
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run, shard_of
+
+if TYPE_CHECKING:
+    from mainspring.entities.kind import Kind
+
+OPERATION = "crawl"
+QUEUE = "mainspring.crawl"
+# So many steps' visits may wait before the next step.
+STEPS_AHEAD = 2
+# A step that may not go on looks again after so many seconds.
+LOOK_AGAIN = 0.5
+# Below this a table is counted, above it the server's estimate is good enough.
+COUNTED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """How the crawls of a kind behave.
+
+    `every`: how often the whole base is gone through; None: on command only. `rate`: entities a
+    second; None: as fast as they are processed. `share`: of a worker's slots at most, and of its
+    starts at least. `pause_if_lag`: no step while live visits have been due for longer (seconds).
+    """
+
+    every: timedelta | None = None
+    rate: float | None = None
+    share: float = 0.25
+    pause_if_lag: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.every is not None and (
+            not isinstance(self.every, timedelta) or self.every < timedelta(seconds=1)
+        ):
+            raise InvalidSetting(
+                f"every must be a timedelta of a second or more, got {self.every!r}"
+            )
+        _check_rate(self.rate)
+        _between("share", self.share, 0.001, 1)
+        _between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlOrder:
+    """One crawl: of these stages, or of all."""
+
+    kind: str
+    stages: list[str] | None = None
+    rate: float | None = None
+    pause_if_lag: float = 5.0
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        _between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
+
+
+def _check_rate(rate: float | None) -> None:
+    if rate is not None:
+        _between("rate", rate, 0.001, 1_000_000)
+
+
+def _between(name: str, value: float, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidSetting(f"{name} of a crawl must be {least} to {most}, got {value!r}")
+
+
+# -- orders
+
+
+async def start(
+    database: Database, connection: Any, order: CrawlOrder, *, source: str, dry_run: bool = False
+) -> Operation:
+    """Begin a crawl, in the caller's transaction; a dry run only counts."""
+    row = await _read_kind(connection, order.kind)
+    if row is None:
+        raise NotFound(f"no kind of entities is named {order.kind!r} in this database")
+    return await operation.start(
+        database, connection, crawling({}), order, source=source, dry_run=dry_run
+    )
+
+
+async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -> None:
+    """Offer the scheduled crawls of these kinds; one that is planned sooner stays."""
+    now = (await connection.fetchrow("select mainspring.now()"))[0]
+    due = [
+        visits.Offer(QUEUE, kind.name, now + kind.settings.crawl.every)
+        for kind in kinds
+        if kind.settings.crawl.every is not None
+    ]
+    if due:
+        await visits.offer(database, connection, due)
+
+
+async def _read_kind(connection: Any, name: str) -> Any:
+    return await connection.fetchrow(SQL["read_kind"].numbered, name)
+
+
+# -- steps
+
+
+def crawling(kinds: Mapping[str, Kind]) -> operation.Kind:
+    """The kind of operation; `kinds` of the code are needed where a DAO knows the ids."""
+
+    async def page(
+        database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
+    ) -> Page:
+        ahead = STEPS_AHEAD * most
+        traffic = SQL["read_traffic"]
+        values = {"kind": order.kind, "most": ahead}
+        row = await connection.fetchrow(traffic.numbered, *traffic.arguments(values))
+        if row["waiting"] >= ahead:
+            return _wait(position, f"{row['waiting']} visits of the crawl wait already")
+        if row["lag_seconds"] > order.pause_if_lag:
+            return _wait(position, f"live visits lag by {row['lag_seconds']:.1f} s")
+        count = most if order.rate is None else max(1, min(most, int(order.rate)))
+        after = None if position is None else msgspec.json.decode(position, type=str)
+        keys = await _keys(connection, kinds.get(order.kind), order.kind, after, count)
+        last = len(keys) < count
+        wait = 0.0 if order.rate is None else len(keys) / order.rate
+        return Page(keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait)
+
+    return operation.Kind(OPERATION, CrawlOrder, _freeze, _count, page, _offer, counted=True)
+
+
+def _wait(position: str | None, why: str) -> Page:
+    return Page([], position or '""', wait=LOOK_AGAIN, why=why)
+
+
+async def _keys(
+    connection: Any, kind: Kind | None, name: str, after: str | None, most: int
+) -> list[str]:
+    if kind is not None and kind.dao is not None:
+        ids = getattr(kind.dao, "ids", None)
+        if ids is None:
+            raise InvalidSetting(
+                f"kind {name!r} has a dao without ids(connection, after, limit), which answers the "
+                "ids after one in their order: a crawl needs it"
+            )
+        return [kind.key_of(id) for id in await ids(connection, after, most)]
+    statement = SQL["crawl_page"]
+    values = {"kind": name, "after": after, "most": most}
+    rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+    return [row["key"] for row in rows]
+
+
+def _freeze(order: CrawlOrder, now: datetime) -> CrawlOrder:
+    return order
+
+
+async def _count(database: Database, connection: Any, order: CrawlOrder) -> int | None:
+    """How many entities there are: an estimate where there are many."""
+    found = await connection.fetchval(SQL["estimate_entities"].numbered, order.kind)
+    if found is None or found >= COUNTED:
+        return None if found is None else int(found)
+    row = await _read_kind(connection, order.kind)
+    if row["source"] == "document":
+        return int(found)
+    rows = await connection.fetch(
+        "select count(*) from mainspring.crawl_page($1, null, $2)", order.kind, 10 * COUNTED
+    )
+    return int(rows[0][0])
+
+
+async def _offer(
+    database: Database, connection: Any, order: CrawlOrder, keys: Sequence[str]
+) -> list[Result]:
+    queue = f"{order.kind}~"
+    asked = ["new"] if order.stages is None else [f"ask:{stage}" for stage in order.stages]
+    payload = dict.fromkeys((*asked, "out"), 1)
+    await offer(
+        connection,
+        [
+            StageOffer(
+                queue,
+                shard_of(key, database.shard_count),
+                key,
+                payload=payload,
+                priority=CRAWL_PRIORITY,
+            )
+            for key in keys
+        ],
+    )
+    return [Result(queue, key) for key in keys]
+
+
+# -- the schedule
+
+
+def crawl_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSettings:
+    """The queue whose visits begin crawls: a kind's next scheduled one, or one for a new stage."""
+    turn = asyncio.Semaphore(1)  # one at a time needs one connection
+
+    async def handle(run: Run) -> Outcome:
+        async with turn:
+            connection = await database.connect("crawl")
+            try:
+                return await _begin(database, connection, kinds, run)
+            finally:
+                await connection.close(timeout=5)
+
+    retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
+    return QueueSettings(name=QUEUE, handler=handle, kind="recurring", retry=retry)
+
+
+async def _begin(
+    database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
+) -> Outcome:
+    name = run.visit.key
+    row = await _read_kind(connection, name)
+    if row is None:
+        return Done()
+    asked = [key[4:] for key in msgspec.json.decode(run.visit.payload) if key.startswith("ask:")]
+    every: timedelta | None = row["crawl_every"]
+    settings = kinds[name].settings.crawl if name in kinds else Crawl()
+    order = CrawlOrder(name, asked or None, settings.rate, settings.pause_if_lag)
+    if not asked and (every is None or await _is_crawled(database, connection, name)):
+        return Done() if every is None else Again(after=every.total_seconds())
+    source = f"new stages {', '.join(asked)}" if asked else "schedule"
+
+    async def write(tx: Any) -> None:
+        await start(database, tx, order, source=source)
+
+    if every is None:
+        return Done(writer=Alone(write))
+    return Again(after=every.total_seconds(), payload="{}", writer=Alone(write))
+
+
+async def _is_crawled(database: Database, connection: Any, kind: str) -> bool:
+    """Whether a crawl of the whole kind is under way."""
+    for state in ("running", "paused"):
+        for found in await operation.list_operations(database, connection, state=state, limit=500):
+            if found.kind == OPERATION and found.order["kind"] == kind:
+                return True
+    return False
