@@ -198,7 +198,7 @@ def test_a_stage_sees_only_what_it_reads(box):
     """S6"""
     box.stage(lambda entity: Update(b=entity.label), name="Peek", reads=["a"], writes=["b"])
 
-    with pytest.raises(AttributeError) as failed:
+    with pytest.raises(UndeclaredField, match="looks at 'label'") as failed:
         simulate(box, Box(1)).run()
 
     assert failed.value.__notes__ == ["in process of stage 'Peek' of kind 'box'"]

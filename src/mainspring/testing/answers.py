@@ -7,12 +7,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from mainspring.entities.kind import Kind
+from mainspring.entities.model import Model
 from mainspring.entities.stage import Stage
 from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
@@ -70,37 +70,9 @@ def _check_declared(stage: Stage, kind: Kind, changed: dict[str, Any]) -> None:
             )
 
 
-def seen_by(stage: Stage, entity: Any, keys: tuple[str, ...]) -> Any:
-    """The entity as a stage is given it: whole, or only what it reads and the key."""
-    reads = stage.settings.reads
-    if reads is None:
-        return deepcopy(entity)
-    wanted = {n: deepcopy(v) for n, v in fields_of(entity).items() if n in reads or n in keys}
-    if isinstance(entity, dict):
-        return wanted
-    if isinstance(entity, msgspec.Struct):
-        return deepcopy(entity)
-    model: Any = type(entity)
-    part: Any = object.__new__(_part_of(model, stage.name, tuple(wanted)))
-    for name, value in wanted.items():
-        object.__setattr__(part, name, value)
-    return part
-
-
-@lru_cache(maxsize=1000)
-def _part_of(model: Any, stage: str, known: tuple[str, ...]) -> type[Any]:
-    """The model without the fields that a stage does not read: to ask for one is an error."""
-
-    def unread(name: str) -> property:
-        def ask(_: Any) -> Any:
-            raise AttributeError(
-                f"stage {stage!r} does not declare that it reads {name!r}; add it to reads="
-            )
-
-        return property(ask)
-
-    hidden = {f.name: unread(f.name) for f in dataclass_fields(model) if f.name not in known}
-    return type(model.__name__, (model,), {"__slots__": (), **hidden})
+def seen_by(model: Model, kind: Kind, entity: Any) -> Any:
+    """The entity as a stage is given it, decoded as from the database: whole, or what it reads."""
+    return model.decode(kind.model.encode(entity))
 
 
 def called(stage: Stage, role: str, function: Callable[..., Any], *arguments: Any) -> Any:

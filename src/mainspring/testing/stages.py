@@ -24,6 +24,7 @@ from mainspring.entities import clock
 from mainspring.entities.event import Saved
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import KEEP, Untouched, check_answer, seconds_until
+from mainspring.entities.runtime import model_of
 from mainspring.entities.stage import Stage, find
 from mainspring.entities.state import Stored
 from mainspring.errors import InvalidSetting, NotFound
@@ -101,6 +102,7 @@ class Simulation:
         self.steps: list[Step] = []
         self.events: list[Saved] = []
         self._kind = kind
+        self._models = {name: model_of(kind, stage) for name, stage in kind.stages.items()}
         self._order = order or Order.declared(kind)
         self._unasked = unasked
         self._hooks = hooks
@@ -236,12 +238,12 @@ class Simulation:
     def _ask(self, stage: Stage, row: _Entity) -> Any:
         if stage.should_process is None:
             return True
-        entity = seen_by(stage, row.value, self._kind.keys)
+        entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
         return called(stage, "should_process", stage.should_process, entity, state)
 
     def _process(self, id: Any, row: _Entity, stage: Stage) -> None:
-        entity = seen_by(stage, row.value, self._kind.keys)
+        entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
         answer = check_answer(called(stage, "process", stage.process, entity, state), stage.name)
         wanted: dict[str, Any] = {}
