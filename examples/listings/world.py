@@ -118,6 +118,12 @@ class TableWorld:
             cursor = await connection.execute(query, values)  # type: ignore[arg-type]
             return await cursor.fetchall() if cursor.description else []
 
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
     async def predict_price(self, category: str, year: int, mileage_km: int) -> int:
         return predict(category, year, mileage_km)
 
@@ -129,7 +135,7 @@ class TableWorld:
         return ANGLES[_number(stored) % len(ANGLES)]
 
     async def video_is_up(self, url: str) -> bool:
-        return not await self._rows("select from world.lost_video where url = %s", url)
+        return not await self._rows("select 1 from world.lost_video where url = %s", url)
 
     async def send(self, key: str, to: str, text: str) -> None:
         await self._rows(
