@@ -27,7 +27,6 @@ async def test_a_change_by_plain_sql_brings_the_stage_and_its_save(stages: Stage
 
     await stages.install()
     stages.add(1, title="a red car")
-    stages.offer("listing", payload={"new": 1, "out": 1, "v": 1})
 
     await stages.run()
 

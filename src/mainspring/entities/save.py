@@ -80,15 +80,15 @@ class Saver:
     stands = True
 
     def __init__(
-        self, kind: str, source: Source, known: Known, shard_count: int, ignore: frozenset[str]
+        self, kind: str, source: Source, known: Known, *, ignore: frozenset[str], version: str
     ) -> None:
         self.most = source.most
         self.conflicts = Conflicts()
         self._kind = kind
         self._source = source
         self._known = known
-        self._shard_count = shard_count
-        self._ignore = ignore  # fields whose changes ask nobody, the version among them
+        self._ignore = ignore  # fields whose changes ask nobody
+        self._version = version
         self._connection: Any = None  # the one whose server's timeline was looked at
         self.saved: Callable[[str], None] = lambda key: None  # told of each entity written
 
@@ -237,7 +237,7 @@ class Saver:
                 if item.written is None:
                     verdicts[item.n] = _vetoed(item.run)
                 else:
-                    item.changed = _changes(item.now, item.written)
+                    item.changed = _changes(item.now, item.written, self._version)
 
     async def _write_states(self, connection: Any, items: list[_Item]) -> None:
         rows = [_state_row(item) for item in items if item.save.state is not None]
@@ -319,13 +319,13 @@ def _outcome(save: Save, result: str) -> Done | Again:
     return Again(at=save.at, after=save.after, payload=save.payload, result=result)
 
 
-def _changes(before: Loaded, written: Written) -> dict[str, tuple[bytes, bytes]]:
+def _changes(before: Loaded, written: Written, version: str) -> dict[str, tuple[bytes, bytes]]:
     """The fields that differ between the locked row and what the update returned."""
     old, new = before.fields(), Loaded("", None, None, written.body).fields()
     found = {}
     for name, value in new.items():
         was = bytes(old[name]) if name in old else b"null"
-        if was != bytes(value):
+        if was != bytes(value) and name != version:
             found[name] = (was, bytes(value))
     return found
 
