@@ -18,6 +18,7 @@ import asyncpg
 import msgspec
 
 from mainspring.db.connect import Database
+from mainspring.entities import doctor as kinds_doctor
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
 from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
@@ -306,7 +307,9 @@ class Operator:
         except MissingRights as error:
             return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
         found: list[Finding] = await self._ask(doctor.examine)
-        return found
+        if len(found) > 1:  # the schema and the rights are sound
+            found += await self._ask(kinds_doctor.examine)
+        return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def now(self) -> datetime:
         """The engine's time."""

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import InvalidKey
+from mainspring.errors import InvalidKey, UnknownKind
 from mainspring.kernel.visit import shard_of
+from offered import offered
 from stages import Stages
-
-
-def offered(stages: Stages, kind: str = "listing") -> dict[str, dict[str, Any]]:
-    """The payloads of the system visits, by key; they are taken away."""
-    rows = stages.query(
-        "delete from mainspring.visit where queue = %s returning key, payload", kind
-    )
-    return {row["key"]: row["payload"] for row in rows}
 
 
 @pytest.fixture
@@ -247,8 +238,6 @@ async def test_ids_that_are_no_ids_are_refused_when_they_are_announced(stages, l
 
 async def test_a_kind_that_nobody_registered_is_named(stages, app: Mainspring) -> None:
     kind = stages.kind()
-
-    from mainspring.errors import UnknownKind
 
     with pytest.raises(UnknownKind, match="mainspring migrate module:app"):
         await kind.changed(1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import KindSettings
 from mainspring.entities.table import Shape, literal, quoted
 
 # Fires after other triggers of its time: PostgreSQL goes by name.
@@ -72,13 +72,12 @@ class Found:
     enabled: str  # pg_trigger.tgenabled
 
 
-def triggers(kind: Kind, shape: Shape) -> list[Trigger]:
+def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
     """The triggers that a kind on this table must have."""
-    s = kind.settings
-    if s.capture == "call" or kind.is_document:
+    if kind.capture == "call" or kind.is_document:
         return []
     arguments = _arguments(kind, shape)
-    always = s.capture == "always"
+    always = kind.capture == "always"
     wanted = []
     if kind.has_version:
         for when in ("insert", "update"):
@@ -94,7 +93,7 @@ def triggers(kind: Kind, shape: Shape) -> list[Trigger]:
                     always=always,
                 )
             )
-    if s.capture == "statement":
+    if kind.capture == "statement":
         for table in ((shape.oid, shape.sql), *((p.oid, p.sql) for p in shape.partitions)):
             for name, (when, tables) in _EVENTS.items():
                 wanted.append(
@@ -138,17 +137,16 @@ def triggers(kind: Kind, shape: Shape) -> list[Trigger]:
     return wanted
 
 
-def _arguments(kind: Kind, shape: Shape) -> tuple[str, ...]:
-    s = kind.settings
-    left_out = [*s.ignore, *([s.version] if kind.has_version else [])]
-    plain = all(type_.partition("(")[0] in _PLAIN for type_ in shape.types(s.keys))
+def _arguments(kind: KindSettings, shape: Shape) -> tuple[str, ...]:
+    left_out = [*kind.ignore, *([kind.version] if kind.has_version else [])]
+    plain = all(type_.partition("(")[0] in _PLAIN for type_ in shape.types(kind.keys))
     return (
         kind.name,
-        array(s.keys),
-        s.version,
+        array(kind.keys),
+        kind.version,
         array(left_out),
         "plain" if plain else "cast",
-        "notify" if s.notify else "quiet",
+        "notify" if kind.notify else "quiet",
     )
 
 
@@ -158,12 +156,12 @@ def array(names: Iterable[str]) -> str:
     return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
 
 
-def bump_name(kind: Kind) -> str:
+def bump_name(kind: KindSettings) -> str:
     """The function that counts the kind's version up."""
     return f"bump_{kind.name}"
 
 
-def bump_sql(kind: Kind, shape: Shape) -> str:
+def bump_sql(kind: KindSettings, shape: Shape) -> str:
     """The function that counts the version up: absolute, so whoever counts too gets the same number.
 
     Columns that the database computes are not there yet before an update: they are left out of the
@@ -208,7 +206,7 @@ $bump$;
 """
 
 
-def install_sql(kind: Kind, shape: Shape) -> str:
+def install_sql(kind: KindSettings, shape: Shape) -> str:
     """All SQL that makes the triggers of a kind, for other tools to apply."""
     parts = [f"-- kind {kind.name} on {shape.sql}\n"]
     wanted = triggers(kind, shape)
@@ -218,7 +216,7 @@ def install_sql(kind: Kind, shape: Shape) -> str:
     return "".join(parts)
 
 
-def changes(kind: Kind, shape: Shape, found: Sequence[Found]) -> list[str]:
+def changes(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> list[str]:
     """The statements that turn the triggers there are into those there must be; none, if they are."""
     wanted = {(t.oid, t.name): t for t in triggers(kind, shape)}
     there = {(f.oid, f.name): f for f in found}
@@ -232,7 +230,7 @@ def changes(kind: Kind, shape: Shape, found: Sequence[Found]) -> list[str]:
     return statements
 
 
-def faults(kind: Kind, shape: Shape, found: Sequence[Found]) -> Mapping[str, list[str]]:
+def faults(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> Mapping[str, list[str]]:
     """What is wrong: 'missing', 'disabled', 'outdated' -> tables and triggers."""
     wanted = triggers(kind, shape)
     there = {(f.oid, f.name): f for f in found}

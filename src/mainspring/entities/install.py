@@ -49,8 +49,10 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
     cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
     if shape is None or kind.is_document:
         return 0
-    rows = cursor.execute(SQL["list_triggers"].text, trigger_values(kind, shape)).fetchall()
-    statements = capture.changes(kind, shape, [found(row) for row in rows])
+    rows = cursor.execute(
+        SQL["list_triggers"].text, trigger_values(kind.settings, shape)
+    ).fetchall()
+    statements = capture.changes(kind.settings, shape, [found(row) for row in rows])
     if statements and not shape.may_trigger:
         raise MissingRights(
             f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "
@@ -58,8 +60,8 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
         )
     try:
         cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
-        if capture.triggers(kind, shape) and kind.has_version:
-            cursor.execute(capture.bump_sql(kind, shape).encode())
+        if capture.triggers(kind.settings, shape) and kind.has_version:
+            cursor.execute(capture.bump_sql(kind.settings, shape).encode())
         for statement in statements:
             cursor.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
@@ -82,7 +84,7 @@ def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> 
         for kind in sorted(kinds, key=lambda k: k.name):
             shape = inspect_kind_sync(cursor, kind)
             if shape is not None and not kind.is_document:
-                parts.append(capture.install_sql(kind, shape))
+                parts.append(capture.install_sql(kind.settings, shape))
     return "\n".join(parts)
 
 

@@ -94,6 +94,16 @@ class KindSettings:
         return self.crawl.every
 
     @property
+    def has_version(self) -> bool:
+        """Whether versions are stored; with 'xmin' they only live for one visit."""
+        return self.version != XMIN
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the entities are managed documents."""
+        return self.source == "document"
+
+    @property
     def table(self) -> str | None:
         """The table whose rows are the entities; None for a DAO."""
         if self.source == "document":
@@ -153,12 +163,12 @@ class Kind:
     @property
     def is_document(self) -> bool:
         """Whether the entities are managed documents."""
-        return self.settings.source == "document"
+        return self.settings.is_document
 
     @property
     def has_version(self) -> bool:
         """Whether versions are stored; with 'xmin' they only live for one visit."""
-        return self.settings.version != XMIN
+        return self.settings.has_version
 
     # -- ids and entities
 

@@ -10,7 +10,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.db.sql import Statement
 from mainspring.entities.capture import PREFIX, Found
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import Kind, KindSettings
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape, check_shape, shape_of
 from mainspring.errors import InvalidKind
@@ -34,16 +34,8 @@ async def register_kinds(
     return shapes
 
 
-async def inspect_kind(database: Database, connection: Any, kind: Kind) -> Shape | None:
-    """The table of a kind (asyncpg), if the kind can stand on it; None for a DAO."""
-    if kind.settings.table is None:
-        return None
-    statement = SQL["inspect_table"]
-    return checked(kind, await database.fetch(connection, statement, kind.settings.table))
-
-
 async def find_triggers(
-    database: Database, connection: Any, kind: Kind, shape: Shape
+    database: Database, connection: Any, kind: KindSettings, shape: Shape
 ) -> list[Found]:
     """Our triggers of a kind, as they are (asyncpg)."""
     statement = SQL["list_triggers"]
@@ -89,7 +81,7 @@ def registration(kind: Kind, shape: Shape | None) -> dict[str, Any]:
     }
 
 
-def trigger_values(kind: Kind, shape: Shape) -> dict[str, Any]:
+def trigger_values(kind: KindSettings, shape: Shape) -> dict[str, Any]:
     """The values of list_triggers.sql."""
     oids = [shape.oid, *(partition.oid for partition in shape.partitions)]
     return {"oids": oids, "prefix": f"{PREFIX}{kind.name}_"}

@@ -52,11 +52,12 @@ class Shape:
     name: str
     relkind: str
     is_partition: bool
-    row_security: bool
+    row_security: bool  # it may hide rows from this role
     may_trigger: bool
     columns: tuple[Column, ...]
     uniques: tuple[tuple[str, ...], ...]
     partitions: tuple[Relation, ...]
+    partition_keys: tuple[str, ...]
 
     @property
     def sql(self) -> str:
@@ -104,6 +105,7 @@ def shape_of(row: Mapping[str, Any]) -> Shape:
         columns=msgspec.json.decode(row["columns"] or "[]", type=tuple[Column, ...]),
         uniques=msgspec.json.decode(row["uniques"], type=tuple[tuple[str, ...], ...]),
         partitions=msgspec.json.decode(row["partitions"], type=tuple[Relation, ...]),
+        partition_keys=msgspec.json.decode(row["partition_keys"], type=tuple[str, ...]),
     )
 
 
@@ -133,7 +135,7 @@ def check_shape(
         )
     for name in keys:
         check_column(kind, table, shape, name, "key")
-    if set(keys) not in [set(unique) for unique in shape.uniques]:
+    if not any(_identifies(shape, set(keys), set(unique)) for unique in shape.uniques):
         raise InvalidKind(
             f"kind {kind!r}: no primary key or unique index of {table!r} is exactly "
             f"({', '.join(keys)}); add one: alter table {table} add primary key ({', '.join(keys)})"
@@ -149,6 +151,15 @@ def check_shape(
     for name in ignore:
         check_column(kind, table, shape, name, "ignore")
     return shape
+
+
+def _identifies(shape: Shape, keys: set[str], unique: set[str]) -> bool:
+    """Whether a key is unique: the columns of a unique index.
+
+    One of a partitioned table must have the partitioning columns too; a key without them is taken
+    for unique by itself, as an id from a sequence is.
+    """
+    return keys <= unique and unique - keys <= set(shape.partition_keys)
 
 
 def check_column(kind: str, table: str, shape: Shape, name: str, setting: str) -> Column:

@@ -2,7 +2,7 @@
 --   kind, key columns, version column ('xmin': none), columns left out, 'plain' if the key's JSON text is its text, 'notify'.
 -- They run as their owner, with fixed settings, so that a key prints the same in every session. Nothing here may make a user's
 -- write fail: columns are looked up when the trigger fires, a key that cannot be a visit's is left out, a key column that is
--- gone is a warning. Lock order: the user's rows (had), states, visits in (shard, key, queue) order.
+-- gone is a warning. A whole row is written r.*: r alone would be a column of that name, if the table has one. Lock order: the user's rows (had), states, visits in (shard, key, queue) order.
 
 -- The expression that prints a row's key: one column's text, or a JSON array of texts. Null: a key column is gone.
 create or replace function mainspring.key_expression(relation oid, keys text[], alias text) returns text
@@ -88,13 +88,13 @@ begin
     return null;
   end if;
   if tg_op <> 'DELETE' then
-    select array_agg(mainspring.row_json(few.r)) into new_few from (select r from new_rows r limit 2) few;
+    select array_agg(mainspring.row_json(r.*)) into new_few from (select * from new_rows limit 2) r;
     if new_few is null then
       return null;
     end if;
   end if;
   if tg_op <> 'INSERT' then
-    select array_agg(mainspring.row_json(few.r)) into old_few from (select r from old_rows r limit 2) few;
+    select array_agg(mainspring.row_json(r.*)) into old_few from (select * from old_rows limit 2) r;
     if old_few is null then
       return null;
     end if;
@@ -127,7 +127,7 @@ begin
         when 'UPDATE' then format(
           'select key, (start || case when is_new then '',"new":1'' else diff end || ''}'')::jsonb as payload from ('
           'select %1$s as key, %2$s as start, %3$s is null as is_new, %4$s as diff'
-          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o *<> n) s where is_new or diff <> ''''',
+          ' from new_rows n left join old_rows o on %1$s = %3$s where %3$s is null or o.* *<> n.*) s where is_new or diff <> ''''',
           new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
       end;
       if source is not null then
@@ -156,7 +156,7 @@ begin
         for chunk in execute format(
           'select array_agg(key) as keys, array_agg(body) as bodies from ('
           'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-          ' from (select %1$s as key, case when $1 then mainspring.row_json(o) end as body from old_rows o %2$s) s) s'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(o.*) end as body from old_rows o %2$s) s) s'
           ' group by n / 10000 order by n / 10000',
           old_key, case when tg_op = 'UPDATE'
             then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)

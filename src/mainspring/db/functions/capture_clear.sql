@@ -23,7 +23,7 @@ begin
     for chunk in execute format(
       'select array_agg(key) as keys, array_agg(body) as bodies from ('
       'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-      ' from (select %s as key, case when $1 then mainspring.row_json(o) end as body from only %s o) s) s'
+      ' from (select %s as key, case when $1 then mainspring.row_json(o.*) end as body from only %s o) s) s'
       ' group by n / 10000 order by n / 10000', expression, tg_relid::regclass) using told
     loop
       perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);

@@ -1,7 +1,7 @@
 -- What a kind must know of its table: columns and their types (with schema, so that no search_path matters), the
 -- column sets that are unique, the partitions. No row: no such table. Catalogue only; locks nothing.
 select c.oid::bigint as oid, n.nspname as schema, c.relname as name, c.relkind::text as relkind,
-  c.relispartition as is_partition, c.relrowsecurity as row_security,
+  c.relispartition as is_partition, row_security_active(c.oid) as row_security,
   has_table_privilege(c.oid, 'TRIGGER') as may_trigger,
   (
     select json_agg(json_build_object(
@@ -33,7 +33,14 @@ select c.oid::bigint as oid, n.nspname as schema, c.relname as name, c.relkind::
     join pg_class pc on pc.oid = p.relid
     join pg_namespace pn on pn.oid = pc.relnamespace
     where p.relid <> c.oid and pc.relkind in ('r', 'p')
-  )::text as partitions
+  )::text as partitions,
+  (
+    select coalesce(json_agg(distinct a.attname), '[]')
+    from pg_partition_tree(c.oid) p
+    join pg_partitioned_table pt on pt.partrelid = p.relid
+    cross join unnest(pt.partattrs::smallint[]) as k(attnum)
+    join pg_attribute a on a.attrelid = pt.partrelid and a.attnum = k.attnum
+  )::text as partition_keys
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 where c.oid = to_regclass(%(name)s::text)

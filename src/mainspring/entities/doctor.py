@@ -1,0 +1,87 @@
+"""The doctor of kinds: whether every change of their tables is seen.
+
+It goes by what is registered in the database, so it needs no application. Nothing is changed or locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mainspring.db.connect import Database
+from mainspring.entities import capture
+from mainspring.entities.capture import Found
+from mainspring.entities.kind import KindSettings
+from mainspring.entities.register import find_triggers
+from mainspring.entities.store import SQL
+from mainspring.entities.table import Shape, check_shape, shape_of
+from mainspring.errors import InvalidKind
+from mainspring.kernel.doctor import LEVELS, Finding
+
+_MIGRATE = "run mainspring migrate module:app"
+
+
+async def examine(database: Database, connection: Any) -> list[Finding]:
+    """Look at the tables and triggers of all registered kinds; the worst first."""
+    found: list[Finding] = []
+    for row in await database.fetch(connection, SQL["list_kinds"]):
+        kind = settings_of(row)
+        if kind.table is None or kind.is_document:
+            continue
+        rows = await database.fetch(connection, SQL["inspect_table"], kind.table)
+        shape = shape_of(rows[0]) if rows else None
+        triggers = await find_triggers(database, connection, kind, shape) if shape else []
+        found += judge_kind(kind, shape, triggers)
+    return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
+
+
+def settings_of(row: Any) -> KindSettings:
+    """A registered kind, as far as its triggers go."""
+    return KindSettings(
+        name=row["name"],
+        source=row["source"],
+        keys=tuple(row["keys"]),
+        version=row["version_column"],
+        ignore=tuple(row["ignored"]),
+        capture=row["capture"],
+        notify=row["notify"],
+        pool=row["pool"],
+    )
+
+
+def judge_kind(kind: KindSettings, shape: Shape | None, found: list[Found]) -> Iterator[Finding]:
+    """What is wrong with one kind."""
+    table = kind.table or ""
+    try:
+        sound = check_shape(
+            kind.name, table, shape, keys=kind.keys, version=kind.version, ignore=kind.ignore
+        )
+    except InvalidKind as error:
+        remedy = f"change the table or the declaration, then {_MIGRATE}"
+        yield Finding("capture", "bad", str(error), remedy)
+        return
+    if sound.row_security:
+        text = (
+            f"kind {kind.name!r}: row security of {table} applies to this role; entities that it "
+            "hides are taken for missing"
+        )
+        remedy = "give the worker's role a policy that shows all rows, or bypassrls"
+        yield Finding("row_security", "warn", text, remedy)
+    wrong = capture.faults(kind, sound, found)
+    for fault, places in wrong.items():
+        yield _fault(kind, fault, places)
+    if not wrong and kind.capture == "call":
+        text = f"kind {kind.name!r} is told of changes by call; no trigger sees those of {table}"
+        yield Finding("capture", "ok", text)
+    elif not wrong:
+        yield Finding("capture", "ok", f"kind {kind.name!r} sees every change of {table}")
+
+
+def _fault(kind: KindSettings, fault: str, places: list[str]) -> Finding:
+    listed = ", ".join(places[:6]) + (f" and {len(places) - 6} more" if len(places) > 6 else "")
+    if fault == "outdated":
+        text = f"kind {kind.name!r}: triggers are not as declared: {listed}"
+        return Finding("capture", "warn", text, _MIGRATE)
+    text = f"kind {kind.name!r}: triggers are {fault}, changes are not seen: {listed}"
+    remedy = f"{_MIGRATE}, then ask about all entities: mainspring entities crawl {kind.name}"
+    return Finding("capture", "bad", text, remedy)

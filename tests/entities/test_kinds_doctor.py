@@ -1,0 +1,112 @@
+"""The doctor of kinds: triggers that are gone, off or not as declared are named with a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.entities.doctor import judge_kind
+from mainspring.entities.install import inspect_kind_sync
+from mainspring.entities.kind import Kind
+from mainspring.kernel.doctor import Finding
+from offered import offered
+from stages import Stages
+
+
+async def captures(stages: Stages, name: str = "capture") -> list[Finding]:
+    return [f for f in await stages.app.operator.doctor() if f.name == name]
+
+
+@pytest.fixture
+async def listing(stages: Stages):
+    kind = stages.kind()
+    await stages.install()
+    return kind
+
+
+async def test_a_kind_whose_triggers_stand_is_well(stages: Stages, listing: Kind) -> None:
+    (finding,) = await captures(stages)
+
+    assert finding.level == "ok"
+    assert "kind 'listing' sees every change of public.listing" in finding.text
+
+
+@pytest.mark.parametrize("name", ["bump", "insert", "update", "delete", "clear"])
+async def test_a_trigger_dropped_by_hand_is_named_and_made_again(
+    stages: Stages, listing: Kind, name: str
+) -> None:
+    """S21: so no one can forget it."""
+    stages.query(f"drop trigger zz_mainspring_listing_{name} on listing")
+
+    (finding,) = await captures(stages)
+
+    assert finding.level == "bad"
+    assert (
+        f'triggers are missing, changes are not seen: zz_mainspring_listing_{name} on "public"'
+        in finding.text
+    )
+    assert finding.remedy.startswith("run mainspring migrate module:app, then")
+    await stages.install()
+    assert [f.level for f in await captures(stages)] == ["ok"]
+
+
+async def test_a_disabled_trigger_is_named(stages: Stages, listing: Kind) -> None:
+    stages.query("alter table listing disable trigger all")
+
+    (finding,) = await captures(stages)
+
+    assert (finding.level, "are disabled" in finding.text) == ("bad", True)
+    await stages.install()
+    stages.add(1)
+    assert set(offered(stages)) == {"1"}
+
+
+async def test_a_trigger_that_is_not_as_declared_is_named(stages: Stages, listing: Kind) -> None:
+    stages.query("update mainspring.kind set ignored = '{title}'")
+
+    found = await captures(stages)
+
+    assert [f.level for f in found] == ["warn"]
+    assert "are not as declared" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("drop table listing", "there is no table"),
+        ("alter table listing drop constraint listing_pkey", "no primary key or unique index"),
+        ("alter table listing drop column version", "has no version column"),
+        ("alter table listing rename column id to number", r"has no column 'id'"),
+    ],
+)
+async def test_a_table_changed_under_its_kind_is_named(
+    stages: Stages, listing: Kind, change: str, said: str
+) -> None:
+    stages.query(change)
+
+    (finding,) = await captures(stages)
+
+    assert finding.level == "bad"
+    assert said in finding.text
+
+
+async def test_row_security_that_hides_rows_from_the_worker_is_named(
+    stages: Stages, listing: Kind
+) -> None:
+    """S21: a row that is merely not found is not a delete; but an operator should know."""
+    stages.query("alter table listing enable row level security")
+    stages.query("create role reader")
+    try:
+        stages.query("grant select on listing to reader")
+        stages.query("set role reader")
+        with stages.connection.cursor() as cursor:
+            shape = inspect_kind_sync(cursor, listing)
+        stages.query("reset role")
+    finally:
+        stages.query("drop owned by reader")
+        stages.query("drop role reader")
+
+    found = {f.name: f for f in judge_kind(listing.settings, shape, [])}
+
+    assert found["row_security"].level == "warn"
+    assert "taken for missing" in found["row_security"].text
+    assert await captures(stages, "row_security") == []  # the tests' own role sees all
