@@ -27,6 +27,7 @@ from mainspring.db.shared import release, shared
 from mainspring.entities.crawl import OPERATION, Crawl, crawling
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
+from mainspring.entities.documents import Documents
 from mainspring.entities.install import install_kinds, kinds_script
 from mainspring.entities.kind import Kind
 from mainspring.entities.runtime import Runtime, kind_queues
@@ -223,7 +224,7 @@ class Mainspring:
         jitter: float = 0.0,
         notify: bool = True,
         crawl: Crawl | None = None,
-    ) -> Kind:
+    ) -> Documents:
         """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
         return declare_documents(
             self,

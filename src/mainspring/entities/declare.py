@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from mainspring.entities.dao import Dao
+from mainspring.entities.documents import Documents
 from mainspring.entities.kind import Host, Kind, KindSettings
 from mainspring.errors import DuplicateKind, InvalidKind
 
@@ -60,10 +61,12 @@ def declare_documents(
     *,
     model: Any,
     **settings: Any,
-) -> Kind:
+) -> Documents:
     """A kind of managed JSON documents."""
     declared = KindSettings(name=name, source="document", keys=("key",), **settings)
-    return _enter(kinds, tasks, Kind(host, declared, model=model))
+    documents = Documents(host, declared, model=model)
+    _enter(kinds, tasks, documents)
+    return documents
 
 
 def _table_name(kind: str, table: str) -> str:
