@@ -19,6 +19,7 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.entities import doctor as kinds_doctor
+from mainspring.entities.operate import EntityOperator
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
 from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
@@ -46,6 +47,7 @@ class Host(Protocol):
 
     async def database(self) -> Database: ...
     async def pool(self) -> Any: ...
+    def sync_pool(self) -> Any: ...
 
 
 class Operator:
@@ -61,6 +63,11 @@ class Operator:
         async with pool.connection(transaction=True) as connection:
             await ask(database, connection, "plan_anew")
             return await question(database, connection, *args, **kwargs)
+
+    @property
+    def entities(self) -> EntityOperator:
+        """Questions and orders about entities and their stages."""
+        return EntityOperator(self._host)
 
     # -- visits
 

@@ -12,6 +12,8 @@ from mainspring.errors import (
     InvalidTime,
     MainspringError,
     NotFound,
+    UnknownKind,
+    UnknownStage,
     UnknownTask,
 )
 
@@ -34,7 +36,7 @@ def code_of(error: BaseException) -> int | None:
             return UNAVAILABLE
         case asyncpg.InterfaceError() | asyncpg.CannotConnectNowError():
             return UNAVAILABLE
-        case NotFound() | UnknownTask():
+        case NotFound() | UnknownTask() | UnknownKind() | UnknownStage():
             return NOT_FOUND
         case InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.cli import codes, operations, parked, queues, recurring, show, tasks
+from mainspring.cli import codes, entities, operations, parked, queues, recurring, show, tasks
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
 from mainspring.cli.migrate import migrate
@@ -29,6 +29,7 @@ for command in (worker, dev, migrate, status, history, put_back, why, doctor):
     cli.command()(command)
 for name, group in (
     ("tasks", tasks.group),
+    ("entities", entities.group),
     ("parked", parked.group),
     ("queues", queues.group),
     ("operations", operations.group),

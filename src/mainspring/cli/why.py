@@ -1,4 +1,4 @@
-"""`mainspring why`: why a visit has not run."""
+"""`mainspring why`: why a visit has not run, or what is known of an entity."""
 
 from __future__ import annotations
 
@@ -7,18 +7,34 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import codes, options, show
+from mainspring.cli.entities import print_entity
 from mainspring.cli.target import ask
+from mainspring.entities.why import EntityWhy
+from mainspring.kernel.why import Why
+from mainspring.operator import Operator
 
 
 def why(
-    queue: Annotated[str, typer.Argument(help="Its queue: the task's name.")],
-    key: Annotated[str, typer.Argument(help="Its key: the task's id, or its uniqueness key.")],
+    queue: Annotated[str, typer.Argument(help="Its queue: the task's name, or a kind.")],
+    key: Annotated[str, typer.Argument(help="Its key: the task's id, its key, an entity's id.")],
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked..."""
-    found = ask(lambda operator: operator.why(queue, key), url, app)
+    """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked...
+
+    Of an entity (`mainspring why listing 42`): its queues, timers, states, and who changed what.
+    """
+
+    async def question(operator: Operator) -> EntityWhy | Why:
+        if queue in [kind.name for kind in await operator.entities.kinds()]:
+            return await operator.entities.why(queue, key)
+        return await operator.why(queue, key)
+
+    found = ask(question, url, app)
+    if isinstance(found, EntityWhy):
+        print_entity(found, json=json)
+        return
     if json:
         show.as_json(found)
     else:

@@ -707,6 +707,37 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.entity(kind text, key text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  found_kind mainspring.kind;
+  source regclass;
+  wanted text;
+  answer jsonb;
+begin
+  select * into found_kind from mainspring.kind k where k.name = entity.kind;
+  if found_kind.source is null or found_kind.source = 'dao' then
+    return null;
+  end if;
+  if found_kind.source = 'document' then
+    return (select d.body from mainspring.document d where d.kind = entity.kind and d.key = entity.key);
+  end if;
+  source := to_regclass(found_kind.source);
+  if source is null then
+    return null;
+  end if;
+  select string_agg(
+    case when cardinality(found_kind.keys) = 1 then format('t.%I = $1::%s', k.name, k.type)
+      else format('t.%I = ($1::jsonb->>%s)::%s', k.name, k.n - 1, k.type) end, ' and ')
+  into wanted
+  from unnest(found_kind.keys, found_kind.key_types) with ordinality as k(name, type, n);
+  execute format('select to_jsonb(t.*) from %s t where %s', source, wanted) into answer using key;
+  return answer;
+end
+$_$;
+
 CREATE FUNCTION mainspring.is_there(relation regclass, keys text[], entity record) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $_$

@@ -6,10 +6,10 @@ The same functions are there in SQL: `mainspring.offer`, `mainspring.check_entit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import asyncpg
 import psycopg
@@ -18,10 +18,22 @@ from mainspring.entities.keys import refused
 from mainspring.entities.store import SQL
 from mainspring.errors import InvalidSetting, InvalidTime, UnknownKind, UnknownStage
 
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
-
 PEEK_MOST = 10_000
+
+
+class Kind(Protocol):
+    """What is needed of a kind: its name, its stages' names, and connections."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stages(self) -> Iterable[str]: ...
+
+    @property
+    def host(self) -> Any: ...
+
+    def key_of(self, id: Any) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -240,19 +240,22 @@ class _Acknowledge:
         answers = await lock_visits(connection, runs)
         counted = [run for run, at in zip(runs, answers, strict=True) if at in ("same", "moved")]
         if counted:
-            await acknowledge(connection, counted)
+            await acknowledge(connection, (item for run in counted for item in _delivered(run)))
         verdicts = {"locked": "locked", "gone": "gone"}
         return [verdicts.get(answer) for answer in answers]
 
 
-async def acknowledge(connection: Any, runs: Sequence[Run]) -> None:
-    """Delete deliveries, and events that nobody waits for any more."""
-    items = sorted(
-        (run.visit.shard, consumer.kind, run.visit.key, number, consumer.name)
-        for run in runs
-        for consumer, numbers in (run.note,)
-        for number in numbers
-    )
+def _delivered(run: Run) -> Iterator[tuple[int, str, str, int, str]]:
+    consumer, numbers = run.note
+    for number in numbers:
+        yield (run.visit.shard, consumer.kind, run.visit.key, number, consumer.name)
+
+
+async def acknowledge(
+    connection: Any, deliveries: Iterable[tuple[int, str, str, int, str]]
+) -> None:
+    """Delete deliveries (shard, kind, key, number, consumer), and events nobody waits for any more."""
+    items = sorted(deliveries)
     values = {
         "shards": [item[0] for item in items],
         "kinds": [item[1] for item in items],

@@ -1,0 +1,368 @@
+"""`mainspring entities`: kinds of entities and their stages; offer, peek, check, delete, crawl, skip."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli import codes, options, show
+from mainspring.cli.operations import show_begun
+from mainspring.cli.target import ask
+from mainspring.entities.operate import KindLoad
+from mainspring.entities.why import EntityWhy, Happened
+from mainspring.errors import InvalidSetting
+from mainspring.operator import Operator
+
+group = typer.Typer(
+    help="Entities and their stages. An id of several columns is a JSON array of texts.",
+    no_args_is_help=True,
+)
+Kind = Annotated[str, typer.Argument(help="The kind of entities.")]
+Id = Annotated[str, typer.Argument(help="The entity's id.")]
+Stage = Annotated[str | None, typer.Option("--stage", "-s", help="Of this stage.")]
+Crawl = Annotated[bool, typer.Option("--crawl", help="Its queue of the crawl lane.")]
+
+
+@group.command("list")
+def list_kinds(
+    url: options.Url = None, app: options.App = None, json: options.Json = False
+) -> None:
+    """All kinds of entities with what lies in their queues."""
+    found = ask(lambda operator: operator.entities.kinds(), url, app)
+    if json:
+        show.as_json(found)
+        return
+    columns = ("kind", "source", "stages", "waiting", "scheduled", "running", "parked", "crawl")
+    show.print_table(columns, map(_kind_row, found), empty="there are no kinds of entities yet")
+
+
+def _kind_row(kind: KindLoad) -> tuple[Any, ...]:
+    return (
+        kind.name,
+        kind.source,
+        ", ".join(kind.stages),
+        kind.waiting,
+        kind.scheduled,
+        kind.running,
+        kind.parked,
+        None if kind.crawl is None else f"operation {kind.crawl}",
+    )
+
+
+@group.command()
+def stages(
+    kind: Kind, url: options.Url = None, app: options.App = None, json: options.Json = False
+) -> None:
+    """The queues of a kind: system, stages, both lanes, relays."""
+
+    async def question(operator: Operator) -> Any:
+        await operator.entities.kind(kind)
+        mine = (f"{kind}/", f"{kind}!")
+        return [
+            q
+            for q in await operator.queues()
+            if q.name in (kind, f"{kind}~") or q.name.startswith(mine)
+        ]
+
+    found = ask(question, url, app)
+    if json:
+        show.as_json(found)
+        return
+    columns = ("queue", "workers", "waiting", "scheduled", "running", "parked", "lag s", "paused")
+    rows = (
+        (q.name, q.workers, q.waiting, q.scheduled, q.running, q.parked, q.lag_seconds, q.paused_at)
+        for q in found
+    )
+    show.print_table(columns, rows, empty=f"kind {kind!r} has no queues yet: start a worker")
+
+
+@group.command("show")
+def show_entity(
+    kind: Kind,
+    id: Id,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """An entity: its queues, timers, states, events on their way, and who changed what."""
+    print_entity(ask(lambda operator: operator.entities.why(kind, id), url, app), json=json)
+
+
+def print_entity(found: EntityWhy, *, json: bool) -> None:
+    """Print what is known of an entity; exit 4 if nothing is."""
+    if json:
+        show.as_json(found)
+    elif found.is_known:
+        show.say(f"{found.kind} {found.key}{'' if found.entity else ': not there (any more)'}")
+        if found.entity:
+            show.say(f"  {show.cell(found.entity)}")
+        _print_queues(found)
+        _print_states(found)
+        for waiting in found.undelivered:
+            show.say(
+                f"{waiting.events} events wait for {waiting.consumer}, first {waiting.first}"
+                f" (mainspring entities skip {found.kind} {found.key} {waiting.consumer})"
+            )
+        _print_story(found)
+    else:
+        show.say(
+            f"nothing is known of {found.kind} {found.key}: no entity, visit, state or history"
+        )
+    if not found.is_known:
+        raise typer.Exit(codes.NOT_FOUND)
+
+
+def _print_queues(found: EntityWhy) -> None:
+    rows = [
+        (q.entry.queue, q.entry.state, q.entry.due_at, q.entry.attempt, f"{q.cause}: {q.text}")
+        for q in found.queues
+    ]
+    columns = ("queue", "state", "due", "failures", "why")
+    show.print_table(columns, rows, empty="in no queue: at rest")
+
+
+def _print_states(found: EntityWhy) -> None:
+    if found.states:
+        rows = [(s.stage, s.version, s.body or s.message_type, s.changed_at) for s in found.states]
+        show.print_table(("state of", "version", "value", "changed"), rows, empty="")
+
+
+def _print_story(found: EntityWhy) -> None:
+    rows = [(h.at, h.who, h.lane, h.outcome, story(h)) for h in found.happened]
+    show.print_table(("ended", "who", "lane", "outcome", "what"), rows, empty="never visited yet")
+
+
+def story(happened: Happened) -> str:
+    """What a run did, in one line."""
+    parts = list(happened.because)
+    parts += [
+        f"{name} {show.cell(pair[0])} -> {show.cell(pair[1])}"
+        for name, pair in happened.changed.items()
+    ]
+    if happened.version is not None:
+        parts.append(f"version {happened.version}")
+    if happened.state_version is not None:
+        parts.append(f"state {happened.state_version}")
+    if happened.asked:
+        parts.append("asked " + ", ".join(f"{s}: {_answer(a)}" for s, a in happened.asked.items()))
+    if happened.error:
+        parts.append(show.first_line(happened.error))
+    return "; ".join(parts)
+
+
+def _answer(answer: Any) -> str:
+    return {True: "yes", False: "no"}.get(answer, str(answer))
+
+
+@group.command()
+def offer(
+    kind: Kind,
+    id: Id,
+    stage: Stage = None,
+    at: Annotated[str | None, typer.Option(help="A time with zone; else now.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Offer an entity to a stage, or (without one) have all stages asked about it."""
+
+    async def order(operator: Operator) -> bool:
+        due_at = await options.moment(operator, "at", at)
+        return await operator.entities.offer(kind, id, stage=stage, at=due_at)
+
+    changed = ask(order, url, app)
+    if json:
+        show.as_json({"kind": kind, "id": id, "stage": stage, "changed": changed})
+        return
+    to = f"stage {stage!r}" if stage else "all stages"
+    was = "" if changed else " (it was due no later before; it will be visited again)"
+    show.say(f"{kind} {id} is offered to {to}{was}")
+
+
+@group.command()
+def peek(
+    kind: Kind,
+    stage: Stage = None,
+    limit: options.Limit = 50,
+    crawl: Crawl = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """The first entities of a stage's queue (without one: of the system's)."""
+    found = ask(
+        lambda operator: operator.entities.peek(kind, stage=stage, limit=limit, crawl=crawl),
+        url,
+        app,
+    )
+    if json:
+        show.as_json(found)
+        return
+    rows = ((p.key, p.due_at, p.priority, p.attempt) for p in found)
+    show.print_table(("id", "due", "priority", "failures"), rows, empty="the queue is empty")
+
+
+@group.command()
+def check(
+    kind: Kind,
+    id: Id,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """In which queues an entity is, and when it is due there."""
+    found = ask(lambda operator: operator.entities.check(kind, id), url, app)
+    if json:
+        show.as_json(found)
+        return
+    rows = ((e.queue, e.lane, e.state, e.due_at, e.attempt) for e in found)
+    columns = ("queue", "lane", "state", "due", "failures")
+    show.print_table(columns, rows, empty="in no queue: at rest")
+
+
+@group.command()
+def delete(
+    kind: Kind,
+    id: Id,
+    stage: Stage = None,
+    crawl: Crawl = False,
+    force: Annotated[bool, typer.Option("--force", help="The system's entry too.")] = False,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Take an entity out of a stage's queue, its timer with it. The entity itself stays."""
+    if stage is None and not force:
+        raise InvalidSetting("name a --stage; the system's entry is deleted with --force only")
+    gone = ask(
+        lambda operator: operator.entities.delete(kind, id, stage=stage, crawl=crawl, force=force),
+        url,
+        app,
+    )
+    place = f"the queue of {f'stage {stage!r}' if stage else 'the system stage'}"
+    show.say(f"{kind} {id} was {'taken out of' if gone else 'not in'} {place}")
+    if not gone:
+        raise typer.Exit(codes.NOT_FOUND)
+
+
+@group.command()
+def crawl(
+    kind: Kind,
+    stage: Annotated[list[str] | None, typer.Option("--stage", "-s", help="Only this.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Entities a second.")] = None,
+    pause_if_lag: Annotated[float, typer.Option(help="Seconds that live visits may lag.")] = 5.0,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Ask every stage about every entity again, beside the live changes."""
+    begun = ask(
+        lambda operator: operator.entities.crawl(
+            kind,
+            stages=stage or None,
+            rate=rate,
+            pause_if_lag=pause_if_lag,
+            source=options.source(),
+            dry_run=dry_run,
+        ),
+        url,
+        app,
+    )
+    show_begun(begun, json=json)
+
+
+@group.command()
+def skip(
+    kind: Kind,
+    id: Id,
+    consumer: Annotated[str, typer.Argument(help="A stage with a saved hook, or a sink.")],
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Drop the first event that waits for a consumer; those behind it go on."""
+    number = ask(lambda operator: operator.entities.skip(kind, id, consumer), url, app)
+    show.say(f"event {number} of {kind} {id} is skipped for {consumer!r}")
+
+
+@group.command()
+def retire(
+    kind: Kind,
+    stage: Stage = None,
+    consumer: Annotated[str | None, typer.Option("--consumer", help="Of this consumer.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Take a stage, or a consumer with what waits for it, out of a kind that no code has any more."""
+    if (stage is None) == (consumer is None):
+        raise InvalidSetting("name a --stage or a --consumer")
+    if stage is not None:
+        ask(lambda operator: operator.entities.retire_stage(kind, stage), url, app)
+        show.say(f"stage {stage!r} of {kind!r} is asked no more; what waits in its queue stays")
+        return
+    assert consumer is not None
+    gone = ask(lambda operator: operator.entities.retire_consumer(kind, consumer), url, app)
+    show.say(f"consumer {consumer!r} of {kind!r} is retired; {gone} deliveries were dropped")
+
+
+@group.command()
+def pause(
+    kind: Kind, stage: Stage = None, url: options.Url = None, app: options.App = None
+) -> None:
+    """Visit nothing of a stage (without one: ask nobody) until it is resumed; both lanes."""
+
+    async def order(operator: Operator) -> None:
+        for queue in _queues(kind, stage):
+            await operator.pause(queue)
+
+    ask(order, url, app)
+    show.say(f"{_place(kind, stage)} is paused")
+
+
+@group.command()
+def resume(
+    kind: Kind, stage: Stage = None, url: options.Url = None, app: options.App = None
+) -> None:
+    """Undo a pause."""
+
+    async def order(operator: Operator) -> None:
+        for queue in _queues(kind, stage):
+            await operator.resume(queue)
+
+    ask(order, url, app)
+    show.say(f"{_place(kind, stage)} goes on")
+
+
+@group.command()
+def limit(
+    kind: Kind,
+    stage: Annotated[str, typer.Option("--stage", "-s", help="Of this stage.")],
+    rate: Annotated[float | None, typer.Option(help="Calls of process a second.")] = None,
+    parallel: Annotated[int | None, typer.Option(help="Calls at once.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Limit the load on a stage, over all workers, until the code declares something else."""
+    given: dict[str, float | None] = {}
+    if rate is not None:
+        given["rate"] = rate
+    if parallel is not None:
+        given["concurrency"] = parallel
+    if not given:
+        raise InvalidSetting("name a limit: --rate or --parallel")
+
+    async def order(operator: Operator) -> None:
+        for queue in _queues(kind, stage):
+            await operator.limit(queue, **given)
+
+    ask(order, url, app)
+    show.say(f"{_place(kind, stage)}: " + ", ".join(f"{n} {v:g}" for n, v in given.items() if v))
+
+
+def _queues(kind: str, stage: str | None) -> tuple[str, str]:
+    live = f"{kind}/{stage}" if stage else kind
+    return live, f"{live}~"
+
+
+def _place(kind: str, stage: str | None) -> str:
+    return f"stage {stage!r} of {kind!r}" if stage else f"the system stage of {kind!r}"
