@@ -1,0 +1,274 @@
+"""Stages on every kind of source: odd keys, xmin, partitions, row security, locks, a DAO of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from mainspring import Untouched, Update
+from mainspring.entities.dao import Change, one_by_one
+from mainspring.entities.source import TableSource
+from mainspring.entities.store import SQL
+from mainspring.entities.table import shape_of
+from stages import Stages
+
+ODD = [
+    ("timestamptz", "2026-03-29 01:30:00+00"),
+    ("bytea", "\\xdead"),
+    ("char(4)", "ab"),
+    ("numeric(8,2)", "7.50"),
+    ("int4range", "[1,4)"),
+]
+
+
+@pytest.mark.parametrize(("type_", "text"), ODD)
+@pytest.mark.parametrize("version", ["version", "xmin"])
+async def test_a_stage_saves_entities_with_keys_of_any_type(
+    stages: Stages, type_: str, text: str, version: str
+) -> None:
+    """S25, S26: any id type, and a version column or xmin as the lock."""
+    stages.query(
+        f"create table thing (id {type_} primary key, a integer, b integer, version bigint)"
+    )
+    kind = stages.kind("thing", table="thing", version=version)
+
+    @kind.stage(reads=["a"], writes=["b"])
+    async def double(thing: dict[str, Any]) -> Update:
+        return Update(b=2 * thing["a"])
+
+    await stages.install()
+    stages.query(f"insert into thing (id, a) values ('{text}', 4)")
+    await stages.run()
+    stages.query("update thing set a = 5")
+    await stages.run()
+
+    assert stages.query("select b from thing") == [{"b": 10}]
+    assert stages.queues(text) == []
+
+
+async def test_a_visit_under_another_text_of_the_id_is_refused_and_kept(stages: Stages) -> None:
+    """S25: one entity has one text; a visit under another (made by hand) fails and says which."""
+    kind = stages.kind()
+    seen = []
+
+    @kind.stage
+    async def look(listing: dict[str, Any]) -> Untouched:
+        seen.append(listing["id"])
+        return Untouched()
+
+    await stages.install()
+    stages.add(7)
+    stages.query("delete from mainspring.visit")
+    stages.offer("listing", "007", {"new": 1, "out": 1})
+
+    await stages.run()
+
+    visit = stages.visit("listing", "007")
+    assert visit is not None
+    assert "the id '007' is written '7' by its column" in visit["error"]
+    assert seen == []
+
+
+async def test_entities_of_a_partitioned_table_are_loaded_after_their_insert(
+    stages: Stages,
+) -> None:
+    """`insert ... returning xmin` fails on a partitioned table; rows are read, and saved, all the same."""
+    stages.query(
+        "create table ad (id integer, region text, n integer, version bigint default 1, "
+        "primary key (id, region)) partition by list (region)"
+    )
+    stages.query("create table ad_n partition of ad for values in ('n')")
+    stages.query("create table ad_rest partition of ad default")
+    kind = stages.kind("ad", table="ad", key="id")
+
+    @kind.stage(writes=["region", "n"])
+    async def settle(ad: dict[str, Any]) -> Update | Untouched:
+        return Update(region="s", n=1) if ad["region"] == "n" else Untouched()
+
+    await stages.install()
+    stages.query("insert into ad values (1, 'n'), (2, 's')")
+    await stages.run()
+
+    rows = stages.query("select id, region, n, version from ad order by id")
+    assert rows == [
+        {"id": 1, "region": "s", "n": 1, "version": 2},
+        {"id": 2, "region": "s", "n": None, "version": 1},
+    ]
+
+
+async def test_a_row_that_is_merely_not_found_keeps_its_state(stages: Stages) -> None:
+    """S21: row security, a detached partition: a row that is not found is not a delete."""
+    kind = stages.kind()
+
+    @kind.stage
+    async def remember(listing: dict[str, Any]) -> Untouched:
+        return Untouched(state={"seen": listing["title"]})
+
+    await stages.install()
+    stages.add(1, title="a")
+    await stages.run()
+    stages.query("alter table listing rename to hidden")
+    stages.query("create table listing (like hidden including all)")
+    stages.offer("listing", 1, {"new": 1, "out": 1})
+    stages.offer("listing/remember", 1)
+
+    await stages.run()
+
+    assert stages.queues(1) == []
+    state = stages.state("remember")
+    assert state is not None
+    assert state["body"] == {"seen": "a"}
+
+
+async def test_a_locked_table_holds_nothing_up_and_nothing_is_lost(stages: Stages) -> None:
+    """A table lock cannot be skipped: the engine waits a little, gives way and comes again."""
+    kind = stages.kind()
+
+    @kind.stage(reads=["title"], writes=["price"])
+    async def price(listing: dict[str, Any]) -> Update:
+        return Update(price=len(listing["title"]))
+
+    other = stages.app.entities("draft", table="draft", version="xmin")
+    stages.query("create table draft (id integer primary key, n integer)")
+    done = asyncio.Event()
+
+    @other.stage
+    async def touch(draft: dict[str, Any]) -> Untouched:
+        done.set()
+        return Untouched()
+
+    await stages.install()
+    stages.add(1, title="abc")
+    async with stages.working() as worker:
+        await stages.rest(worker)
+        with stages.transaction() as user:
+            user.execute("update listing set title = 'abcd'")
+            user.execute("lock table listing in access exclusive mode")
+            user.execute("insert into draft values (1)")
+            user.commit()
+            user.execute("lock table listing in access exclusive mode")
+            await asyncio.wait_for(done.wait(), 10)
+            user.rollback()
+        await stages.rest(worker)
+
+    assert stages.listing()["price"] == 4
+
+
+async def test_loading_and_locking_ride_the_keys_index(stages: Stages) -> None:
+    """A cast on the key's column would scan the table: casts are on the parameters."""
+    stages.query("create table pair (a uuid, b timestamptz, n integer, primary key (a, b))")
+    stages.query(
+        "insert into pair select gen_random_uuid(), now(), n from generate_series(1, 3000) n"
+    )
+    stages.query("analyze pair")
+    stages.kind("pair", table="pair", key=["a", "b"], version="xmin")
+    await stages.install()
+    row = stages.query("select a::text, b::text from pair limit 1")[0]
+    connection = await (await stages.app.database()).connect("test")
+    try:
+        sent: list[tuple[str, str]] = []
+
+        class Spy:
+            async def fetch(self, text: str, batch: str) -> list[Any]:
+                sent.append((text, batch))
+                return list(await connection.fetch(text, batch))
+
+        shape = shape_of((await connection.fetch(SQL["inspect_table"].numbered, "pair"))[0])
+        source = TableSource(stages.app.kinds["pair"], shape, None)
+        key = json.dumps([row["a"], row["b"]])
+        for ask in (source.load, source.look, source.lock):
+            assert len(await ask(Spy(), [key])) == 1
+        for text, batch in sent:
+            plan = await connection.fetch(f"explain {text}", batch)
+            lines = "\n".join(line[0] for line in plan)
+            assert "Seq Scan on pair" not in lines
+            assert "pair_pkey" in lines
+    finally:
+        await connection.close()
+
+
+class Orders:
+    """Orders in two tables, one at a time: what a single table cannot say."""
+
+    async def load(self, connection: Any, id: str) -> tuple[Any, int] | None:
+        row = await connection.fetchrow(
+            "select o.id, o.version, o.status, coalesce(sum(l.price), 0)::int as total from orders o "
+            "left join line l on l.order_id = o.id where o.id = $1 group by o.id",
+            int(id),
+        )
+        if row is None:
+            return None
+        return ({"id": row["id"], "status": row["status"], "total": row["total"]}, row["version"])
+
+    async def update(self, connection: Any, change: Change[Any]) -> int | None:
+        if not change.patch:
+            return await connection.fetchval(
+                "select version from orders where id = $1 and version = $2 for no key update",
+                int(change.id),
+                change.version,
+            )
+        return await connection.fetchval(
+            "update orders set status = $3, version = version + 1 where id = $1 and version = $2 "
+            "returning version",
+            int(change.id),
+            change.version,
+            change.patch["status"],
+        )
+
+
+class ManyOrders:
+    """The same, many at once."""
+
+    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+        rows = await connection.fetch(
+            "select o.id, o.version, o.status, coalesce(sum(l.price), 0)::int as total from orders o "
+            "left join line l on l.order_id = o.id where o.id = any($1::int[]) group by o.id",
+            [int(id) for id in ids],
+        )
+        return {
+            str(r["id"]): (
+                {"id": r["id"], "status": r["status"], "total": r["total"]},
+                r["version"],
+            )
+            for r in rows
+        }
+
+    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+        one = one_by_one(Orders())
+        return await one.update(connection, changes)
+
+
+@pytest.mark.parametrize("dao", [one_by_one(Orders()), ManyOrders()])
+async def test_a_dao_of_ones_own_loads_and_saves(stages: Stages, dao: Any) -> None:
+    """S24: the DAO (load, update with version check, one and many)."""
+    stages.query(
+        "create table orders (id integer primary key, status text, version bigint default 1)"
+    )
+    stages.query("create table line (order_id integer, price integer)")
+    orders = stages.app.entities("order", dao=dao)
+
+    @orders.stage
+    async def close(order: dict[str, Any], state: Any) -> Update | Untouched:
+        if order["status"] == "open" and order["total"] > 10:
+            return Update(status="closed", state={"at": order["total"]})
+        return Untouched(state={"at": order["total"]})
+
+    await stages.install()
+    stages.query("insert into orders values (1, 'open'), (2, 'open')")
+    stages.query("insert into line values (1, 7), (1, 8), (2, 1)")
+    await orders.changed([1, 2])
+    await stages.run()
+
+    rows = stages.query("select id, status, version from orders order by id")
+    assert rows == [
+        {"id": 1, "status": "closed", "version": 2},
+        {"id": 2, "status": "open", "version": 1},
+    ]
+    assert (await orders.state("close", 1))[0] == {"at": 15}
+    assert (await orders.state("close", 2))[0] == {"at": 1}
+    await orders.deleted(2)
+    assert await orders.state("close", 2) == (None, 0)
