@@ -139,6 +139,22 @@ async def test_a_crawl_removes_no_live_timer_and_its_time_is_offered(stages):
     assert stages.queues() == ["listing/Forgetful", "listing/Planner"]
 
 
+async def test_a_time_that_a_crawl_is_answered_is_a_live_timer(stages):
+    """S18, S8: a lane full of timers would stand still for ever."""
+    kind = stages.kind()
+    now = stages.value("select mainspring.now()")
+    kind.stage(name="Later")(Seen(answer=now + 3 * DAY))
+    await stages.install()
+    stages.add(*range(30))
+    clear(stages)
+
+    ended = await crawled(stages, kind)
+
+    rows = stages.query("select distinct queue, priority, due_at from mainspring.visit")
+    assert [tuple(row.values()) for row in rows] == [("listing/Later", 5, now + 3 * DAY)]
+    assert ended.done == 30
+
+
 async def test_crawl_visits_have_the_lower_priority(stages):
     """S18, S3: a crawl's offer is never merged into the live lane."""
     kind = stages.kind()

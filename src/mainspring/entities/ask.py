@@ -194,13 +194,14 @@ class Asker:
         for name, answer in answers.items():
             if answer is False:
                 continue
-            queue = f"{self._kind}/{name}{self._lane}"
             due_at = answer if isinstance(answer, datetime) else None
+            lane, priority = self._lane, self._priority
+            if due_at is not None and due_at.timestamp() > run.started:
+                lane, priority = "", DEFAULT_PRIORITY  # a timer is a live thing, whoever set it
+            queue = f"{self._kind}/{name}{lane}"
             after = random.uniform(0, self._jitter) if self._jitter and due_at is None else None
             offers.append(
-                StageOffer(
-                    queue, run.visit.shard, run.visit.key, due_at, after, passed, self._priority
-                )
+                StageOffer(queue, run.visit.shard, run.visit.key, due_at, after, passed, priority)
             )
         return offers
 

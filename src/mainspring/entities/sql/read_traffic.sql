@@ -15,7 +15,7 @@ select
   (select count(*) from (
     select from level l
     join mainspring.visit v on v.queue = l.name and v.priority = l.priority and v.pass is null and v.parked_at is null
-    where l.crawls
+    where l.crawls and v.due_at <= mainspring.now()
     limit %(most)s::integer) w)::integer as waiting,
   coalesce((
     select extract(epoch from mainspring.now() - min(d.due_at))::double precision
