@@ -8,12 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
+
 from listings import service
 from listings.catalogue import Catalogue
 from listings.stages import EXPOSURE, declare
 from listings.world import ANGLES, TableWorld, predict
-from psycopg.rows import dict_row
-
 from mainspring import Mainspring
 from mainspring.testing import Clock, run_until_idle, wait_until
 
@@ -32,8 +32,7 @@ class Site:
         return app, declare(app, self.world, Catalogue(catalogue))
 
     def listing(self, id: int) -> dict[str, Any]:
-        found = self.query("select * from listing where id = %s", id)[0]
-        return found
+        return self.query("select * from listing where id = %s", id)[0]
 
     def query(self, text: str, *values: Any) -> list[dict[str, Any]]:
         cursor = self.connection.execute(text, values)  # type: ignore[arg-type]
@@ -41,7 +40,9 @@ class Site:
 
     @property
     def fetched(self) -> bool:
-        left = "select 1 from listing where photos @? '$[*] ? (!exists(@.angle) || @.angle == null)'"
+        left = (
+            "select 1 from listing where photos @? '$[*] ? (!exists(@.angle) || @.angle == null)'"
+        )
         return not self.query(left)
 
 

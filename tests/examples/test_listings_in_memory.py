@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from listings.catalogue import Catalogue
 from listings.model import Listing, Photo
 from listings.stages import EXPOSURE, PRICE_HOLDS, declare
 from listings.world import ANGLES, MemoryWorld, VideoSiteDown, predict
-
 from mainspring import Kind, Mainspring
 from mainspring.testing import Simulation, check_confluence, check_stages, orders
 
