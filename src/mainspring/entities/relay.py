@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -122,7 +122,7 @@ def event_of(kind: Kind, consumer: Consumer, key: str, row: Waiting) -> Saved:
     fields = body.get("entity")
     return Saved(
         kind=kind.name,
-        id=typed_id(kind, key),
+        id=typed_id(kind, key, fields),
         consumer=consumer.name,
         number=row.number,
         what=row.what,
@@ -149,19 +149,18 @@ def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:
     return stage.state.decode(stored)
 
 
-def typed_id(kind: Kind, key: str) -> Any:
-    """The id of a visit's key by the types of the model; its texts where no type is known."""
+def typed_id(kind: Kind, key: str, fields: Mapping[str, Any] | None = None) -> Any:
+    """The id of a visit's key by the types of the model; else as the row has it; else its text."""
     hints = get_type_hints(kind.model.type) if kind.model.type is not None else {}
+    texts = zip(kind.keys, split(key, kind.keys), strict=True)
     values = tuple(
-        _typed(text, hints.get(name))
-        for name, text in zip(kind.keys, split(key, kind.keys), strict=True)
+        _typed(text, hints[name]) if name in hints else (fields or {}).get(name, text)
+        for name, text in texts
     )
     return values[0] if len(values) == 1 else values
 
 
 def _typed(text: str, type_: Any) -> Any:
-    if type_ is None:
-        return text
     try:
         return msgspec.convert(text, type_, strict=False)
     except msgspec.ValidationError:
