@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.workloads import (
     backlog,
+    capture,
     drain,
     enqueue,
     failing,
@@ -36,6 +37,7 @@ WORKLOADS: tuple[Workload, ...] = (
     priorities.PRIORITIES,
     memory.MEMORY,
     recovery.RECOVERY,
+    capture.CAPTURE,
 )
 
 

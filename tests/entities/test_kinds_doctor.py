@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mainspring.entities.doctor import judge_kind
+from mainspring import Mainspring
+from mainspring.entities.doctor import RIGHTS, judge_kind
 from mainspring.entities.install import inspect_kind_sync
 from mainspring.entities.kind import Kind
 from mainspring.kernel.doctor import Finding
@@ -110,3 +113,26 @@ async def test_row_security_that_hides_rows_from_the_worker_is_named(
     assert found["row_security"].level == "warn"
     assert "taken for missing" in found["row_security"].text
     assert await captures(stages, "row_security") == []  # the tests' own role sees all
+
+
+async def test_a_role_that_may_not_run_stages_is_told_which_rights_it_lacks(
+    stages: Stages, listing: Kind
+) -> None:
+    """T11: the rights that a role needs are documented and checked."""
+    role = f"clerk_{stages.connection.info.backend_pid}"
+    stages.query(f"create role {role} login")
+    stages.query(f"grant usage on schema mainspring to {role}")
+    stages.query(f"grant select on all tables in schema mainspring to {role}")
+    stages.query(f"grant insert on mainspring.visit to {role}")
+    app = Mainspring(stages.url.replace("postgres@", f"{role}@", 1))
+    try:
+        found = [f for f in await app.operator.doctor() if "run stages" in f.text]
+    finally:
+        await app.close()
+        stages.query(f"drop owned by {role}")
+        stages.query(f"drop role {role}")
+
+    assert [f.level for f in found] == ["warn"]
+    assert "INSERT on mainspring.state" in found[0].text
+    text = (Path(__file__).parents[2] / "docs" / "operate" / "rights.md").read_text()
+    assert all(name in text for _, name in RIGHTS)

@@ -15,7 +15,10 @@ from mainspring.db.migrate import script
 def migrate(
     place: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:APP]", help="Register its tasks too, for plain SQL."),
+        typer.Argument(
+            metavar="[MODULE:APP]",
+            help="Register its tasks and kinds too, and install the triggers of its kinds.",
+        ),
     ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL, change nothing.")] = False,
     start: Annotated[
@@ -25,10 +28,16 @@ def migrate(
     json: options.Json = False,
 ) -> None:
     """Create or upgrade the schema; safe while workers of the previous release run."""
-    if sql:
+    if sql and place is None:
         sys.stdout.write(script(start))
         return
     app = resolve(url, place)
+    if sql:
+        try:
+            sys.stdout.write(app.script_sync(start))
+        finally:
+            app.close_sync()
+        return
     try:
         applied = app.migrate_sync()
     finally:

@@ -17,15 +17,29 @@ from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape, check_shape, shape_of
 from mainspring.errors import InvalidKind
 from mainspring.kernel.doctor import LEVELS, Finding
+from mainspring.kernel.rights import missing_rights
 
 _MIGRATE = "run mainspring migrate module:app"
+# What stages need besides a worker's rights; docs/operate/rights.md has the grants.
+RIGHTS: tuple[tuple[str, str], ...] = tuple(
+    (privilege, f"mainspring.{table}")
+    for table in ("kind", "stage", "consumer", "state", "event", "delivery", "document")
+    for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
+)
 
 
 async def examine(database: Database, connection: Any) -> list[Finding]:
     """Look at the tables and triggers of all registered kinds; the worst first."""
     found: list[Finding] = []
-    for row in await database.fetch(connection, SQL["list_kinds"]):
-        kind = settings_of(row)
+    lacking = await missing_rights(database, connection, RIGHTS)
+    if ("SELECT", "mainspring.kind") in lacking:
+        return []  # a role that has nothing to do with stages
+    kinds = [settings_of(row) for row in await database.fetch(connection, SQL["list_kinds"])]
+    if kinds and lacking:
+        listed = ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
+        text = f"the role may not run stages: it lacks {listed}"
+        found.append(Finding("rights", "warn", text, "docs/operate/rights.md has the grants"))
+    for kind in kinds:
         if kind.table is None or kind.is_document:
             continue
         rows = await database.fetch(connection, SQL["inspect_table"], kind.table)
