@@ -24,7 +24,7 @@ from mainspring.db.connect import Database
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
-from mainspring.entities.crawl import OPERATION, Crawl, crawling
+from mainspring.entities.crawl import OPERATION, Crawl, crawl_queue, crawling
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
@@ -461,6 +461,8 @@ class Mainspring:
         operations = {**KINDS, OPERATION: crawling(self.kinds)}
         queues += [operation_queue(database, operations), recurring_queue(database)]
         queues += stages.queues()
+        if self.kinds:
+            queues.append(crawl_queue(database, self.kinds))  # of all pools, as operations are
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)

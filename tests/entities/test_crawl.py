@@ -423,6 +423,70 @@ async def test_documents_are_crawled_too(stages):
     assert ended.total == 7
 
 
+class Shelf:
+    """A DAO over the table that knows its ids in order, or does not."""
+
+    async def load(self, connection: Any, ids: Any) -> dict[str, Any]:
+        query = "select id, version from listing where id = any($1::text[]::bigint[])"
+        rows = await connection.fetch(query, list(ids))
+        return {str(row["id"]): ({"id": str(row["id"])}, row["version"]) for row in rows}
+
+    async def update(self, connection: Any, changes: Any) -> dict[str, int]:
+        return {change.id: change.version for change in changes}
+
+
+class OrderedShelf(Shelf):
+    async def ids(self, connection: Any, after: str | None, limit: int) -> list[str]:
+        query = "select id from listing where id > $1::bigint order by id limit $2"
+        rows = await connection.fetch(query, int(after or -1), limit)
+        return [str(row["id"]) for row in rows]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_dao_says_which_ids_there_are(stages, ordered, clock):
+    """S18, S24"""
+    kind = stages.app.entities("shelf", dao=OrderedShelf() if ordered else Shelf())
+    seen: list[int] = []
+
+    @kind.stage(name="Look")
+    async def look(entity: Any) -> Untouched:
+        seen.append(int(entity["id"]))
+        return Untouched()
+
+    await stages.install()
+    stages.add(*range(12))
+
+    if ordered:
+        assert (await crawled(stages, kind)).done == 12
+        assert sorted(seen) == list(range(12))
+        return
+    begun = await kind.crawl()
+
+    async def failed() -> bool:
+        await clock.advance(120)
+        return (await stages.app.operator.operation(begun.id)).state == "failed"
+
+    async with stages.working():
+        await wait_until(failed, 20, every=0.05)
+    assert "without ids(connection, after, limit)" in (
+        (await stages.app.operator.operation(begun.id)).error or ""
+    )
+
+
+async def test_a_kind_of_another_pool_is_crawled_too(stages):
+    """S18: crawls begin in the default pool, as all operations do; visits run in the kind's own."""
+    kind, look = stages.kind(pool="slow"), Seen()
+    kind.stage(name="Look")(look)
+    await stages.install()
+    stages.add(*range(3))
+    clear(stages)
+    await stages.app.operator.entities.crawl("listing", source="ann")
+
+    async with stages.working(lease=10.0), stages.working(lease=10.0, pool="slow"):
+        await wait_until(lambda: len(look.processed) == 3, 15)
+        await wait_until(lambda: stages.due() == 0, 10)
+
+
 async def test_what_is_wrong_is_said(stages):
     kind = stages.kind()
     kind.stage(lambda entity: Untouched(), name="Look")

@@ -10,7 +10,7 @@ from mainspring.cli import codes, options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
 from mainspring.entities.operate import KindLoad
-from mainspring.entities.why import EntityWhy, Happened
+from mainspring.entities.why import EntityWhy, Happened, Queued
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
 
@@ -115,11 +115,18 @@ def print_entity(found: EntityWhy, *, json: bool) -> None:
 
 def _print_queues(found: EntityWhy) -> None:
     rows = [
-        (q.entry.queue, q.entry.state, q.entry.due_at, q.entry.attempt, f"{q.cause}: {q.text}")
+        (q.entry.queue, q.entry.state, q.entry.due_at, q.entry.attempt, _reason(q))
         for q in found.queues
     ]
     columns = ("queue", "state", "due", "failures", "why")
     show.print_table(columns, rows, empty="in no queue: at rest")
+
+
+def _reason(queued: Queued) -> str:
+    """Why it waits there, and what its last run said."""
+    last = show.first_line(queued.entry.error)
+    said = f" ({last})" if last and last not in queued.text else ""
+    return f"{queued.cause}: {queued.text}{said}"
 
 
 def _print_states(found: EntityWhy) -> None:

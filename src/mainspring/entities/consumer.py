@@ -50,6 +50,7 @@ class Consumer:
     stage: Stage | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     parallel: int | None = None
+    timeout: float | None = None  # seconds of one run, which may deliver several events
 
     @property
     def queue(self) -> str:
@@ -93,7 +94,7 @@ def declare_sink(
 def consumers(stages: Iterable[Stage], sinks: Iterable[Consumer]) -> list[Consumer]:
     """All consumers of a kind as the code has them."""
     hooks = [
-        Consumer(s.kind, s.name, s.saved, s, s.settings.retry)
+        Consumer(s.kind, s.name, s.saved, s, s.settings.retry, timeout=s.settings.timeout)
         for s in stages
         if s.saved is not None
     ]

@@ -75,6 +75,7 @@ class Relay:
             pool=kind.settings.pool,
             kind="relay",
             concurrency=consumer.parallel,
+            timeout=consumer.timeout,
             retry=consumer.retry,
         )
 

@@ -11,7 +11,7 @@ from mainspring.db.connect import Database
 from mainspring.entities import catalogue, consumer
 from mainspring.entities.ask import Asker, Viewed
 from mainspring.entities.catalogue import Known
-from mainspring.entities.crawl import crawl_queue, schedule
+from mainspring.entities.crawl import schedule
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader
 from mainspring.entities.partial import partial_model
@@ -50,8 +50,8 @@ class KindRuntime:
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
         loader = Loader(kind.name, source, self.known, database, line)
-        ignore = frozenset((*kind.ignore, kind.version))
-        self.saver = Saver(kind.name, source, self.known, database.shard_count, ignore)
+        ignore = frozenset(kind.ignore)
+        self.saver = Saver(kind.name, source, self.known, ignore=ignore, version=kind.version)
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         jitter = 0.0 if kind.settings.serial else kind.settings.jitter
         self.asker = Asker(kind.name, viewed, loader, jitter=jitter, crawl=False)
@@ -96,12 +96,11 @@ class Runtime:
         }
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
         self._relay = Relay(database, list(declared.values()))
-        self._crawls = [crawl_queue(database, declared)] if declared else []
 
     def queues(self) -> list[QueueSettings]:
-        """The queues of all kinds, of their relays, and of the crawls to begin."""
+        """The queues of all kinds and of their relays."""
         queues = [queue for kind in self.kinds.values() for queue in kind.queues()]
-        return [*queues, *self._relay.queues(), *self._crawls]
+        return [*queues, *self._relay.queues()]
 
     async def close(self) -> None:
         await self._relay.close()
