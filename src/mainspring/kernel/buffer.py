@@ -108,6 +108,15 @@ class Buffer:
             if (waiting := queue.buffered) and (not queue.limited or queue.ready_at(now) <= now)
         )
 
+    def can_start(self, now: float) -> bool:
+        """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
+        if not any(self._counts):
+            return False
+        return any(
+            queue.buffered and (not queue.limited or queue.ready_at(now) <= now)
+            for queue in self.queues.values()
+        )
+
     # -- in
 
     def add(self, visits: Iterable[Visit]) -> None:
