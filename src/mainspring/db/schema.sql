@@ -462,7 +462,7 @@ ALTER TABLE ONLY mainspring.recurring
     ADD CONSTRAINT recurring_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.visit
-    ADD CONSTRAINT visit_pkey PRIMARY KEY (shard, key, queue);
+    ADD CONSTRAINT visit_pkey PRIMARY KEY (key, queue, shard);
 
 ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, LiteralString
 
 import psycopg
@@ -20,39 +21,46 @@ from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import grouped_key, new_ids, shard_of, token, tokens
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
-from mainspring.tasks.task import Call
+from mainspring.tasks.task import Call, Options
 
 log = logging.getLogger("mainspring")
 
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
-COPY_LINES = 1000
+COPY_LINES = 500
 
 
 class Batch:
-    """Calls on their way to the database."""
+    """Calls on their way to the database.
+
+    Keys and shards are worked out when they are asked for, so those of calls that are copied in are
+    while the server takes in the lines before them.
+    """
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
         self.calls = calls
+        self._shard_count = shard_count
         self._lookup = lookup
         self.ids = new_ids(len(calls))
-        self.keys: list[str] = []
-        self.shards: list[int] = []
-        self.keyed = False
-        for call, fresh in zip(calls, self.ids, strict=True):
-            options = call.options
-            if options.key is None:
-                key = fresh
-            else:
-                key = grouped_key(options.group, options.key)
-                self.keyed = True
-            self.keys.append(key)
-            self.shards.append(shard_of(options.group or key, shard_count))
+        self.keyed = any(call.options.key is not None for call in calls)
+        self._copied: list[Handle[Any]] = []  # of the lines that were made
+        for call, id in zip(calls, self.ids, strict=True):
             if len(call.payload) > PAYLOAD_WARNING_BYTES:
                 log.warning(
                     "payload.large",
-                    extra={"task": call.task.name, "bytes": len(call.payload), "id": fresh},
+                    extra={"task": call.task.name, "bytes": len(call.payload), "id": id},
                 )
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return [_key(call.options, id) for call, id in zip(self.calls, self.ids, strict=True)]
+
+    @cached_property
+    def shards(self) -> list[int]:
+        return [
+            shard_of(call.options.group or key, self._shard_count)
+            for call, key in zip(self.calls, self.keys, strict=True)
+        ]
 
     @property
     def queues(self) -> list[str]:
@@ -112,35 +120,39 @@ class Batch:
         """Columns and text to be copied in; what is not named is left to its default (due now)."""
         calls = self.calls
         columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
-        extra: list[tuple[str, list[str]]] = [
-            ("expires_at", [_text(call.options.expires_at) for call in calls]),
-            ("grp", [_text(call.options.group) for call in calls]),
-        ]
+        extra: dict[str, list[str]] = {}
+        if any(call.options.expires_at is not None for call in calls):
+            extra["expires_at"] = [_text(call.options.expires_at) for call in calls]
+        if any(call.options.group is not None for call in calls):
+            extra["grp"] = [_text(call.options.group) for call in calls]
         if now is not None:
-            due_ats = [max(self.due_at(call, now) or now, now) for call in calls]
-            extra.append(("due_at", [_text(due_at) for due_at in due_ats]))
-        used = [(name, values) for name, values in extra if any(v != _NULL for v in values)]
-        return columns + [name for name, _ in used], self._lines([values for _, values in used])
+            extra["due_at"] = [_text(max(self.due_at(call, now) or now, now)) for call in calls]
+        return [*columns, *extra], self._lines(list(extra.values()))
 
     def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
         """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
         versions = tokens(len(self.calls))
+        handles, lookup, shard_count = self._copied, self._lookup, self._shard_count
         for start in range(0, len(self.calls), COPY_LINES):
             lines = []
             for n in range(start, min(start + COPY_LINES, len(self.calls))):
-                call = self.calls[n]
+                call, id = self.calls[n], self.ids[n]
+                queue = call.task.settings.name
+                shard = shard_of(call.options.group or id, shard_count)
                 payload = call.payload.decode()
                 if "\\" in payload:
                     payload = payload.replace("\\", "\\\\")
-                line = (
-                    f"{self.shards[n]}\t{self.keys[n]}\t{call.task.settings.name}\t{self.ids[n]}"
-                    f"\t{_priority(call)}\t{versions[n]}\t{payload}"
-                )
+                line = f"{shard}\t{id}\t{queue}\t{id}\t{_priority(call)}\t{versions[n]}\t{payload}"
                 for values in extra:
                     line += "\t" + values[n]
                 lines.append(line)
+                handles.append(Handle(queue, id, id, shard, True, lookup))
             lines.append("")
             yield "\n".join(lines).encode()
+
+    def copied_handles(self) -> list[Handle[Any]]:
+        """The handles of calls that were copied in, in their order."""
+        return self._copied
 
     def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
@@ -173,6 +185,11 @@ def _text(value: datetime | str | None) -> str:
     if value is None:
         return _NULL
     return value.isoformat() if isinstance(value, datetime) else value.translate(_ESCAPES)
+
+
+def _key(options: Options, id: str) -> str:
+    """The visit's key: the user's, or the call's own fresh id."""
+    return id if options.key is None else grouped_key(options.group, options.key)
 
 
 def _priority(call: Call) -> int:
@@ -209,7 +226,7 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
     elif batch.is_copied():
         yield Copy(*batch.copied(now))
         yield Fetch(SQL["wake"], {"queues": batch.queues})
-        return batch.handles(set(batch.ids), {})
+        return batch.copied_handles()
     else:
         rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
     inserted = {str(row["id"]) for row in rows}

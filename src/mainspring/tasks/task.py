@@ -109,7 +109,7 @@ def check_text(name: str, value: str, most: int) -> None:
         )
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One call to be enqueued: a task, its encoded arguments, its options."""
 
     task: Task[Any, Any]
