@@ -43,7 +43,7 @@ from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
-from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync
+from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.execute import Executor
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.queue import never_run, queue_settings, schedule
@@ -278,6 +278,15 @@ class Mainspring:
     ) -> list[Handle[Any]]:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
         return await self.enqueue_calls(list(calls), on)
+
+    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]:
+        """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
+        if on is not None or call.options.key is not None:
+            return (await self.enqueue_calls([call], on))[0]
+        pool = await self.pool()
+        handle, values = one(call, pool.database.shard_count, self)
+        await pool.fetch(KERNEL_SQL["insert_one"], values)
+        return handle
 
     async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
         """Enqueue calls on a connection of the caller's, or on one of our own."""

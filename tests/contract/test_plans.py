@@ -168,6 +168,7 @@ class TestPlans:
             "grp": None,
             "priority": 5,
             "due_at": None,
+            "delay": None,
             "expires_at": None,
             "version": 1,
             "payload": "{}",

@@ -259,7 +259,9 @@ class Runner:
 
     def _fail(self, run: Run, error: BaseException) -> None:
         if run.settled:
-            self._finish(run, Done())  # by a transaction of its own: what came after changes nothing
+            self._finish(
+                run, Done()
+            )  # by a transaction of its own: what came after changes nothing
         elif (outcome := self._failure(run, error)) is None:
             self._abandon(run)
         else:

@@ -115,10 +115,17 @@ class Tokens:
         return self._next
 
 
+def new_id() -> str:
+    """One such id as new_ids makes many."""
+    return new_ids(1)[0]
+
+
 def new_ids(count: int) -> list[str]:
     """Time-ordered ids (UUID version 7) that rise within the list, so its order is kept."""
     milliseconds = time.time_ns() // 1_000_000
-    drawn = int.from_bytes(os.urandom(10), "big") >> 7  # 73 random bits: 26 alike, 47 to count up from
+    drawn = (
+        int.from_bytes(os.urandom(10), "big") >> 7
+    )  # 73 random bits: 26 alike, 47 to count up from
     high, first = drawn >> 47, drawn & 0x7FFF_FFFF_FFFF
     head = (
         f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"

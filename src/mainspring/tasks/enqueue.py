@@ -18,7 +18,7 @@ import psycopg
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import grouped_key, new_ids, shard_of, token, tokens
+from mainspring.kernel.visit import grouped_key, new_id, new_ids, shard_of, token, tokens
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
 from mainspring.tasks.task import Call, Options
@@ -30,6 +30,12 @@ COPY_FROM = 50
 COPY_LINES = 500
 
 
+def warn_if_large(call: Call, id: str) -> None:
+    if len(call.payload) > PAYLOAD_WARNING_BYTES:
+        size = len(call.payload)
+        log.warning("payload.large", extra={"task": call.task.name, "bytes": size, "id": id})
+
+
 class Batch:
     """Calls on their way to the database.
 
@@ -39,17 +45,13 @@ class Batch:
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
         self.calls = calls
-        self._shard_count = shard_count
-        self._lookup = lookup
+        self.shard_count = shard_count
+        self.lookup = lookup
         self.ids = new_ids(len(calls))
         self.keyed = any(call.options.key is not None for call in calls)
         self._copied: list[Handle[Any]] = []  # of the lines that were made
         for call, id in zip(calls, self.ids, strict=True):
-            if len(call.payload) > PAYLOAD_WARNING_BYTES:
-                log.warning(
-                    "payload.large",
-                    extra={"task": call.task.name, "bytes": len(call.payload), "id": id},
-                )
+            warn_if_large(call, id)
 
     @cached_property
     def keys(self) -> list[str]:
@@ -58,7 +60,7 @@ class Batch:
     @cached_property
     def shards(self) -> list[int]:
         return [
-            shard_of(call.options.group or key, self._shard_count)
+            shard_of(call.options.group or key, self.shard_count)
             for call, key in zip(self.calls, self.keys, strict=True)
         ]
 
@@ -82,23 +84,6 @@ class Batch:
             assert now is not None
             return now + call.options.delay
         return call.options.at
-
-    def one(self, now: datetime | None) -> dict[str, Any]:
-        """The arguments of insert_one.sql."""
-        call = self.calls[0]
-        options = call.options
-        return {
-            "shard": self.shards[0],
-            "key": self.keys[0],
-            "queue": call.task.name,
-            "id": self.ids[0],
-            "grp": options.group,
-            "priority": _priority(call),
-            "due_at": self.due_at(call, now),
-            "expires_at": options.expires_at,
-            "version": token(),
-            "payload": call.payload.decode(),
-        }
 
     def arrays(self, now: datetime | None) -> dict[str, list[Any]]:
         """The arguments of insert_new.sql."""
@@ -132,7 +117,7 @@ class Batch:
     def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
         """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
         versions = tokens(len(self.calls))
-        handles, lookup, shard_count = self._copied, self._lookup, self._shard_count
+        handles, lookup, shard_count = self._copied, self.lookup, self.shard_count
         for start in range(0, len(self.calls), COPY_LINES):
             lines = []
             for n in range(start, min(start + COPY_LINES, len(self.calls))):
@@ -162,7 +147,7 @@ class Batch:
         ):
             is_new = fresh in inserted
             id = fresh if is_new else taken[call.task.name, key]
-            found.append(Handle(call.task.name, key, id, shard, is_new, self._lookup))
+            found.append(Handle(call.task.name, key, id, shard, is_new, self.lookup))
         return found
 
     def missing(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[int]:
@@ -218,12 +203,35 @@ class Clock:
     """Ask for the database's time; answered by it."""
 
 
+def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict[str, Any]]:
+    """A call without a key: its handle, and the arguments of insert_one.sql."""
+    options, queue, id = call.options, call.task.settings.name, new_id()
+    shard = shard_of(options.group or id, shard_count)
+    warn_if_large(call, id)
+    values = {
+        "shard": shard,
+        "key": id,
+        "queue": queue,
+        "id": id,
+        "grp": options.group,
+        "priority": _priority(call),
+        "due_at": options.at,
+        "delay": options.delay,
+        "expires_at": options.expires_at,
+        "version": token(),
+        "payload": call.payload.decode(),
+    }
+    return Handle(queue, id, id, shard, True, lookup), values
+
+
 def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:
     """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
+    if len(batch.calls) == 1 and not batch.keyed:
+        handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
+        yield Fetch(SQL["insert_one"], values)
+        return [handle]
     now: datetime | None = (yield Clock()) if batch.needs_clock() else None
-    if len(batch.calls) == 1:
-        rows = yield Fetch(SQL["insert_one"], batch.one(now))
-    elif batch.is_copied():
+    if batch.is_copied():
         yield Copy(*batch.copied(now))
         yield Fetch(SQL["wake"], {"queues": batch.queues})
         return batch.copied_handles()

@@ -120,6 +120,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 class Enqueuer(Protocol):
     """What enqueues calls: the application."""
 
+    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]: ...
     async def enqueue_calls(
         self, calls: list[Call], on: Connection | None
     ) -> list[Handle[Any]]: ...
@@ -203,8 +204,7 @@ class Task(Generic[P, R]):
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """Enqueue a call; when this returns it is committed (or part of your transaction)."""
-        handles = await self._enqueuer.enqueue_calls([self.bind(*args, **kwargs)], self._options.on)
-        return handles[0]
+        return await self._enqueuer.enqueue_call(self.bind(*args, **kwargs), self._options.on)
 
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """The same for code that is not async."""
