@@ -20,7 +20,17 @@ from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, PRIORITIES, START, Position, Run, Visit, shard_of, token
+from mainspring.kernel.visit import (
+    END,
+    PRIORITIES,
+    START,
+    Position,
+    Run,
+    Visit,
+    shard_mask,
+    shard_of,
+    token,
+)
 
 QUEUE = "ring"
 
@@ -156,7 +166,7 @@ class Visits:
             upto_due=[upto[0]] * levels,
             upto_key=[upto[1]] * levels,
             most=[most] * levels,
-            shards=None if shards is None else list(shards),
+            shards=None if shards is None else shard_mask(shards, 1024),
             behind=list(behind),
             worker_id=worker_id,
         )

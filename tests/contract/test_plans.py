@@ -12,7 +12,7 @@ import pytest
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.settler import settle_arguments
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, START
+from mainspring.kernel.visit import END, START, shard_mask
 from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.testing import TestServer
 from visits import Visits, queue
@@ -99,7 +99,7 @@ class TestPlans:
             "upto_due": [END[0]] * 10,
             "upto_key": [""] * 10,
             "most": [100] * 10,
-            "shards": shards,
+            "shards": None if shards is None else shard_mask(shards, 1024),
             "behind": [],
             "worker_id": worker_id,
         }

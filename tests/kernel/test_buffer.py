@@ -347,12 +347,13 @@ def test_a_visit_that_is_in_hand_or_was_settled_since_the_read_is_not_new() -> N
     found.read_sent()
     found.settled(done)
 
-    assert not found.is_new(running)
-    assert not found.is_new(done)
-    assert found.is_new(visit("b", version=77))
+    offered = visit("b", version=77)
+    mine = frozenset({running.shard, done.shard})
+    assert found.new_of([running, done, offered], mine) == [offered]
+    assert found.new_of([offered], frozenset()) == []
 
     found.read_sent()
-    assert found.is_new(done)
+    assert found.new_of([done], mine) == [done]
 
 
 def test_with_nothing_to_wait_for_there_is_no_next_time() -> None:

@@ -306,9 +306,16 @@ class Buffer:
         """A read is on its way: what is settled from here on may still be in its page."""
         self.consumed.clear()
 
-    def is_new(self, visit: Visit) -> bool:
-        """Whether a visit that was just read is neither in hand nor settled since."""
-        return (visit.queue, visit.key) not in self.in_hand and visit.version not in self.consumed
+    def new_of(self, visits: Iterable[Visit], shards: frozenset[int]) -> list[Visit]:
+        """Those of just read visits that are in my shards, and neither in hand nor settled since."""
+        in_hand, consumed = self.in_hand, self.consumed
+        return [
+            visit
+            for visit in visits
+            if visit.shard in shards
+            and (visit.queue, visit.key) not in in_hand
+            and visit.version not in consumed
+        ]
 
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:
         """Whether any visit that waits here is wanted."""
