@@ -32,6 +32,7 @@ log = logging.getLogger("mainspring")
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
 LOOK_SECONDS = 0.05
+_visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
 # Bytes of payload that a page should not much exceed.
@@ -233,7 +234,7 @@ class Reader:
         steps.reach("page.read")
         if changes != self._hand.changes:
             raise ShardsChanged  # what was read may be held by others now
-        return [Visit(*row, read_at=sent) for row in rows]
+        return [_visit(*row, sent) for row in rows]
 
     def _mask(self) -> bytes:
         return shard_mask(self._hand.shards, self._database.shard_count)
@@ -284,7 +285,7 @@ class Reader:
             raise ShardsChanged
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
-            visit = Visit(*row, read_at=sent)
+            visit = _visit(*row, sent)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
         for name in hungry:
