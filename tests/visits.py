@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -42,6 +42,28 @@ async def nothing(_: Run) -> Outcome:
 def queue(name: str = QUEUE, **settings: Any) -> QueueSettings:
     """A queue whose handler does nothing."""
     return QueueSettings(name=name, handler=settings.pop("handler", nothing), **settings)
+
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visit:
+    """A visit as a read would bring it."""
+    values = {
+        "shard": 0,
+        "key": key,
+        "queue": name,
+        "id": UUID(int=1),
+        "group": None,
+        "priority": 5,
+        "due_at": NOON + timedelta(seconds=at),
+        "version": hash(key),
+        "attempt": 0,
+        "crashes": 0,
+        "expires_at": None,
+        "payload": "{}",
+    }
+    return Visit(**{**values, **fields})
 
 
 class Visits:

@@ -211,6 +211,8 @@ class Worker:
     def _filled(self) -> None:
         """Visits were read: start what can be; what must wait may be for another worker."""
         self.runner.fill()
+        if self.buffer.wants_part():
+            self.heart.poke_parts()
         if self.runner.free < self.buffer.startable(moment.local()):
             self.heart.poke_share()
 
