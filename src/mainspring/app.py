@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
@@ -389,12 +389,15 @@ class Mainspring:
             loop.add_signal_handler(number, signalled)
         try:
             async with self.worker(**settings) as worker:
-                waits = [loop.create_task(stop.wait())]
+                ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
                 if drain:
-                    waits.append(loop.create_task(worker.drained()))  # type: ignore[arg-type]
-                _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    ends.append(worker.drained())
+                waits = [loop.create_task(end) for end in ends]
+                done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in pending:
                     wait.cancel()
+                for wait in done:
+                    wait.result()  # a worker that may not work says why
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)

@@ -115,6 +115,17 @@ async def test_a_shard_without_an_owner(visits, app):
     assert {"no_owner"} == set(await causes(app))
 
 
+async def test_a_shard_whose_owner_does_not_know_the_queue(visits, me, app):
+    """In a rolling deploy, an old worker reads the shard of a visit that only new code can run."""
+    visits.register(queue("new"))
+    visits.join(queues=[QUEUE, "new"])
+    visits.offer("a", queue="new")
+
+    (cause,) = (await causes(app, name="new")).values()
+
+    assert (cause.name, cause.facts["owner"]) == ("owner_lacks_queue", me)
+
+
 async def test_a_renamed_task_is_kept_and_reported(visits, me, app):
     visits.offer("a", queue="old_name")
 

@@ -28,6 +28,8 @@ REMEDIES: Mapping[str, str] = {
     "paused": "mainspring queues resume",
     "no_worker": "start a worker whose application declares the queue, in its pool",
     "no_owner": "nothing: a worker takes the shard at its next beat",
+    "owner_lacks_queue": "stop the workers that do not declare it (a deploy has not ended?), or give its "
+    "task a pool of its own",
     "group_busy": "nothing: it runs when the group has room",
     "turn_busy": "nothing: it runs when the other run of its key has ended",
     "queue_full": "raise the queue's limit, or wait",
@@ -155,6 +157,14 @@ def _serving(row: Any) -> Iterator[Cause]:
             "no_owner",
             f"shard {row['shard']} of pool {row['pool']!r} has no owner at the moment",
             {**facts, "shard": row["shard"]},
+        )
+    elif not row["owner_serves"]:
+        owner = f"{row['owner_host']} process {row['owner_process']}"
+        yield Cause(
+            "owner_lacks_queue",
+            f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, whose application "
+            f"does not declare queue {row['queue']!r}",
+            {**facts, "shard": row["shard"], "owner": row["owner"]},
         )
 
 

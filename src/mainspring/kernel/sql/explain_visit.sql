@@ -6,6 +6,7 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
   h.id is not null as holder_lives, v.started_at, v.held_until, mainspring.now() as now,
   q.name is not null as known, q.pool, q.paused_at, q.concurrency, q.rate, q.group_concurrency, q.group_rate,
   o.id as owner, o.host as owner_host, o.process as owner_process,
+  o.queues @> array[v.queue::text] as owner_serves,
   (select count(*) from mainspring.worker w where w.pool = q.pool) as pool_workers,
   (select count(*) from mainspring.worker w where w.pool = q.pool and v.queue = any(w.queues)) as workers,
   case when q.concurrency is not null then (
