@@ -49,6 +49,7 @@ def test_status_shows_workers_queues_and_lag(on, busy):
     known = on("status", "--json").json()
 
     assert "1 workers" in shown.out
+    assert "silent" in shown.out
     assert QUEUE in shown.out
     (queue,) = known["queues"]
     assert [queue[s] for s in ("waiting", "scheduled", "running", "parked")] == [1, 1, 1, 1]

@@ -62,6 +62,25 @@ async def test_a_held_visit_shows_who_runs_it_until_when(visits, me, app):
     assert running.facts["until"] - running.facts["since"] == timedelta(seconds=60)
 
 
+async def test_a_worker_that_is_silent_is_named_with_how_long(visits, me, app):
+    visits.offer("a", "b")
+    visits.hold(me, visits.start("a"))
+    visits.query("update mainspring.worker set beat_at = beat_at - interval '40 seconds'")
+
+    running, waiting = (await causes(app))["running"], (await causes(app, "b"))["owner_silent"]
+
+    assert 40 <= running.facts["silent_seconds"] < 50
+    assert "that worker has been silent for 4" in running.text
+    assert 40 <= waiting.facts["silent_seconds"] < 50
+    (shown,) = (await app.operator.status()).workers
+    assert 40 <= shown.silent_seconds < 50
+
+    visits.call("beat", worker_id=me, slots=4, free=4)
+
+    assert (await causes(app))["running"].facts["silent_seconds"] < 5
+    assert {"about_to_run"} == set(await causes(app, "b"))
+
+
 async def test_a_hold_of_a_dead_worker_is_an_orphan(visits, me, app):
     visits.offer("a")
     visits.hold(me, visits.start("a"))

@@ -331,7 +331,8 @@ CREATE TABLE mainspring.worker (
     asleep boolean DEFAULT false NOT NULL,
     host text NOT NULL,
     process integer NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 )
 WITH (fillfactor='50');
 

@@ -15,6 +15,9 @@ from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
 from mainspring.kernel.queues import nearest
 
+# A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
+SILENT_SECONDS = 5.0
+
 # Every cause, with what an operator can do about it.
 REMEDIES: Mapping[str, str] = {
     "not_found": "it ran (see its history), was never committed, or its history was dropped by age",
@@ -28,6 +31,8 @@ REMEDIES: Mapping[str, str] = {
     "paused": "mainspring queues resume",
     "no_worker": "start a worker whose application declares the queue, in its pool",
     "no_owner": "nothing: a worker takes the shard at its next beat",
+    "owner_silent": "nothing: another worker takes over a lease time after its death; start one if there is "
+    "none",
     "owner_lacks_queue": "stop the workers that do not declare it (a deploy has not ended?), or give its "
     "task a pool of its own",
     "group_busy": "nothing: it runs when the group has room",
@@ -131,12 +136,18 @@ def _held(row: Any) -> Cause:
         "process": row["holder_process"],
         "since": row["started_at"],
         "until": row["held_until"],
+        "silent_seconds": row["holder_silent"],
     }
     if not row["holder_lives"] and row["held_until"] is None:
         return Cause("orphaned", f"its worker {row['holder']} is gone", facts)
     until = f" until {row['held_until']}" if row["held_until"] else ""
     where = f"{row['holder_host']} process {row['holder_process']}"
-    return Cause("running", f"run by {where} since {row['started_at']}{until}", facts)
+    text = f"run by {where} since {row['started_at']}{until}"
+    if row["holder_silent"] is None:
+        text += "; that worker is gone"
+    elif row["holder_silent"] >= SILENT_SECONDS:
+        text += f"; that worker has been silent for {row['holder_silent']:.0f} s"
+    return Cause("running", text, facts)
 
 
 def _serving(row: Any) -> Iterator[Cause]:
@@ -165,6 +176,19 @@ def _serving(row: Any) -> Iterator[Cause]:
             f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, whose application "
             f"does not declare queue {row['queue']!r}",
             {**facts, "shard": row["shard"], "owner": row["owner"]},
+        )
+    elif row["owner_silent"] >= SILENT_SECONDS:
+        owner = f"{row['owner_host']} process {row['owner_process']}"
+        yield Cause(
+            "owner_silent",
+            f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, which has been "
+            f"silent for {row['owner_silent']:.0f} s",
+            {
+                **facts,
+                "shard": row["shard"],
+                "owner": row["owner"],
+                "silent_seconds": row["owner_silent"],
+            },
         )
 
 
