@@ -31,8 +31,8 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.kernel.bulk import KINDS
-from mainspring.kernel.config import WorkerSettings
-from mainspring.kernel.operation import operation_queue
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
@@ -201,7 +201,8 @@ class Mainspring:
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
-            queues += [operation_queue(database, KINDS), recurring_queue(database)]
+            for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
+                queues += _own_queues(database, pool)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -340,7 +341,7 @@ class Mainspring:
         worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
         await worker.start()
         try:
-            await self._sync_recurring()
+            await self._sync(worker.settings.pool)
             yield worker
         finally:
             await worker.stop()
@@ -353,18 +354,19 @@ class Mainspring:
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
-        queues += [operation_queue(database, KINDS), recurring_queue(database)]
+        queues += _own_queues(database, settings.pool)
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)
         return worker, executor, connections
 
-    async def _sync_recurring(self) -> None:
-        """Make the cron lines of the tasks known."""
+    async def _sync(self, pool_name: str) -> None:
+        """Make the cron lines of the tasks known, and take on operations that were left alone."""
         schedules = [s for task in self.tasks.values() if (s := schedule(task)) is not None]
         pool = await self.pool()
         async with pool.connection(transaction=True) as connection:
             await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
+            await adopt(await self.database(), connection, pool_name)
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
@@ -421,6 +423,11 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def _own_queues(database: Database, pool: str) -> list[QueueSettings]:
+    """The engine's own queues, which every worker of a pool serves."""
+    return [operation_queue(database, KINDS, pool), recurring_queue(database, pool)]
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:

@@ -10,6 +10,10 @@ from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
 
+# Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
+OWN = "mainspring."
+DEFAULT_POOL = "default"
+
 Handler = Callable[[Run], Awaitable[Outcome]]
 
 
@@ -17,7 +21,7 @@ Handler = Callable[[Run], Awaitable[Outcome]]
 class WorkerSettings:
     """How a worker behaves. Times are seconds."""
 
-    pool: str = "default"
+    pool: str = DEFAULT_POOL
     concurrency: int = 50
     lease: float = 10.0  # a worker that does not beat for so long is taken over
     poll: float = 1.0  # always on, whatever notifications do
@@ -49,7 +53,7 @@ class QueueSettings:
 
     name: str
     handler: Handler
-    pool: str = "default"
+    pool: str = DEFAULT_POOL
     kind: str = "task"
     turns: str | None = None
     hold_after: float = 1.0
@@ -97,6 +101,11 @@ class QueueSettings:
             "group_rate": self.group_rate,
             "searchable": list(self.searchable),
         }
+
+
+def own_queue(name: str, pool: str) -> str:
+    """The name that one of the engine's own queues has in a pool."""
+    return name if pool == DEFAULT_POOL else f"{name}@{pool}"
 
 
 def _whole(name: str, value: int, least: int, most: int) -> None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-# Names of the engine's own queues begin so; every application serves some of them.
-OWN = "mainspring."
+from mainspring.kernel.config import OWN
 
 
 @dataclass(frozen=True, slots=True)

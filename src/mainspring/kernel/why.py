@@ -31,8 +31,8 @@ REMEDIES: Mapping[str, str] = {
     "paused": "mainspring queues resume",
     "no_worker": "start a worker whose application declares the queue, in its pool",
     "no_owner": "nothing: a worker takes the shard at its next beat",
-    "owner_silent": "nothing: another worker takes over a lease time after its death; start one if there is "
-    "none",
+    "owner_silent": "nothing: another worker takes over a lease time after its death; if there is "
+    "none, start one",
     "owner_lacks_queue": "stop the workers that do not declare it (a deploy has not ended?), or give its "
     "task a pool of its own",
     "group_busy": "nothing: it runs when the group has room",
