@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome
@@ -29,6 +30,8 @@ class WorkerSettings:
     page: int = 1000  # visits read and settled at once
     fence: str = "cancel"  # 'exit': a run that cannot be stopped in time ends the process
     history_days: int = 30
+    # Under which it joins first (later under new ones), for whoever will see its process end.
+    worker_id: UUID | None = None
 
     def __post_init__(self) -> None:
         _whole("concurrency", self.concurrency, 1, 10_000)

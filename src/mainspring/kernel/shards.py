@@ -14,6 +14,7 @@ from uuid import UUID
 
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, steps
+from mainspring.kernel.burial import bury
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import hold_arguments
@@ -123,14 +124,10 @@ class Shards:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
         for peer in self._watch.look(self.peers, me=self._me, now=beat_at):
-            with self._session.transaction():
-                if not self._session.fetch("declare_dead", dead_id=peer.id, beat=peer.beat):
-                    continue
-                freed = self._session.fetch(
-                    "free_leases", dead_id=peer.id, pool=pool, epoch=token()
-                )
-            steps.reach("dead.declared")
-            facts = {"worker": str(peer.id), "shards": len(freed), "by": str(self._me)}
+            freed = bury(self._session, pool=pool, dead_id=peer.id, beat=peer.beat)
+            if freed is None:
+                continue
+            facts = {"worker": str(peer.id), "shards": freed, "by": str(self._me)}
             log.warning("worker.dead", extra=facts)
             self._leases = [Lease(*row) for row in self._session.call("read_leases", pool=pool)]
             self.peers = [p for p in self.peers if p.id != peer.id]
