@@ -414,12 +414,13 @@ class Worker:
                 state.bucket.change(rate, moment.local())
             return state.running
 
-    def part_set(self, queue: str, size: int, rate: float) -> None:
-        """Under the gate and at once, so that no later shrink is undone by an earlier word."""
+    def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
+        """Under the gate and at once, so that no later shrink is undone by an earlier word.
+        `anew`: begin without a token."""
         state, now = self.buffer.queues[queue], moment.local()
         with self.hand.gate:
             state.part = size
-            if state.bucket is None:
+            if state.bucket is None or anew:
                 state.bucket = Bucket(rate, now)
             else:
                 state.bucket.change(rate, now)
