@@ -70,6 +70,48 @@ def test_tasks_are_listed_shown_and_cancelled(on, busy):
     assert "runs, so it cannot be called off" in refused.err
 
 
+def test_a_key_within_a_group_is_named_and_shown_with_its_group(on, visits, me):
+    given = ("--group", "tenant-4")
+    on("tasks", "enqueue", QUEUE, "--key", "page-1", *given)
+    on("tasks", "enqueue", QUEUE, "--key", "5:x")
+    (listed, odd) = sorted(
+        on("tasks", "list", "--json").json(), key=lambda v: str(v["group"]), reverse=True
+    )
+    shown = on("tasks", "show", "page-1", *given, "--json").json()
+    why = on("why", QUEUE, "page-1", *given, "--json").json()
+    visits.query(
+        "update mainspring.visit set parked_at = now(), error = 'E: no' where grp is not null"
+    )
+    parked = on("parked", "list", "--key", "page-1", *given, "--json").json()
+    restarted = on("parked", "restart", "--queue", QUEUE, "--key", "page-1", *given)
+    alone = on("tasks", "show", "page-1")
+    cancelled = on("tasks", "cancel", QUEUE, "page-1", *given)
+    past = on("history", "--key", "page-1", *given, "--json").json()
+
+    assert [(v["group"], v["key"]) for v in (listed, odd)] == [
+        ("tenant-4", "page-1"),
+        (None, "5:x"),
+    ]
+    assert [v["key"] for v in shown["live"]] == ["page-1"]
+    assert (why["group"], why["causes"][0]["name"]) == ("tenant-4", "about_to_run")
+    assert [(v["group"], v["key"]) for v in parked] == [("tenant-4", "page-1")]
+    assert (restarted.code, cancelled.code) == (0, 0)
+    assert alone.code == 4
+    assert "give --group" in alone.err
+    assert [(v["group"], v["key"], v["outcome"]) for v in past] == [
+        ("tenant-4", "page-1", "cancelled")
+    ]
+    assert on("tasks", "show", "5:x", "--json").json()["live"][0]["key"] == "5:x"
+
+
+def test_an_id_in_a_group_is_found_with_and_without_its_group(on, visits, me):
+    id = on("tasks", "enqueue", QUEUE, "--group", "g", "--json").json()["id"]
+
+    for given in ((), ("--group", "g")):
+        assert on("tasks", "show", id, *given, "--json").json()["live"][0]["id"] == id
+    assert on("tasks", "show", id, "--group", "other").code == 4
+
+
 def test_a_task_is_enqueued_by_its_name(on, visits):
     """T8: from anywhere, without its code."""
     answer = on("tasks", "enqueue", QUEUE, '{"n": 7}', "--key", "once", "--json")

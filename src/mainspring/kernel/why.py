@@ -13,6 +13,7 @@ from typing import Any
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
+from mainspring.kernel.keys import stored_keys, user_key
 from mainspring.kernel.queues import nearest
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
@@ -20,7 +21,8 @@ SILENT_SECONDS = 5.0
 
 # Every cause, with what an operator can do about it.
 REMEDIES: Mapping[str, str] = {
-    "not_found": "it ran (see its history), was never committed, or its history was dropped by age",
+    "not_found": "it ran (see its history), was never committed, or its history was dropped by age; "
+    "a key within a group is found with its group",
     "parked": "restart it when its reason is gone: mainspring parked restart",
     "running": "nothing: it runs",
     "orphaned": "nothing: the shard's owner frees it within a lease time",
@@ -62,18 +64,23 @@ class Why:
 
     queue: str
     key: str
+    group: str | None
     causes: list[Cause]
     last_runs: list[PastRun]
 
 
-async def why(database: Database, connection: Any, queue: str, key: str) -> Why:
+async def why(
+    database: Database, connection: Any, queue: str, key: str, group: str | None = None
+) -> Why:
     """Why a visit has not run; if it is not there, what became of it."""
-    rows = await ask(database, connection, "explain_visit", queue=queue, key=key)
-    past = await search_history(database, connection, HistoryFilter(queue=queue, key=key), limit=5)
+    keys = stored_keys(key, group)
+    rows = await ask(database, connection, "explain_visit", queue=queue, keys=keys, grp=group)
+    wanted = HistoryFilter(queue=queue, key=key, group=group)
+    past = await search_history(database, connection, wanted, limit=5)
     if rows:
-        return Why(queue, key, causes(rows[0]), past)
+        return Why(queue, key, rows[0]["grp"], causes(rows[0]), past)
     names = [row["name"] for row in await ask(database, connection, "list_names")]
-    return Why(queue, key, [_missing(queue, names, past)], past)
+    return Why(queue, key, group, [_missing(queue, names, past)], past)
 
 
 def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
@@ -200,11 +207,11 @@ def _crowding(row: Any) -> Iterator[Cause]:
             "group": row["grp"],
             "running": running,
             "limit": limit,
-            "key": row["group_key"],
+            "key": user_key(row["group_key"]),
             "holder": row["group_holder"],
             "since": row["group_started_at"],
         }
-        text = f"group {row['grp']!r} is busy: {running} of {limit} run, first {row['group_key']!r}"
+        text = f"group {row['grp']!r} is busy: {running} of {limit} run, first {facts['key']!r}"
         yield Cause("group_busy", text, facts)
     if row["turn_queue"] is not None:
         facts = {"queue": row["turn_queue"], "holder": row["turn_holder"]}

@@ -41,5 +41,6 @@ left join lateral (
   limit 1
 ) t on true
 where v.shard = any(array(select generate_series(0, shard_count - 1) from mainspring.install))
-  and v.key = %(key)s::text
+  and v.key = any(%(keys)s::text[])
+  and (%(grp)s::text is null or v.grp = %(grp)s::text)
   and v.queue = %(queue)s::text

@@ -25,7 +25,7 @@ cross join lateral (
     and v.parked_at <= least(coalesce(%(until)s::timestamptz, 'infinity'), coalesce(%(before_at)s::timestamptz, 'infinity'))
     and (%(before_at)s::timestamptz is null
       or (v.parked_at, v.queue, v.key) < (%(before_at)s::timestamptz, %(before_queue)s::text, %(before_key)s::text))
-    and (%(key)s::text is null or v.key = %(key)s::text)
+    and (%(keys)s::text[] is null or v.key = any(%(keys)s::text[]))
     and (%(grp)s::text is null or v.grp = %(grp)s::text)
     and (%(error)s::text is null or strpos(lower(v.error), lower(%(error)s::text)) > 0)
     and (%(error_type)s::text is null or t.error_type = %(error_type)s::text)
