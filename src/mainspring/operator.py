@@ -21,7 +21,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
 from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
-from mainspring.kernel.bulk import KINDS, ParkedOrder, PutBackOrder
+from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.doctor import Finding
 from mainspring.kernel.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.kernel.live import LiveVisit
@@ -162,8 +162,7 @@ class Operator:
     async def delete(self, queue: str, key: str, *, group: str | None = None) -> None:
         """Delete one parked visit at once; history keeps it as cancelled."""
         place = await self._parked_place(queue, key, group)
-        reason = ParkedOrder().reason
-        if not await self._ask(parked.cancel_visits, [place], reason=reason, parked_only=True):
+        if not await self._ask(parked.cancel_visits, [place], reason=DELETED, parked_only=True):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
     async def _parked_place(self, queue: str, key: str, group: str | None) -> Place:
@@ -182,14 +181,14 @@ class Operator:
         dry_run: bool = False,
     ) -> Operation:
         """Restart all that fit, as an operation."""
-        order = ParkedOrder(wanted, fresh_ids=fresh_ids)
+        order = RestartOrder(wanted, fresh_ids=fresh_ids)
         return await self.start("restart_parked", order, source=source, dry_run=dry_run)
 
     async def delete_parked(
         self, wanted: ParkedFilter, *, source: str, dry_run: bool = False
     ) -> Operation:
         """Delete all that fit, as an operation."""
-        order = ParkedOrder(wanted)
+        order = DeleteOrder(wanted)
         return await self.start("delete_parked", order, source=source, dry_run=dry_run)
 
     # -- history

@@ -150,6 +150,38 @@ def test_a_bulk_order_becomes_an_operation(on, busy):
     assert "is cancelled" in again.err
 
 
+def test_the_order_of_a_restart_has_no_reason_of_a_deletion(on, busy):
+    on("parked", "restart", "--all")
+    on("parked", "delete", "--all")
+
+    deleted, restarted = on("operations", "list", "--json").json()
+
+    assert restarted["order"].keys() == {"wanted", "fresh_ids"}
+    assert deleted["order"]["reason"] == "deleted by an operator while parked"
+
+
+def test_the_first_attempt_is_1_wherever_it_is_shown(on, busy):
+    """Of the run under way or to come; of a parked visit, of its last."""
+    busy.offer("failed", after=60)
+    busy.change("failed", attempt=2, error="OSError: down")
+    listed = {v["key"]: v["attempt"] for v in on("tasks", "list", "--json").json()}
+    found = {
+        key: on("tasks", "show", key, "--json").json()["live"][0]["attempt"]
+        for key in (*listed, "parked")
+    }
+    (parked,) = on("parked", "list", "--json").json()
+    facts = on("why", QUEUE, "failed", "--json").json()["causes"][0]["facts"]
+    for key in ("waiting", "failed"):
+        on("tasks", "cancel", QUEUE, key)
+    past = {r["key"]: r["attempt"] for r in on("history", "--since", "1h", "--json").json()}
+
+    assert listed == {"held": 1, "waiting": 1, "later": 1, "failed": 3}
+    assert found == {**listed, "parked": 9}
+    assert parked["attempt"] == 9
+    assert (facts["failures"], facts["attempt"]) == (2, 3)
+    assert past == {"waiting": 1, "failed": 3}
+
+
 def test_a_queue_is_paused_resumed_and_limited(on, visits):
     on("queues", "pause", QUEUE)
     paused = on("queues", "list", "--json").json()[0]["paused_at"]

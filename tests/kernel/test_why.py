@@ -30,7 +30,8 @@ async def test_a_future_time_and_a_backoff_are_told_apart(visits, me, app):
     scheduled, backoff = await causes(app, "a"), await causes(app, "b")
 
     assert 55 < scheduled["scheduled"].facts["seconds"] <= 60
-    assert backoff["backoff"].facts["attempt"] == 2
+    facts = backoff["backoff"].facts
+    assert (facts["failures"], facts["attempt"]) == (2, 3)
     assert "OSError: down" in backoff["backoff"].text
 
 
@@ -167,6 +168,17 @@ async def test_a_queue_that_never_was_names_the_nearest(visits, app):
     (cause,) = (await app.operator.why("rings", "a")).causes
 
     assert cause.text == "no queue is named 'rings'; did you mean 'ring'?"
+
+
+async def test_a_queue_that_is_near_to_none_names_those_that_are_there(visits, app):
+    visits.register(*(queue(f"queue {n}") for n in range(7)))
+
+    (cause,) = (await app.operator.why("xyz", "a")).causes
+
+    assert cause.text == (
+        "no queue is named 'xyz'; there are 'queue 0', 'queue 1', 'queue 2', 'queue 3', 'queue 4' "
+        "and 3 more"
+    )
 
 
 @pytest.mark.parametrize("name", REMEDIES)

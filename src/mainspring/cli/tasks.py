@@ -35,7 +35,7 @@ def list_tasks(
         return
     show.print_table(
         ("queue", "group", "key", "state", "priority", "due", "attempt"),
-        ((v.queue, v.group, v.key, v.state, v.priority, v.due_at, v.attempt + 1) for v in found),
+        ((v.queue, v.group, v.key, v.state, v.priority, v.due_at, v.attempt) for v in found),
         empty="nothing waits",
     )
 

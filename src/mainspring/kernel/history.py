@@ -72,7 +72,7 @@ class PastRun:
     key: str
     group: str | None
     priority: int
-    attempt: int
+    attempt: int  # 1 is the first
     outcome: str
     superseded: bool
     worker_id: UUID

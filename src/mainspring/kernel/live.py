@@ -27,7 +27,7 @@ class LiveVisit:
     priority: int
     state: str
     due_at: datetime
-    attempt: int
+    attempt: int  # of the run under way or to come, of a parked one its last; 1 is the first
     crashes: int
     holder: UUID | None
     started_at: datetime | None

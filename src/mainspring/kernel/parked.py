@@ -55,7 +55,7 @@ class ParkedVisit:
     id: UUID
     group: str | None
     priority: int
-    attempt: int
+    attempt: int  # of its last run; 1 is the first
     crashes: int
     parked_at: datetime
     offered_while_parked: bool

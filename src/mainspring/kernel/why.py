@@ -14,7 +14,7 @@ from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
 from mainspring.kernel.keys import stored_keys, user_key
-from mainspring.kernel.queues import nearest
+from mainspring.kernel.queues import nearest_queue
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
 SILENT_SECONDS = 5.0
@@ -89,7 +89,7 @@ def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
         text = f"there is no such visit any more; its last run ended as {last.outcome}"
         return Cause("not_found", text, {"outcome": last.outcome, "ended_at": last.ended_at})
     if queue not in names:
-        return Cause("not_found", f"no queue is named {queue!r}{nearest(queue, names)}")
+        return Cause("not_found", f"no queue is named {queue!r}{nearest_queue(queue, names)}")
     return Cause("not_found", "there is no such visit, and none is in history")
 
 
@@ -112,7 +112,7 @@ def _stopping(row: Any) -> Iterator[Cause]:
     if row["parked_at"] is not None:
         facts = {
             "since": row["parked_at"],
-            "attempt": row["attempt"],
+            "attempt": max(1, row["attempt"]),
             "crashes": row["crashes"],
             "error": row["error"],
             "offered_while_parked": row["offered_while_parked"],
@@ -127,10 +127,9 @@ def _stopping(row: Any) -> Iterator[Cause]:
     if row["due_at"] > now:
         facts = {"due_at": row["due_at"], "seconds": (row["due_at"] - now).total_seconds()}
         if row["attempt"]:
-            facts |= {"attempt": row["attempt"], "error": row["error"]}
-            text = (
-                f"failed {row['attempt']} times, tried again at {row['due_at']}: {_first_line(row)}"
-            )
+            failures = row["attempt"]
+            facts |= {"failures": failures, "attempt": failures + 1, "error": row["error"]}
+            text = f"failed {failures} times, tried again at {row['due_at']}: {_first_line(row)}"
             yield Cause("backoff", text, facts)
         else:
             yield Cause("scheduled", f"due at {row['due_at']}", facts)

@@ -12,7 +12,7 @@ select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.attempt, v.crashes, v
   v.error_type, v.error, v.payload, v.created_at
 from name n
 cross join lateral (
-  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.attempt, v.crashes, v.parked_at, v.offered_while_parked,
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, greatest(1, v.attempt) as attempt, v.crashes, v.parked_at, v.offered_while_parked,
     t.error_type, v.error, v.payload::text as payload, v.created_at
   from mainspring.visit v
   cross join lateral (
