@@ -130,7 +130,24 @@ def test_a_drain_whose_processes_cannot_start_is_given_up(module, spawn):
 
     assert process.returncode == 2
     assert err.count('"event": "worker.given_up"') == 2
-    assert "ended 5 times in a row (exit code 2) and the drain is given up" in err
+    assert "ended 3 times in a row (exit code 2) and is not started again" in err
+
+
+async def test_a_worker_in_another_application_s_pool_ends_with_the_error(
+    work, module, spawn, database_url
+):
+    """T2: the command says what is wrong and ends, instead of trying for ever."""
+    module(
+        "mail", "from mainspring import Mainspring\napp = Mainspring()\n@app.task\ndef mail(): ..."
+    )
+    work()
+    await joined(database_url, 1)
+
+    process = spawn("worker", "mail:app", "--lease", "1", "--log-json")
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert "pool 'default' is served by another application" in err
 
 
 class Blocking:

@@ -1,9 +1,10 @@
 """The supervisor: keeps a number of worker processes alive.
 
 A process that dies (a poison task, a fence, the kernel's memory killer) is declared dead at once and
-replaced after a pause that grows while they keep dying; a drain gives up in the end. The first
-signal is passed on and lets them end in order, a second one ends everything at once. Each process
-has a session of its own, so that a terminal's Ctrl-C reaches it once, through here.
+replaced after a pause that grows while they keep dying. A drain gives up in the end, and so does a
+worker whose processes all end because they were told what cannot be (exit code 2). The first signal
+is passed on and lets them end in order, a second one ends everything at once. Each process has a
+session of its own, so that a terminal's Ctrl-C reaches it once, through here.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ log = logging.getLogger("mainspring")
 STEADY_SECONDS = 30.0  # a process that lived so long did not die at its start
 STOP_MARGIN_SECONDS = 30.0  # beyond the grace, for settling and leaving
 SECOND_SIGNAL = 130
-# A drain gives up a seat after so many deaths in a row: before the worker joined its pool, and at all.
+# A seat is given up after so many deaths in a row: before the worker joined its pool, and at all.
 # (A task that kills its worker is parked after a few deaths; several may come one after the other.)
-START_TRIES = 5
+START_TRIES = 3
 DRAIN_DEATHS = 50
 
 
@@ -47,6 +48,7 @@ class Seat:
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
     drained: bool = False
+    refused: bool = False  # its processes ended with exit code 2, again and again
     given_up: bool = False
     leaving: bool = False  # told to end, to be started anew
 
@@ -55,11 +57,18 @@ class Supervisor:
     """Runs `count` processes by these orders until a signal, or until all have drained."""
 
     def __init__(
-        self, orders: Orders, count: int, *, grace: float, bury: Callable[[UUID], bool]
+        self,
+        orders: Orders,
+        count: int,
+        *,
+        grace: float,
+        bury: Callable[[UUID], bool],
+        gives_up: bool = True,
     ) -> None:
         self._orders = orders
         self._grace = grace
         self._bury = bury  # declares a worker dead; answers whether it had joined its pool
+        self._gives_up = gives_up
         self._seats = [Seat() for _ in range(count)]
         # Set by the handler, which does nothing else; `_turn` passes the first signal on.
         self._signals = 0
@@ -67,7 +76,7 @@ class Supervisor:
         self._signalled_at = 0.0
         self._passed_on = False
         self._deadline = float("inf")
-        self._failed = 0  # the exit code of a drain that was given up
+        self._failed = 0  # the exit code when a seat was given up
 
     def run(self, *, each_turn: Callable[[], bool] = lambda: False) -> int:
         """Watch over the processes; answers the exit code.
@@ -142,7 +151,7 @@ class Supervisor:
         facts: dict[str, Any] = {"pid": seat.process.pid, "code": code}
         seat.process = None
         had_joined = code != 0 and self._bury(seat.worker_id)
-        if self._signals or seat.leaving:
+        if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)
             return
@@ -150,19 +159,29 @@ class Supervisor:
             seat.drained = True
             log.info("worker.process_drained", extra=facts)
             return
-        seat.deaths = 0 if now - seat.began > STEADY_SECONDS else seat.deaths + 1
+        steady = now - seat.began > STEADY_SECONDS and code != codes.USAGE
+        seat.deaths = 0 if steady else seat.deaths + 1
+        seat.refused = code == codes.USAGE and seat.deaths >= START_TRIES
         if self._orders.drain and seat.deaths >= (DRAIN_DEATHS if had_joined else START_TRIES):
-            seat.given_up = True
-            self._failed = max(code, codes.PROBLEM)
-            log.error("worker.given_up", extra={**facts, "deaths": seat.deaths})
-            show.complain(
-                f"a worker process ended {seat.deaths} times in a row (exit code {code}) and the "
-                "drain is given up: what is due is still there; the log says why it ended"
-            )
+            self._give_up([seat], code)
+            return
+        if self._gives_up and all(other.refused for other in self._seats):
+            self._give_up(self._seats, code)
             return
         pause = backoff(seat.deaths, first=0.1, most=10.0)
         seat.start_at = now + pause
         log.error("worker.process_died", extra={**facts, "restart_after": round(pause, 3)})
+
+    def _give_up(self, seats: list[Seat], code: int) -> None:
+        deaths = max(seat.deaths for seat in seats)
+        for seat in seats:
+            seat.given_up = True
+        self._failed = max(code, codes.PROBLEM)
+        log.error("worker.given_up", extra={"code": code, "deaths": deaths})
+        show.complain(
+            f"a worker process ended {deaths} times in a row (exit code {code}) and is not started "
+            "again: its log says why; what is due is still there"
+        )
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()

@@ -45,7 +45,7 @@ def worker(
 ) -> None:
     """Run workers until a signal stops them; a second signal ends them at once.
 
-    A process that dies is replaced.
+    A process that dies is replaced; one that cannot work at all is given up after a few tries.
     """
     log.configure(log_level, json=log_json)
     settings: dict[str, Any] = {
@@ -83,7 +83,7 @@ def dev(
     orders = Orders(place, settings, os.getpid(), log_level=log_level)
     try:
         bury = _burial(Mainspring(os.environ["MAINSPRING_URL"]), DEFAULT_POOL)
-        supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury)
+        supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
         code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:
         if server is not None:
