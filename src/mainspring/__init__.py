@@ -14,7 +14,14 @@ one durable table: queue Q should look at key K at time T.
 from importlib.metadata import version
 
 from mainspring.app import Mainspring
-from mainspring.errors import MainspringError
+from mainspring.errors import (
+    DatabaseUnavailable,
+    Fenced,
+    InvalidArguments,
+    MainspringError,
+    ResultTimeout,
+    TaskFailed,
+)
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
@@ -22,4 +29,16 @@ from mainspring.tasks.task import Task
 
 __version__ = version("mainspring")
 
-__all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]
+__all__ = [
+    "Context",
+    "DatabaseUnavailable",
+    "Fenced",
+    "Handle",
+    "InvalidArguments",
+    "Mainspring",
+    "MainspringError",
+    "ResultTimeout",
+    "RetryPolicy",
+    "Task",
+    "TaskFailed",
+]
