@@ -22,7 +22,14 @@ from mainspring.entities.dao import Change, Dao, one_by_one
 from mainspring.entities.event import Saved
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import Untouched, Update
-from mainspring.errors import MainspringError
+from mainspring.errors import (
+    DatabaseUnavailable,
+    Fenced,
+    InvalidArguments,
+    MainspringError,
+    ResultTimeout,
+    TaskFailed,
+)
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
@@ -35,14 +42,19 @@ __all__ = [
     "Context",
     "Crawl",
     "Dao",
+    "DatabaseUnavailable",
+    "Fenced",
     "Handle",
+    "InvalidArguments",
     "Kind",
     "Mainspring",
     "MainspringError",
+    "ResultTimeout",
     "RetryPolicy",
     "Saved",
     "Sink",
     "Task",
+    "TaskFailed",
     "Untouched",
     "Update",
     "now",

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
@@ -39,8 +39,8 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.kernel.bulk import KINDS
-from mainspring.kernel.config import WorkerSettings
-from mainspring.kernel.operation import operation_queue
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
@@ -51,7 +51,7 @@ from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
-from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync
+from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.execute import Executor
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.queue import never_run, queue_settings, schedule
@@ -284,9 +284,10 @@ class Mainspring:
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
-            queues += [operation_queue(database, KINDS), recurring_queue(database)]
             for kind in self.kinds.values():
                 queues += kind_queues(kind)
+            for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
+                queues += self._own_queues(database, pool)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -374,6 +375,15 @@ class Mainspring:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
         return await self.enqueue_calls(list(calls), on)
 
+    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]:
+        """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
+        if on is not None or call.options.key is not None:
+            return (await self.enqueue_calls([call], on))[0]
+        pool = await self.pool()
+        handle, values = one(call, pool.database.shard_count, self)
+        await pool.fetch(KERNEL_SQL["insert_one"], values)
+        return handle
+
     async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
         """Enqueue calls on a connection of the caller's, or on one of our own."""
         if isinstance(on, psycopg.Connection):
@@ -437,7 +447,7 @@ class Mainspring:
         worker, executor, connections = await self._make_worker(chosen, stages)
         await worker.start()
         try:
-            await self._sync_recurring()
+            await self._sync(worker.settings.pool)
             yield worker
         finally:
             await worker.stop()
@@ -458,22 +468,28 @@ class Mainspring:
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
-        operations = {**KINDS, OPERATION: crawling(self.kinds)}
-        queues += [operation_queue(database, operations), recurring_queue(database)]
         queues += stages.queues()
-        if self.kinds:
-            queues.append(crawl_queue(database, self.kinds))  # of all pools, as operations are
+        queues += self._own_queues(database, settings.pool)
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)
         return worker, executor, connections
 
-    async def _sync_recurring(self) -> None:
-        """Make the cron lines of the tasks known."""
+    def _own_queues(self, database: Database, pool: str) -> list[QueueSettings]:
+        """The engine's own queues, which every worker of a pool serves."""
+        return [
+            operation_queue(database, {**KINDS, OPERATION: crawling(self.kinds)}, pool),
+            recurring_queue(database, pool),
+            crawl_queue(database, self.kinds, pool),
+        ]
+
+    async def _sync(self, pool_name: str) -> None:
+        """Make the cron lines of the tasks known, and take on operations that were left alone."""
         schedules = [s for task in self.tasks.values() if (s := schedule(task)) is not None]
         pool = await self.pool()
         async with pool.connection(transaction=True) as connection:
             await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
+            await adopt(await self.database(), connection, pool_name)
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
@@ -498,12 +514,15 @@ class Mainspring:
             loop.add_signal_handler(number, signalled)
         try:
             async with self.worker(**settings) as worker:
-                waits = [loop.create_task(stop.wait())]
+                ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
                 if drain:
-                    waits.append(loop.create_task(worker.drained()))  # type: ignore[arg-type]
-                _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    ends.append(worker.drained())
+                waits = [loop.create_task(end) for end in ends]
+                done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in pending:
                     wait.cancel()
+                for wait in done:
+                    wait.result()  # a worker that may not work says why
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from mainspring.operator import Operator
 def why(
     queue: Annotated[str, typer.Argument(help="Its queue: the task's name, or a kind.")],
     key: Annotated[str, typer.Argument(help="Its key: the task's id, its key, an entity's id.")],
+    group: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
@@ -29,14 +31,14 @@ def why(
     async def question(operator: Operator) -> EntityWhy | Why:
         if queue in [kind.name for kind in await operator.entities.kinds()]:
             return await operator.entities.why(queue, key)
-        return await operator.why(queue, key)
+        return await operator.why(queue, key, group=group)
 
     found = ask(question, url, app)
     if isinstance(found, EntityWhy):
         print_entity(found, json=json)
         return
     if json:
-        show.as_json(found)
+        show.as_json(replace(found, last_runs=show.keys_apart(found.last_runs)))
     else:
         for cause in found.causes:
             show.say(f"{cause.name}: {cause.text}")

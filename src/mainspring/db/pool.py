@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import psycopg
 
 from mainspring.db.connect import Database, is_usable
+from mainspring.db.sql import Statement
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class AsyncPool:
     """asyncpg connections of one event loop."""
 
     def __init__(self, database: Database, *, most: int) -> None:
-        self._database = database
+        self.database = database
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
 
@@ -50,9 +51,9 @@ class AsyncPool:
         async with self._room:
             connection = await self._take()
             try:
-                if transaction or self._database.pooled:
+                if transaction or self.database.pooled:
                     async with connection.transaction(isolation="read_committed"):
-                        if (local := self._database.local_settings(client=True)) is not None:
+                        if (local := self.database.local_settings(client=True)) is not None:
                             await connection.execute(local)
                         yield connection
                 else:
@@ -61,11 +62,25 @@ class AsyncPool:
                 if not connection.is_closed():
                     self._idle.append(connection)
 
+    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+        """Run one statement alone."""
+        arguments = statement.arguments(values)
+        if self.database.pooled:
+            async with self.connection() as connection:
+                return await connection.fetch(statement.numbered, *arguments)  # type: ignore[no-any-return]
+        async with self._room:
+            connection = await self._take()
+            try:
+                return await connection.fetch(statement.numbered, *arguments)  # type: ignore[no-any-return]
+            finally:
+                if not connection.is_closed():
+                    self._idle.append(connection)
+
     async def _take(self) -> Any:
         while (connection := pop_idle(self._idle)) is not None:
             if not connection.is_closed():
                 return connection
-        return await self._database.connect("client", client=True)
+        return await self.database.connect("client", client=True)
 
     async def close(self) -> None:
         for connection in self._idle:

@@ -23,7 +23,7 @@ from mainspring.entities.store import SQL
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import offer as visits
 from mainspring.kernel import operation
-from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.config import QueueSettings, own_queue
 from mainspring.kernel.operation import Operation, Page, Result
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.retry import RetryPolicy
@@ -111,7 +111,9 @@ async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -
     """Offer the scheduled crawls of these kinds; one that is planned sooner stays."""
     now = (await connection.fetchrow("select mainspring.now()"))[0]
     due = [
-        visits.Offer(QUEUE, kind.name, now + kind.settings.crawl.every)
+        visits.Offer(
+            own_queue(QUEUE, kind.settings.pool), kind.name, now + kind.settings.crawl.every
+        )
         for kind in kinds
         if kind.settings.crawl.every is not None
     ]
@@ -214,8 +216,12 @@ async def _offer(
 # -- the schedule
 
 
-def crawl_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSettings:
-    """The queue whose visits begin crawls: a kind's next scheduled one, or one for a new stage."""
+def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> QueueSettings:
+    """The queue whose visits begin crawls: a kind's next scheduled one, or one for a new stage.
+
+    In another pool than the default one it is `mainspring.crawl@pool`, so that whoever serves the
+    kind begins its crawls.
+    """
     turn = asyncio.Semaphore(1)  # one at a time needs one connection
 
     async def handle(run: Run) -> Outcome:
@@ -227,7 +233,8 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSettings:
                 await connection.close(timeout=5)
 
     retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
-    return QueueSettings(name=QUEUE, handler=handle, kind="recurring", retry=retry)
+    name = own_queue(QUEUE, pool)
+    return QueueSettings(name=name, handler=handle, pool=pool, kind="recurring", retry=retry)
 
 
 async def _begin(

@@ -99,7 +99,7 @@ class Buffer:
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
         self._credit = 0.0  # starts that are owed to background queues; one at most
-        # When pop found nothing: the local time at which it may find something (rates).
+        # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
 
     @property
@@ -116,6 +116,19 @@ class Buffer:
             and (not queue.limited or queue.ready_at(now) <= now)
             and not self._is_crowded(queue)
         )
+
+    def can_start(self, now: float) -> bool:
+        """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
+        self.next_at = math.inf
+        if not any(self._counts):
+            return False
+        for queue in self.queues.values():
+            if queue.buffered and not self._is_crowded(queue):
+                ready_at = queue.ready_at(now) if queue.limited else now
+                if ready_at <= now:
+                    return True
+                self.next_at = min(self.next_at, ready_at)
+        return False
 
     # -- in
 
@@ -327,9 +340,16 @@ class Buffer:
         """A read is on its way: what is settled from here on may still be in its page."""
         self.consumed.clear()
 
-    def is_new(self, visit: Visit) -> bool:
-        """Whether a visit that was just read is neither in hand nor settled since."""
-        return (visit.queue, visit.key) not in self.in_hand and visit.version not in self.consumed
+    def new_of(self, visits: Iterable[Visit], shards: frozenset[int]) -> list[Visit]:
+        """Those of just read visits that are in my shards, and neither in hand nor settled since."""
+        in_hand, consumed = self.in_hand, self.consumed
+        return [
+            visit
+            for visit in visits
+            if visit.shard in shards
+            and (visit.queue, visit.key) not in in_hand
+            and visit.version not in consumed
+        ]
 
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:
         """Whether any visit that waits here is wanted."""

@@ -1,8 +1,9 @@
 """The runner: slots that execute visits.
 
-A slot is one asyncio task that runs one visit after another, so a handler that never suspends costs
-no task of its own. Each run has a context of its own all the same, and a run that is stopped from
-outside (timeout, fence, stop) ends alone: its slot goes on.
+A slot is one asyncio task that runs one visit after another. A handler is called up to where it
+first suspends; one that never does costs neither a task nor a turn of the event loop. Each run has a
+context of its own all the same, and a run that is stopped from outside (timeout, fence, stop) ends
+alone: its slot goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, cast
 
 from mainspring.kernel import moment, steps
-from mainspring.kernel.buffer import Buffer, QueueState
+from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
@@ -22,34 +23,40 @@ from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
+_SENT: Any = object()
 # So many visits that a dead worker may have been running are tried at once.
 SUSPECTS_AT_ONCE = 4
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 
 
-class Isolated:
-    """A coroutine that runs in a context of its own inside another's task."""
+class Course:
+    """The rest of a handler that has suspended: it goes on in its own context, in its slot's task."""
 
-    __slots__ = ("_coroutine", "_run")
+    __slots__ = ("_coroutine", "_first", "_run")
 
-    def __init__(self, coroutine: Any) -> None:
+    def __init__(self, coroutine: Any, run: Callable[..., Any], first: Any) -> None:
         self._coroutine = coroutine
-        self._run = _EMPTY.copy().run
+        self._run = run
+        self._first = first  # what it waits for
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return cast("Generator[Any, Any, Any]", self)  # an iterator with send and throw is enough
 
-    def __iter__(self) -> Isolated:
+    def __iter__(self) -> Course:
         return self
 
     def __next__(self) -> Any:
-        return self._run(self._coroutine.send, None)
+        return self.send(None)
 
     def send(self, value: Any) -> Any:
+        if self._first is not _SENT:
+            first, self._first = self._first, _SENT
+            return first
         return self._run(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
+        self._first = _SENT
         return self._run(self._coroutine.throw, *error)
 
     def close(self) -> None:
@@ -93,19 +100,25 @@ class Runner:
         return self.concurrency - len(self._slots) + len(self._idle)
 
     def fill(self) -> None:
-        """There may be something to start: wake or make as many slots as could use it."""
+        """There may be something to start: wake a slot, or make one.
+
+        One is enough: a run that suspends passes the word on, and one that does not leaves its slot
+        free for the next. So there are only as many slots at work as runs are under way.
+        """
         self._verbose = log.isEnabledFor(logging.INFO)
-        wanted = self.buffer.startable(moment.local())
-        while wanted > 0 and self._idle:
+        now = moment.local()
+        if self._closing or not self.buffer.can_start(now):
+            self._set_alarm(now)
+            return
+        while self._idle:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
-            wanted -= 1
-        while wanted > 0 and len(self._slots) < self.concurrency and not self._closing:
+                return
+        if len(self._slots) < self.concurrency:
             slot = asyncio.get_running_loop().create_task(self._slot(), name="mainspring.slot")
             self._slots.add(slot)
             slot.add_done_callback(self._slots.discard)
-            wanted -= 1
 
     async def _slot(self) -> None:
         slot = asyncio.current_task()
@@ -118,9 +131,16 @@ class Runner:
                 self._wants_more()
                 await waiter
                 continue
-            run.slot = slot
             try:
-                await self._execute(run)
+                run.slot = slot
+                if self._needs_hold(run):
+                    self.fill()
+                    if not await self._hold_first(run):
+                        continue
+                course = self._begin(run)
+                if course is not None:
+                    self.fill()
+                    await self._go_on(run, course)
             except asyncio.CancelledError:
                 pass  # a stop that came when the run had just ended
             finally:
@@ -197,45 +217,66 @@ class Runner:
         self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
         self.fill()
 
-    async def _execute(self, run: Run) -> None:
-        queue = self.buffer.queues[run.visit.queue]
-        if (run.suspect or queue.hold_after <= 0) and not await self._hold_first(run, queue):
-            return
+    def _needs_hold(self, run: Run) -> bool:
+        """Whether a run must be held before its start."""
+        return run.suspect or self.buffer.queues[run.visit.queue].hold_after <= 0
+
+    def _begin(self, run: Run) -> Course | None:
+        """Start a run; answers what is left of it, if it has not ended at once."""
         if steps.listener is not None:
             steps.reach("run.started")
         if self._verbose:
             log.info("run.started", extra=_facts(run, self.hand))
-        settings = queue.settings
-        alarm = None
-        if settings.timeout is not None:
-            loop = asyncio.get_running_loop()
-            alarm = loop.call_later(settings.timeout, self.stop_run, run, "timeout")
-        outcome: Outcome | None
+        if run.visit.expires_at is not None and _is_expired(run):
+            self._finish(run, Expired())
+            return None
+        in_context = _EMPTY.copy().run
         try:
-            if run.visit.expires_at is not None and _is_expired(run):
-                outcome = Expired()
-            else:
-                outcome = await Isolated(settings.handler(run))
+            coroutine = run.settings.handler(run)
+            first = in_context(coroutine.send, None)
+        except StopIteration as end:
+            self._finish(run, end.value)
         except BaseException as error:
-            outcome = self._failure(run, queue, error)
+            self._fail(run, error)
+        else:
+            return Course(coroutine, in_context, first)
+        return None
+
+    async def _go_on(self, run: Run, course: Course) -> None:
+        """Wait for the rest of a run, not longer than its timeout."""
+        alarm = None
+        if (timeout := run.settings.timeout) is not None:
+            loop = asyncio.get_running_loop()
+            left = max(0.0, timeout - (moment.local() - run.began))
+            alarm = loop.call_later(left, self.stop_run, run, "timeout")
+        try:
+            outcome: Outcome = await course
+        except BaseException as error:
+            self._fail(run, error)
+        else:
+            self._finish(run, outcome)
         finally:
             if alarm is not None:
                 alarm.cancel()
+
+    def _fail(self, run: Run, error: BaseException) -> None:
         if run.settled:
-            outcome = Done()  # by a transaction of its own: what came after it changes nothing
-        if outcome is None:
+            self._finish(
+                run, Done()
+            )  # by a transaction of its own: what came after changes nothing
+        elif (outcome := self._failure(run, error)) is None:
             self._abandon(run)
         else:
             self._finish(run, outcome)
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
-        self._end(run)
+        if self.buffer.ended(run.visit) or run.suspect:
+            self._tried(run)
         run.outcome = outcome
         run.seconds = moment.local() - run.began
         if steps.listener is not None:
             steps.reach("run.ended")
-        failed = isinstance(outcome, Retry | Parked)
-        if self._verbose or failed:
+        if self._verbose or type(outcome) is Retry or type(outcome) is Parked:
             self._log_end(run, outcome)
         self._finished(run)
 
@@ -254,10 +295,10 @@ class Runner:
             case _:
                 log.info("run.ended", extra=facts)
 
-    async def _hold_first(self, run: Run, queue: QueueState) -> bool:
+    async def _hold_first(self, run: Run) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""
         try:
-            held = await self._hold(run, queue.work_timeout)
+            held = await self._hold(run, self.buffer.queues[run.visit.queue].work_timeout)
         except asyncio.CancelledError:
             held = False
         except Exception:
@@ -267,9 +308,9 @@ class Runner:
             self._abandon(run)
         return held
 
-    def _failure(self, run: Run, queue: QueueState, error: BaseException) -> Outcome | None:
+    def _failure(self, run: Run, error: BaseException) -> Outcome | None:
         """What an exception means: the handler's own failure, or a stop from outside."""
-        settings = queue.settings
+        settings = run.settings
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
             stopped = "stopping"
@@ -281,20 +322,20 @@ class Runner:
             error = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
         return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
 
-    def _end(self, run: Run) -> None:
-        freed = self.buffer.ended(run.visit)
+    def _tried(self, run: Run) -> None:
+        """The end of this run lets others try that waited for it."""
         if run.suspect:
             self.suspects_running -= 1
             self._crashers_running -= run.visit.crashes > 0
             waiting, self._suspects = self._suspects, []
             for visit in waiting:
                 self.buffer.place(visit)
-        if freed or run.suspect:
-            self.fill()
+        self.fill()
 
     def _abandon(self, run: Run) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
-        self._end(run)
+        if self.buffer.ended(run.visit) or run.suspect:
+            self._tried(run)
         self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
         self.buffer.forget(run.visit)

@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -81,6 +82,14 @@ def shard_of(route: str, shard_count: int) -> int:
     return int.from_bytes(hashlib.sha256(route.encode()).digest()[:4], "big") % shard_count
 
 
+def shard_mask(shards: Iterable[int], shard_count: int) -> bytes:
+    """Shards as a mask, a bit each, in the order of get_bit in SQL."""
+    mask = bytearray((shard_count + 7) // 8)
+    for shard in shards:
+        mask[shard >> 3] |= 1 << (shard & 7)
+    return bytes(mask)
+
+
 def grouped_key(group: str | None, key: str) -> str:
     """The visit key of a user's key: unique within its group, the group named by its length first.
 
@@ -117,14 +126,20 @@ class Tokens:
         return self._next
 
 
+def new_id() -> str:
+    """One such id as new_ids makes many."""
+    return new_ids(1)[0]
+
+
 def new_ids(count: int) -> list[str]:
     """Time-ordered ids (UUID version 7) that rise within the list, so its order is kept."""
-    first = int.from_bytes(os.urandom(10), "big") >> 7  # 73 random bits: room to count up in 74
     milliseconds = time.time_ns() // 1_000_000
-    high = f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
-    ids = []
-    for value in range(first, first + count):
-        low = value & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-        tail = f"{low:016x}"
-        ids.append(f"{high}{value >> 62:03x}-{tail[:4]}-{tail[4:]}")
-    return ids
+    drawn = (
+        int.from_bytes(os.urandom(10), "big") >> 7
+    )  # 73 random bits: 26 alike, 47 to count up from
+    high, first = drawn >> 47, drawn & 0x7FFF_FFFF_FFFF
+    head = (
+        f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
+        f"-7{high >> 14:03x}-{high & 0x3FFF | 0x8000:04x}-"
+    )
+    return [f"{head}{n:012x}" for n in range(first, first + count)]

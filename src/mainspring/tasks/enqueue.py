@@ -11,48 +11,58 @@ import logging
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, LiteralString
 
 import psycopg
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import grouped_key, new_ids, shard_of, token, tokens
+from mainspring.kernel.visit import grouped_key, new_id, new_ids, shard_of, token, tokens
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
-from mainspring.tasks.task import Call
+from mainspring.tasks.task import Call, Options
 
 log = logging.getLogger("mainspring")
 
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
-COPY_LINES = 1000
+COPY_LINES = 500
+
+
+def warn_if_large(call: Call, id: str) -> None:
+    if len(call.payload) > PAYLOAD_WARNING_BYTES:
+        size = len(call.payload)
+        log.warning("payload.large", extra={"task": call.task.name, "bytes": size, "id": id})
 
 
 class Batch:
-    """Calls on their way to the database."""
+    """Calls on their way to the database.
+
+    Keys and shards are worked out when they are asked for, so those of calls that are copied in are
+    while the server takes in the lines before them.
+    """
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
         self.calls = calls
-        self._lookup = lookup
+        self.shard_count = shard_count
+        self.lookup = lookup
         self.ids = new_ids(len(calls))
-        self.keys: list[str] = []
-        self.shards: list[int] = []
-        self.keyed = False
-        for call, fresh in zip(calls, self.ids, strict=True):
-            options = call.options
-            if options.key is None:
-                key = fresh
-            else:
-                key = grouped_key(options.group, options.key)
-                self.keyed = True
-            self.keys.append(key)
-            self.shards.append(shard_of(options.group or key, shard_count))
-            if len(call.payload) > PAYLOAD_WARNING_BYTES:
-                log.warning(
-                    "payload.large",
-                    extra={"task": call.task.name, "bytes": len(call.payload), "id": fresh},
-                )
+        self.keyed = any(call.options.key is not None for call in calls)
+        self._copied: list[Handle[Any]] = []  # of the lines that were made
+        for call, id in zip(calls, self.ids, strict=True):
+            warn_if_large(call, id)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return [_key(call.options, id) for call, id in zip(self.calls, self.ids, strict=True)]
+
+    @cached_property
+    def shards(self) -> list[int]:
+        return [
+            shard_of(call.options.group or key, self.shard_count)
+            for call, key in zip(self.calls, self.keys, strict=True)
+        ]
 
     @property
     def queues(self) -> list[str]:
@@ -75,23 +85,6 @@ class Batch:
             return now + call.options.delay
         return call.options.at
 
-    def one(self, now: datetime | None) -> dict[str, Any]:
-        """The arguments of insert_one.sql."""
-        call = self.calls[0]
-        options = call.options
-        return {
-            "shard": self.shards[0],
-            "key": self.keys[0],
-            "queue": call.task.name,
-            "id": self.ids[0],
-            "grp": options.group,
-            "priority": _priority(call),
-            "due_at": self.due_at(call, now),
-            "expires_at": options.expires_at,
-            "version": token(),
-            "payload": call.payload.decode(),
-        }
-
     def arrays(self, now: datetime | None) -> dict[str, list[Any]]:
         """The arguments of insert_new.sql."""
         calls = self.calls
@@ -112,35 +105,39 @@ class Batch:
         """Columns and text to be copied in; what is not named is left to its default (due now)."""
         calls = self.calls
         columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
-        extra: list[tuple[str, list[str]]] = [
-            ("expires_at", [_text(call.options.expires_at) for call in calls]),
-            ("grp", [_text(call.options.group) for call in calls]),
-        ]
+        extra: dict[str, list[str]] = {}
+        if any(call.options.expires_at is not None for call in calls):
+            extra["expires_at"] = [_text(call.options.expires_at) for call in calls]
+        if any(call.options.group is not None for call in calls):
+            extra["grp"] = [_text(call.options.group) for call in calls]
         if now is not None:
-            due_ats = [max(self.due_at(call, now) or now, now) for call in calls]
-            extra.append(("due_at", [_text(due_at) for due_at in due_ats]))
-        used = [(name, values) for name, values in extra if any(v != _NULL for v in values)]
-        return columns + [name for name, _ in used], self._lines([values for _, values in used])
+            extra["due_at"] = [_text(max(self.due_at(call, now) or now, now)) for call in calls]
+        return [*columns, *extra], self._lines(list(extra.values()))
 
     def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
         """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
         versions = tokens(len(self.calls))
+        handles, lookup, shard_count = self._copied, self.lookup, self.shard_count
         for start in range(0, len(self.calls), COPY_LINES):
             lines = []
             for n in range(start, min(start + COPY_LINES, len(self.calls))):
-                call = self.calls[n]
+                call, id = self.calls[n], self.ids[n]
+                queue = call.task.settings.name
+                shard = shard_of(call.options.group or id, shard_count)
                 payload = call.payload.decode()
                 if "\\" in payload:
                     payload = payload.replace("\\", "\\\\")
-                line = (
-                    f"{self.shards[n]}\t{self.keys[n]}\t{call.task.settings.name}\t{self.ids[n]}"
-                    f"\t{_priority(call)}\t{versions[n]}\t{payload}"
-                )
+                line = f"{shard}\t{id}\t{queue}\t{id}\t{_priority(call)}\t{versions[n]}\t{payload}"
                 for values in extra:
                     line += "\t" + values[n]
                 lines.append(line)
+                handles.append(Handle(queue, id, id, shard, True, lookup))
             lines.append("")
             yield "\n".join(lines).encode()
+
+    def copied_handles(self) -> list[Handle[Any]]:
+        """The handles of calls that were copied in, in their order."""
+        return self._copied
 
     def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
@@ -150,7 +147,7 @@ class Batch:
         ):
             is_new = fresh in inserted
             id = fresh if is_new else taken[call.task.name, key]
-            found.append(Handle(call.task.name, key, id, shard, is_new, self._lookup))
+            found.append(Handle(call.task.name, key, id, shard, is_new, self.lookup))
         return found
 
     def missing(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[int]:
@@ -173,6 +170,11 @@ def _text(value: datetime | str | None) -> str:
     if value is None:
         return _NULL
     return value.isoformat() if isinstance(value, datetime) else value.translate(_ESCAPES)
+
+
+def _key(options: Options, id: str) -> str:
+    """The visit's key: the user's, or the call's own fresh id."""
+    return id if options.key is None else grouped_key(options.group, options.key)
 
 
 def _priority(call: Call) -> int:
@@ -201,15 +203,38 @@ class Clock:
     """Ask for the database's time; answered by it."""
 
 
+def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict[str, Any]]:
+    """A call without a key: its handle, and the arguments of insert_one.sql."""
+    options, queue, id = call.options, call.task.settings.name, new_id()
+    shard = shard_of(options.group or id, shard_count)
+    warn_if_large(call, id)
+    values = {
+        "shard": shard,
+        "key": id,
+        "queue": queue,
+        "id": id,
+        "grp": options.group,
+        "priority": _priority(call),
+        "due_at": options.at,
+        "delay": options.delay,
+        "expires_at": options.expires_at,
+        "version": token(),
+        "payload": call.payload.decode(),
+    }
+    return Handle(queue, id, id, shard, True, lookup), values
+
+
 def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:
     """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
+    if len(batch.calls) == 1 and not batch.keyed:
+        handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
+        yield Fetch(SQL["insert_one"], values)
+        return [handle]
     now: datetime | None = (yield Clock()) if batch.needs_clock() else None
-    if len(batch.calls) == 1:
-        rows = yield Fetch(SQL["insert_one"], batch.one(now))
-    elif batch.is_copied():
+    if batch.is_copied():
         yield Copy(*batch.copied(now))
         yield Fetch(SQL["wake"], {"queues": batch.queues})
-        return batch.handles(set(batch.ids), {})
+        return batch.copied_handles()
     else:
         rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
     inserted = {str(row["id"]) for row in rows}

@@ -20,7 +20,7 @@ class Lookup(Protocol):
     def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
 
 
-class Handle(msgspec.Struct, Generic[R], frozen=True):
+class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A durable call. `is_new` is False when a uniqueness key returned the call that was there."""
 
     task: str

@@ -109,7 +109,7 @@ def check_text(name: str, value: str, most: int) -> None:
         )
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One call to be enqueued: a task, its encoded arguments, its options."""
 
     task: Task[Any, Any]
@@ -120,6 +120,7 @@ class Call(msgspec.Struct, frozen=True):
 class Enqueuer(Protocol):
     """What enqueues calls: the application."""
 
+    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]: ...
     async def enqueue_calls(
         self, calls: list[Call], on: Connection | None
     ) -> list[Handle[Any]]: ...
@@ -203,8 +204,7 @@ class Task(Generic[P, R]):
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """Enqueue a call; when this returns it is committed (or part of your transaction)."""
-        handles = await self._enqueuer.enqueue_calls([self.bind(*args, **kwargs)], self._options.on)
-        return handles[0]
+        return await self._enqueuer.enqueue_call(self.bind(*args, **kwargs), self._options.on)
 
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """The same for code that is not async."""

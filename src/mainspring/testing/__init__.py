@@ -19,7 +19,8 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     process.py          workers as processes of their own
     stages.py           stages of entities in memory, without a database; answers.py calls them
     confluence.py       checks that stages fit together, in any order (order.py)
-    pytest_plugin.py    the fixtures
+
+The fixtures themselves are in the package mainspring_pytest.
 """
 
 from mainspring.testing.clock import Clock

@@ -5,20 +5,24 @@ create or replace function mainspring.crawl_soon(kind text, stages text[]) retur
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
   as $$
+declare
+  queue_name text := (
+    select 'mainspring.crawl' || case when k.pool = 'default' then '' else '@' || k.pool end
+    from mainspring.kind k where k.name = crawl_soon.kind);
 begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind and k.source <> 'dao')
     or not exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select mainspring.shard(crawl_soon.kind, i.shard_count), crawl_soon.kind, 'mainspring.crawl', gen_random_uuid(), 5,
+  select mainspring.shard(crawl_soon.kind, i.shard_count), crawl_soon.kind, queue_name, gen_random_uuid(), 5,
     mainspring.now() + interval '3 seconds', uuid_hash_extended(gen_random_uuid(), 0),
     (select jsonb_object_agg('ask:' || s, 1) from unnest(stages) s), mainspring.now(), mainspring.now()
   from mainspring.install i
   on conflict on constraint visit_pkey do update
   set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
     due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
-  perform mainspring.wake('mainspring.crawl', mainspring.now() + interval '3 seconds');
+  perform mainspring.wake(queue_name, mainspring.now() + interval '3 seconds');
   return true;
 end
 $$;
