@@ -152,6 +152,10 @@ async def test_columns_whose_names_need_quoting(stages: Stages) -> None:
     stages.query("update odd set \"it's %%I\" = 'changed'")
 
     assert fields(stages, "odd")["'"] == {"it's %I"}
+    before = stages.query("select oid from pg_trigger order by oid")
+    await stages.install()
+    assert stages.query("select oid from pg_trigger order by oid") == before
+    assert [f.level for f in await stages.app.operator.doctor() if f.name == "capture"] == ["ok"]
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -94,6 +94,6 @@ def found(row: Mapping[str, Any]) -> Found:
         table=row["table_name"],
         name=row["name"],
         function=row["function"],
-        arguments=tuple(row["arguments"]),
+        arguments=tuple(part.decode() for part in bytes(row["arguments"]).split(b"\0")[:-1]),
         enabled=row["enabled"],
     )

@@ -1,7 +1,8 @@
--- Our triggers of a kind on a table and its partitions, without the copies that PostgreSQL makes of row triggers.
+-- Our triggers of a kind on a table and its partitions, without the copies that PostgreSQL makes of row triggers. Arguments
+-- are bytes, each ended by a zero.
 select t.tgrelid::bigint as oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname) as table_name, t.tgname as name,
   p.proname as function, t.tgenabled::text as enabled,
-  array_remove(string_to_array(encode(t.tgargs, 'escape'), '\000'), '') as arguments
+  t.tgargs as arguments
 from pg_trigger t
 join pg_class c on c.oid = t.tgrelid
 join pg_namespace n on n.oid = c.relnamespace
