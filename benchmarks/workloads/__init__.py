@@ -15,6 +15,7 @@ from benchmarks.workloads import (
     memory,
     priorities,
     recovery,
+    stages,
 )
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
@@ -37,6 +38,7 @@ WORKLOADS: tuple[Workload, ...] = (
     priorities.PRIORITIES,
     memory.MEMORY,
     recovery.RECOVERY,
+    stages.STAGES,
     capture.CAPTURE,
 )
 

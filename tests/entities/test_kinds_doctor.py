@@ -136,3 +136,16 @@ async def test_a_role_that_may_not_run_stages_is_told_which_rights_it_lacks(
     assert "INSERT on mainspring.state" in found[0].text
     text = (Path(__file__).parents[2] / "docs" / "operate" / "rights.md").read_text()
     assert all(name in text for _, name in RIGHTS)
+
+
+async def test_a_worker_that_starts_without_triggers_says_so(
+    stages: Stages, listing: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    stages.query("drop trigger zz_mainspring_listing_update on listing")
+
+    async with stages.app.worker():
+        pass
+
+    (record,) = [r for r in caplog.records if r.getMessage() == "capture.faulty"]
+    assert vars(record)["fault"] == "missing"
+    assert vars(record)["kind"] == "listing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,11 +10,13 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.db.sql import Statement
-from mainspring.entities.capture import PREFIX, Found
+from mainspring.entities.capture import PREFIX, Found, faults
 from mainspring.entities.kind import Kind, KindSettings
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape, check_shape, shape_of
 from mainspring.errors import InvalidKind
+
+log = logging.getLogger("mainspring")
 
 
 async def register_kinds(
@@ -31,7 +34,23 @@ async def register_kinds(
             shape = checked(kind, await fetch(SQL["inspect_table"], {"name": table}))
             shapes[kind.name] = shape
         await fetch(SQL["register_kind"], registration(kind, shape))
+        if shape is not None:
+            _warn(kind, shape, await find_triggers(database, connection, kind.settings, shape))
     return shapes
+
+
+def _warn(kind: Kind, shape: Shape, there: list[Found]) -> None:
+    """A worker runs without triggers, but somebody should know that changes are not seen."""
+    for fault, places in faults(kind.settings, shape, there).items():
+        log.warning(
+            "capture.faulty",
+            extra={
+                "kind": kind.name,
+                "fault": fault,
+                "triggers": places[:10],
+                "remedy": "run mainspring migrate module:app",
+            },
+        )
 
 
 async def find_triggers(

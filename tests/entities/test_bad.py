@@ -1,0 +1,255 @@
+"""Bad input and bad luck: what a stage, a table or a user does wrong, and what is said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mainspring import Untouched, Update
+from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
+from mainspring.entities.source import Loaded
+from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.kernel.outcome import Again
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Visit
+from mainspring.testing import wait_until
+from stages import Stages
+
+ONCE = RetryPolicy(attempts=1)
+
+
+async def untouched(found: Any) -> Untouched:
+    return Untouched()
+
+
+@pytest.mark.parametrize("setting", ["reads", "writes", "interest"])
+async def test_an_unknown_column_is_refused_at_the_start(stages: Stages, setting: str) -> None:
+    listing = stages.kind()
+    listing.stage(name="typo", **{setting: ["titel"]})(untouched)
+
+    with pytest.raises(
+        InvalidKind, match=r"has no column 'titel'.*of stage 'typo'.*did you mean 'title'"
+    ):
+        async with stages.app.worker():
+            pass
+
+
+@pytest.mark.parametrize("column", ["size", "id", "version"])
+async def test_a_column_that_nobody_can_write_is_refused_at_the_start(
+    stages: Stages, column: str
+) -> None:
+    stages.query(
+        "alter table listing add column size integer generated always as (length(title)) stored"
+    )
+    listing = stages.kind()
+    listing.stage(name="wrong", writes=[column])(untouched)
+
+    with pytest.raises(InvalidStage, match=f"'wrong' of kind 'listing' cannot write '{column}'"):
+        async with stages.app.worker():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (None, "must return Untouched(...) or Update(...), got None"),
+        ({"price": 3}, "must return Untouched(...) or Update(...), got {'price': 3}"),
+        (
+            Update(title="x"),
+            "changes 'title', which it does not declare; add it to writes= (now: price)",
+        ),
+        (Update(nonsense=1), "changes 'nonsense', which it does not declare"),
+        (Update(price="much"), 'invalid input syntax for type integer: "much"'),
+        (Update(price=10**12), "out of range for type integer"),
+        (Update(price=object()), "field 'price' cannot be written"),
+        (Untouched(state=object()), "the state of stage 'wrong' cannot be written"),
+        (Untouched(visit_at=datetime(2100, 1, 1, tzinfo=UTC)), "at most 3660 days from now"),
+        (Update(price=None), "violates not-null constraint"),
+    ],
+)
+async def test_a_wrong_outcome_fails_its_visit_and_changes_nothing(
+    stages: Stages, answer: Any, error: str
+) -> None:
+    listing = stages.kind()
+
+    @listing.stage(writes=["price"], retry=ONCE)
+    async def wrong(found: dict[str, Any]) -> Any:
+        return answer if found["id"] == 1 else Update(price=7)
+
+    await stages.install()
+    stages.add(1, 2)
+    await stages.run()
+
+    visit = stages.visit("listing/wrong")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert error in visit["error"]
+    assert (stages.listing(1)["version"], stages.listing(2)["price"]) == (1, 7)
+    assert stages.state("wrong") is None
+
+
+async def test_a_state_that_no_longer_decodes_is_parked_and_not_lost(stages: Stages) -> None:
+    """S5: the visit waits for an operator, the state stays as it is."""
+
+    @dataclass
+    class Price:
+        cents: int
+
+    listing = stages.kind()
+
+    @listing.stage(state=Price)
+    async def price(found: dict[str, Any], state: Price | None) -> Update:
+        return Update(price=1, state=Price(1))
+
+    await stages.install()
+    stages.add(1)
+    stages.query(
+        "insert into mainspring.state (shard, kind, key, stage, body) select "
+        "mainspring.shard('1', shard_count), 'listing', '1', 'price', '{\"euros\": 5}' "
+        "from mainspring.install"
+    )
+    await stages.run()
+
+    visit, state = stages.visit("listing/price"), stages.state("price")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert "give the stage an upgrade for it, or set the state anew" in visit["error"]
+    assert state is not None
+    assert state["body"] == {"euros": 5}
+    assert stages.listing()["price"] == 0
+
+
+async def test_an_entity_that_does_not_fit_the_model_is_parked(stages: Stages) -> None:
+    @dataclass
+    class Strict:
+        id: int
+        note: str  # never null, says the model
+
+    listing = stages.kind(model=Strict)
+
+    @listing.stage
+    async def look(found: Strict) -> Untouched:
+        return Untouched()
+
+    await stages.install()
+    stages.add(1)
+    stages.add(2, note="x")
+    await stages.run()
+
+    visit = stages.visit("listing/look", 1)
+    assert visit is not None
+    assert "Expected `str`, got `null`" in visit["error"]
+    assert stages.queues(2) == []
+
+
+@pytest.mark.parametrize("kind", ["circle", "runaway", "impatient"])
+async def test_stages_that_set_each_other_off_are_stopped_and_the_others_go_on(
+    stages: Stages, kind: str
+) -> None:
+    """S16: the save that would close the circle is not written; its stage is parked for that entity."""
+    listing = stages.kind()
+
+    @listing.stage(interest=["price"], sees_own=True)
+    async def up(found: dict[str, Any]) -> Any:
+        if found["id"] != 1:
+            return Untouched()
+        if kind == "impatient":
+            return Untouched(visit_in=-5)
+        if kind == "runaway":
+            return Update(price=found["price"] + 1)
+        return Update(price=1 - found["price"])
+
+    @listing.stage(reads=["title"], writes=["note"])
+    async def copy(found: dict[str, Any]) -> Update:
+        return Update(note=found["title"])
+
+    await stages.install()
+    stages.add(1, 2, title="a")
+    parked = "select count(*) from mainspring.visit where parked_at is not null"
+    async with stages.working() as worker:
+        await wait_until(lambda: stages.value(parked) == 1, timeout=60)
+        await stages.rest(worker)
+
+    visit = stages.visit("listing/up")
+    assert visit is not None
+    assert visit["parked_at"] is not None, visit
+    if kind == "circle":
+        assert "came round 3 times: up: price" in visit["error"]
+        assert stages.listing()["version"] < 25
+    else:
+        assert "100 times without an event from outside" in visit["error"]
+    assert stages.queues() == ["listing/up"]
+    assert [stages.listing(id)["note"] for id in (1, 2)] == ["a", "a"]
+
+    stages.change(title="b", price=5)
+    await stages.run()
+
+    visit = stages.visit("listing/up")
+    assert visit is not None
+    assert visit["offered_while_parked"]
+    assert stages.listing()["note"] == "b"
+
+
+async def test_a_busy_entity_is_not_taken_for_a_loop(stages: Stages) -> None:
+    """S16, trap 28: outside writes begin the chain anew, however many there are."""
+    listing = stages.kind()
+
+    @listing.stage(interest=["title"], writes=["price"])
+    async def flip(found: dict[str, Any]) -> Update:
+        return Update(price=1 - found["price"])
+
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        for n in range(25):
+            stages.change(title=str(n))
+            await stages.rest(worker)
+
+    assert stages.queues() == []
+    assert len(stages.history("listing/flip")) == 26
+
+
+def loaded(**fields: int) -> Loaded:
+    import json
+
+    return Loaded("1", fields.get("version"), "1", json.dumps(fields))
+
+
+def test_conflicts_rerun_at_once_then_wait_longer_and_are_named() -> None:
+    """S6, trap 27: a slow stage on a busy entity backs off, and says which fields keep moving."""
+    visit = Visit(
+        0,
+        "1",
+        "listing/slow",
+        None,
+        None,
+        5,
+        datetime.now(UTC),
+        1,
+        0,
+        0,
+        None,
+        "{}",  # type: ignore[arg-type]
+    )
+    conflicts = Conflicts()
+    waits: list[float] = []
+    error: str | None = None
+    for n in range(NAMED_AFTER + 5):
+        verdict = conflicts.met(visit, loaded(price=n, rank=0, version=n))
+        conflicts.loaded(visit, loaded(price=n + 1, rank=0, version=n + 1))
+        if n == 0:
+            assert verdict == "rerun"
+            continue
+        assert isinstance(verdict, Again)
+        waits.append(verdict.after)
+        error = verdict.error
+
+    assert waits[0] <= 0.05
+    assert 2 < waits[-1] <= 5
+    assert error is not None
+    assert "others changed price, version while it ran" in error
+    conflicts.over(visit)
+    assert conflicts.met(visit, loaded(version=1)) == "rerun"
