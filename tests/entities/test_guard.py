@@ -51,7 +51,7 @@ def test_a_circle_over_several_fields_is_found() -> None:
 
 
 def test_values_that_are_always_new_are_no_circle_but_end_at_a_hundred_hops() -> None:
-    """S16: a runaway is stopped by a far limit; a busy row that changes is not mistaken for one (trap 28)."""
+    """S16: a runaway is stopped by a far limit; a busy row is not mistaken for one (trap 28)."""
     said = walk([("Count", "n", n, n + 1) for n in range(120)])
 
     assert said[:98] == [None] * 98
@@ -69,7 +69,7 @@ def test_a_field_that_is_always_new_does_not_hide_a_circle_of_others_for_ever() 
 
 def test_a_short_walk_costs_nothing_to_remember() -> None:
     chain = Chain()
-    for n in range(guard.QUIET_HOPS):
+    for _ in range(guard.QUIET_HOPS):
         chain = guard.extend(chain, "A", {"x": (b"1", b"2")})
     assert chain.ring == []
     assert guard.encode(chain) == {"n": guard.QUIET_HOPS, "at": 0.0}

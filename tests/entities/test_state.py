@@ -59,7 +59,7 @@ def test_a_state_of_an_older_schema_goes_through_the_upgrade() -> None:
     ],
 )
 def test_what_does_not_decode_is_an_error_that_says_what_to_do(stored: Stored) -> None:
-    with pytest.raises(UnreadableState, match="state of stage 'price'.*upgrade"):
+    with pytest.raises(UnreadableState, match=r"state of stage 'price'.*upgrade"):
         TYPED.decode(stored)
 
 
