@@ -10,6 +10,7 @@ from mainspring.reactive.triggers import (
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
+    Delay,
     Delta,
     RefDelay,
     show_amount,
@@ -35,8 +36,8 @@ def show_moment(moment: datetime) -> str:
 def show_kind(leaf: LeafVerdict) -> str:
     """What a leaf asks, in a few words: 'new day', 'at most 1 day behind now'."""
     match leaf.trigger:
-        case Delta(at_least=None):
-            return "anything new"
+        case Delta(at_least=least):
+            return "anything new" if least is None else f"{show_amount(least)} more"
         case ChunkDelta(at_least=count, chunk=chunk):
             return f"a later {chunk}" if count in (None, 1) else f"{count} x {chunk} more"
         case ChunkDelay(at_most=None, chunk=chunk):
@@ -47,12 +48,10 @@ def show_kind(leaf: LeafVerdict) -> str:
             return f"in the same {chunk} as {behind}"
         case ChunkRefDelay(at_most=count, chunk=chunk, behind=behind):
             return f"at most {count} x {chunk} behind {behind}"
-        case Delta(at_least=least) if least is not None:
-            return f"{show_amount(least)} more"
         case RefDelay(at_most=most, behind=behind):
             return f"at most {show_amount(most)} behind {behind}"
-        case other:
-            return f"at most {show_amount(other.at_most)} behind now"
+        case Delay(at_most=most):
+            return f"at most {show_amount(most)} behind now"
 
 
 def show_values(leaf: LeafVerdict) -> str:

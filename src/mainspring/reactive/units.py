@@ -111,6 +111,6 @@ def _name(length: int) -> str:
 def _unknown(length: object) -> InvalidChunk:
     near = nearest(length, NAMES) if isinstance(length, str) else ""
     return InvalidChunk(
-        f"no chunk is called {length!r}{near}; take one of {', '.join(map(repr, NAMES))}, or a fixed "
+        f"no chunk is called {length!r}{near or ';'} take one of {', '.join(map(repr, NAMES))}, or a fixed "
         "length such as '15 minutes', '6 hours' or a timedelta"
     )

@@ -110,7 +110,7 @@ def load_zone(zone: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
         near = nearest(zone, available_timezones()) if isinstance(zone, str) else ""
         raise InvalidChunk(
-            f"no time zone is named {zone!r}{near}; names are those of the IANA database, such as "
+            f"no time zone is named {zone!r}{near or ';'} names are those of the IANA database, such as "
             "'Europe/Berlin'"
         ) from None
 
