@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -41,6 +42,17 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
+from mainspring.reactive import params as reactive_params
+from mainspring.reactive.declare import Data, declare, find_param
+from mainspring.reactive.durations import Duration
+from mainspring.reactive.gates import Cron
+from mainspring.reactive.operator import ReactiveOperator
+from mainspring.reactive.params import Affected, Steps
+from mainspring.reactive.register import PoolSettings
+from mainspring.reactive.runtime import Runtime, declared_queues
+from mainspring.reactive.task import ReactiveTask
+from mainspring.reactive.triggers import Trigger
+from mainspring.reactive.values import Param
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
@@ -84,6 +96,9 @@ class Mainspring:
         self._sync_pool: SyncPool | None = None
         self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.reactive_tasks: dict[str, ReactiveTask] = {}
+        self.params: dict[str, Param] = {}
+        self._reactive_pools: dict[str, PoolSettings] = {}
         _applications.add(self)
 
     def __repr__(self) -> str:
@@ -112,6 +127,26 @@ class Mainspring:
         cron: str | None = None,
         zone: str = "UTC",
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    @overload
+    def task(
+        self,
+        *,
+        when: Trigger,
+        name: str | None = None,
+        pool: str = "default",
+        priority: int = DEFAULT_PRIORITY,
+        produces: Iterable[Param] = (),
+        not_before: Cron | str | None = None,
+        debounce: Duration | None = None,
+        debounce_max: Duration | None = None,
+        min_interval: Duration | None = None,
+        expect_within: Duration | None = None,
+        first_run: str = "now",
+        on_rewind: str = "report",
+        renamed_from: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+    ) -> Callable[[Callable[..., Any]], ReactiveTask]: ...
     def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a task. Works on async and plain functions (these run in threads).
 
@@ -121,21 +156,31 @@ class Mainspring:
         `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
         after which a run is marked in its row (0: before it starts). `crash_limit`: parked after so
         many deaths of a worker that ran it.
+
+        With `when`, a trigger, it is a reactive task: it runs when the state of data says so. `produces`:
+        params that it sets. `not_before`, `debounce`, `min_interval`: what holds a true trigger back.
+        `expect_within`: reported when no success was recorded for so long. `first_run`: "now", or
+        "baseline" (what is there counts as seen). `on_rewind`: "report", "rerun" or "hold".
+        `renamed_from`: takes over the state of that task.
         """
         if function is None:
             return lambda f: self._declare(f, settings)
         return self._declare(function, settings)
 
-    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Task[Any, Any]:
+    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
         if not callable(function):
             raise InvalidTask(f"a task must be a function, got {function!r}")
         name = given.pop("name", None) or getattr(function, "__name__", "")
-        if name in self.tasks and self.tasks[name].function is not function:
+        known = self.tasks.get(name) or self.reactive_tasks.get(name)
+        if known is not None and known.function is not function:
             raise DuplicateTask(
-                f"task {name!r} is declared twice: {_place(self.tasks[name].function)} and "
+                f"task {name!r} is declared twice: {_place(known.function)} and "
                 f"{_place(function)}; give one of them another name"
             )
         check_priority(given.get("priority", DEFAULT_PRIORITY))
+        if "when" in given:
+            self.reactive_tasks[name] = declare(function, name, given, self)
+            return self.reactive_tasks[name]
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
@@ -155,6 +200,24 @@ class Mainspring:
             return self.tasks[name]
         except KeyError:
             raise UnknownTask(name, self.tasks) from None
+
+    def data(self, name: str) -> Data:
+        """An object of the data platform, whose params tasks may react to."""
+        return Data(name, self.params)
+
+    def reactive_pool(
+        self,
+        pool: str = "default",
+        *,
+        cap: int | None = None,
+        reserve_max: timedelta = timedelta(minutes=2),
+    ) -> None:
+        """At most `cap` reactive tasks of a pool run at once, over all workers.
+
+        Slots are kept for a more important task while a running one brings its data, for at most
+        `reserve_max` each time.
+        """
+        self._reactive_pools[pool] = PoolSettings(pool, cap, reserve_max)
 
     # -- the database
 
@@ -202,6 +265,7 @@ class Mainspring:
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
             queues += [operation_queue(database, KINDS), recurring_queue(database)]
+            queues += declared_queues(self.reactive_tasks.values(), never_run)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -341,32 +405,173 @@ class Mainspring:
         state, result, error = rows[0]
         return (state, self.find_task(queue).signature.decode_result(result), error)
 
+    # -- params
+
+    async def advance(
+        self,
+        param: Param | str,
+        value: object,
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> bool:
+        """Set a param forward; answers whether it moved (an equal value: no).
+
+        A lower value is refused (`rewind` says that data was restated); with `if_greater` it is left
+        alone. `on`: your own psycopg connection; the change is part of its transaction, best last.
+        """
+        changed = await self.advance_many(
+            [(param, value)], if_greater=if_greater, on=on, by=by, why=why
+        )
+        return any(changed.values())
+
+    async def advance_many(
+        self,
+        changes: Iterable[tuple[Param | str, object]],
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> dict[Param, bool]:
+        """Set params together, all or none; of several values of a param the last counts."""
+        listed = [(find_param(self.params, param), value) for param, value in changes]
+        steps = reactive_params.advance(listed, if_greater=if_greater, by=by, why=why)
+        return await self._walk(steps, on)
+
+    async def rewind(
+        self,
+        param: Param | str,
+        to: object,
+        *,
+        chunks: Iterable[object] = (),
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> list[Affected]:
+        """Move a param back: its data was restated. Answers the tasks that have seen more of it."""
+        found = find_param(self.params, param)
+        steps = reactive_params.rewind(found, to, chunks=tuple(chunks), by=by, why=why)
+        return await self._walk(steps, on)
+
+    async def _walk(self, steps: Steps[R], on: Connection | None) -> R:
+        if isinstance(on, psycopg.Connection):
+            raise InvalidSetting(
+                "a sync psycopg connection was given to an async method; use advance_sync or "
+                "rewind_sync, or an AsyncConnection"
+            )
+        if on is not None:
+            return await reactive_params.on_psycopg(on, steps)
+        pool = await self.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await reactive_params.on_asyncpg(connection, steps)
+
+    def advance_sync(
+        self,
+        param: Param | str,
+        value: object,
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> bool:
+        """The same as `advance` for code that is not async."""
+        changes = [(param, value)]
+        return any(
+            self.advance_many_sync(changes, if_greater=if_greater, on=on, by=by, why=why).values()
+        )
+
+    def advance_many_sync(
+        self,
+        changes: Iterable[tuple[Param | str, object]],
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> dict[Param, bool]:
+        """The same as `advance_many` for code that is not async."""
+        listed = [(find_param(self.params, param), value) for param, value in changes]
+        steps = reactive_params.advance(listed, if_greater=if_greater, by=by, why=why)
+        return self._walk_sync(steps, on)
+
+    def rewind_sync(
+        self,
+        param: Param | str,
+        to: object,
+        *,
+        chunks: Iterable[object] = (),
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> list[Affected]:
+        """The same as `rewind` for code that is not async."""
+        found = find_param(self.params, param)
+        steps = reactive_params.rewind(found, to, chunks=tuple(chunks), by=by, why=why)
+        return self._walk_sync(steps, on)
+
+    def _walk_sync(self, steps: Steps[R], on: Connection | None) -> R:
+        if isinstance(on, psycopg.AsyncConnection):
+            raise InvalidSetting(
+                "an async psycopg connection was given to a sync method; await advance or rewind"
+            )
+        if on is not None:
+            return reactive_params.on_psycopg_sync(on, steps)
+        with self.sync_pool().connection() as connection:
+            return reactive_params.on_psycopg_sync(connection, steps)
+
+    @property
+    def reactive(self) -> ReactiveOperator:
+        """Questions and orders about params and reactive tasks."""
+        return ReactiveOperator(self)
+
+    async def run_reactive(self, task: str, *, record: bool, by: str | None) -> None:
+        """Ask for a manual run of a reactive task."""
+        await self.reactive.run(task, record=record, by=by)
+
     # -- running
 
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
+        made = await self._make_worker(WorkerSettings(**settings))
+        worker, executor, connections, runtime = made
         await worker.start()
         try:
             await self._sync_recurring()
+            await runtime.start()
             yield worker
         finally:
             await worker.stop()
+            await runtime.close()
             executor.close()
             await connections.close()
 
-    async def _make_worker(self, settings: WorkerSettings) -> tuple[Worker, Executor, Connections]:
+    async def _make_worker(
+        self, settings: WorkerSettings
+    ) -> tuple[Worker, Executor, Connections, Runtime]:
         database = await self.database()
         holder: list[Worker] = []
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
         queues += [operation_queue(database, KINDS), recurring_queue(database)]
+        runtime = Runtime(
+            database,
+            self.reactive_tasks,
+            self.params.values(),
+            self._reactive_pools.values(),
+            executor.call,
+            pool=settings.pool,
+        )
+        queues += runtime.queues()
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)
-        return worker, executor, connections
+        return worker, executor, connections, runtime
 
     async def _sync_recurring(self) -> None:
         """Make the cron lines of the tasks known."""
