@@ -126,12 +126,12 @@ def _no_expectation(task: Declared) -> Iterator[Finding]:
 
 def _circles(tasks: Sequence[Declared]) -> Iterator[Finding]:
     for circle in find_circles(tasks):
-        steps = " -> ".join(f"{name} -[{param}]" for name, param in circle)
+        steps = " -> ".join(f"{name} -> {param}" for name, param in circle)
         yield Finding(
             "MS102",
             circle[0][0],
-            f"produces and consumes in a circle: {steps}-> {circle[0][0]}; they may start each other "
-            "for ever",
+            f"produces and consumes in a circle: {steps} -> {circle[0][0]}; they may start each "
+            "other for ever",
         )
 
 
