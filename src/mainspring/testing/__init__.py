@@ -17,6 +17,8 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     idle.py             a worker that runs until nothing is due
     steps.py            named steps of a worker: watched, waited for, died at
     process.py          workers as processes of their own
+    reactive.py         reactive tasks on a fake clock with fake params, without a database
+    replay.py           a history of params through other triggers
     pytest_plugin.py    the fixtures
 """
 
@@ -24,14 +26,25 @@ from mainspring.testing.clock import Clock
 from mainspring.testing.database import TestServer
 from mainspring.testing.idle import run_until_idle, wait_until
 from mainspring.testing.process import WorkerProcess
+from mainspring.testing.reactive import ReactiveSimulation
+from mainspring.testing.reactive_state import ParamSet
+from mainspring.testing.replay import read_changes, replay
 from mainspring.testing.steps import STEPS, die_at, watch
+from mainspring.testing.timeline import Missed, Ran, Timeline
 
 __all__ = [
     "STEPS",
     "Clock",
+    "Missed",
+    "ParamSet",
+    "Ran",
+    "ReactiveSimulation",
     "TestServer",
+    "Timeline",
     "WorkerProcess",
     "die_at",
+    "read_changes",
+    "replay",
     "run_until_idle",
     "wait_until",
     "watch",
