@@ -5,6 +5,7 @@ one durable table: queue Q should look at key K at time T.
 
     app         the one object an application holds
     tasks       functions whose calls are durable
+    reactive    functions that run when the state of the data says so
     kernel      visits: offered, read, run and settled
     db          connections, statements, migrations, the private server
     testing     a moving clock, run until idle, crash points
@@ -16,10 +17,19 @@ from importlib.metadata import version
 from mainspring.app import Mainspring
 from mainspring.errors import MainspringError
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.reactive.context import ReactiveRun
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.task import Task
 
 __version__ = version("mainspring")
 
-__all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]
+__all__ = [
+    "Context",
+    "Handle",
+    "Mainspring",
+    "MainspringError",
+    "ReactiveRun",
+    "RetryPolicy",
+    "Task",
+]
