@@ -10,8 +10,12 @@ from mainspring.errors import (
     InvalidKey,
     InvalidSetting,
     InvalidTime,
+    InvalidTrigger,
+    InvalidValue,
     MainspringError,
     NotFound,
+    UnknownParam,
+    UnknownReactiveTask,
     UnknownTask,
 )
 
@@ -34,8 +38,10 @@ def code_of(error: BaseException) -> int | None:
             return UNAVAILABLE
         case asyncpg.InterfaceError() | asyncpg.CannotConnectNowError():
             return UNAVAILABLE
-        case NotFound() | UnknownTask():
+        case NotFound() | UnknownTask() | UnknownParam() | UnknownReactiveTask():
             return NOT_FOUND
+        case InvalidValue() | InvalidTrigger():
+            return USAGE
         case InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE
         case MainspringError() | asyncpg.PostgresError():

@@ -1,4 +1,4 @@
-"""`mainspring why`: why a visit has not run."""
+"""`mainspring why`: why a visit has not run, or why a reactive task runs or does not."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import codes, options, show
-from mainspring.cli.target import ask
+from mainspring.cli.target import ask, ask_app
+from mainspring.reactive.explain import lines_of
+from mainspring.reactive.why import why as why_reactive
 
 
 def why(
     queue: Annotated[str, typer.Argument(help="Its queue: the task's name.")],
-    key: Annotated[str, typer.Argument(help="Its key: the task's id, or its uniqueness key.")],
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            help="Its key: the task's id, or its uniqueness key. None: a reactive task."
+        ),
+    ] = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked..."""
+    """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked...
+
+    With the name of a reactive task alone: its trigger with values and verdicts, and the next fact
+    that would change it.
+    """
+    if key is None:
+        _reactive(queue, url, app, json)
+        return
     found = ask(lambda operator: operator.why(queue, key), url, app)
     if json:
         show.as_json(found)
@@ -36,3 +50,12 @@ def why(
             )
     if found.causes[0].name == "not_found" and not found.last_runs:
         raise typer.Exit(codes.NOT_FOUND)
+
+
+def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
+    told = ask_app(lambda target: why_reactive(target.reactive, task), url, app)
+    if json:
+        show.as_json(told)
+        return
+    for line in lines_of(told):
+        show.say(line)

@@ -7,6 +7,7 @@ await app.reactive.run("daily", record=True, by="ann")
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -210,6 +211,18 @@ class ReactiveOperator:
                     raise InvalidSetting(f"task {task!r} cannot be looked at here: {definition}")
                 return Look(task, rows[0]["now"], definition, view_of(rows[0]))
         raise await self._unknown_task(task)
+
+    async def usual_durations(self, tasks: Sequence[str]) -> dict[str, timedelta]:
+        """How long runs of these tasks usually take; those that never ran are left out."""
+        if not tasks:
+            return {}
+        rows = await self._ask("usual_durations", tasks=list(tasks))
+        return {row["task"]: timedelta(milliseconds=row["median_ms"]) for row in rows}
+
+    async def place(self, task: str) -> dict[str, Any] | None:
+        """Where a firing stands that waits for a slot of its pool; nothing if it does not wait."""
+        rows = await self._ask("read_place", task=task)
+        return dict(rows[0]) if rows else None
 
     async def _unknown_task(self, task: str) -> UnknownReactiveTask:
         rows = await self._ask("list_task_names")
