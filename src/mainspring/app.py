@@ -48,7 +48,7 @@ from mainspring.reactive.durations import Duration
 from mainspring.reactive.gates import Cron
 from mainspring.reactive.operator import ReactiveOperator
 from mainspring.reactive.params import Affected, Steps
-from mainspring.reactive.register import PoolSettings
+from mainspring.reactive.register import PoolSettings, register
 from mainspring.reactive.runtime import Runtime, declared_queues
 from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
@@ -527,6 +527,14 @@ class Mainspring:
     def reactive(self) -> ReactiveOperator:
         """Questions and orders about params and reactive tasks."""
         return ReactiveOperator(self)
+
+    async def reactive_apply(self) -> list[str]:
+        """Register params and reactive tasks without a worker; answers tasks a newer release holds."""
+        database, pool = await self.database(), await self.pool()
+        async with pool.connection() as connection:
+            tasks, pools = self.reactive_tasks.values(), self._reactive_pools.values()
+            _, refused = await register(database, connection, tasks, self.params.values(), pools)
+        return refused
 
     async def run_reactive(self, task: str, *, record: bool, by: str | None) -> None:
         """Ask for a manual run of a reactive task."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from gates import Gate
 from tables import Base
 
 from mainspring import Mainspring
@@ -31,3 +32,8 @@ def rates(app: Mainspring) -> Param:
 @pytest.fixture
 def built(app: Mainspring) -> Param:
     return app.data("mart.daily").param("built_to")
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()

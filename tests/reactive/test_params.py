@@ -152,11 +152,13 @@ async def test_an_advance_is_part_of_the_callers_transaction(
 async def test_a_connection_of_the_wrong_kind_is_named(
     app: Mainspring, orders: Param, base: Base
 ) -> None:
-    with psycopg.connect(base.url) as connection:
-        with pytest.raises(InvalidSetting, match="sync psycopg connection.*advance_sync"):
-            await app.advance(orders, day(1), on=connection)
+    with (
+        psycopg.connect(base.url) as connection,
+        pytest.raises(InvalidSetting, match=r"sync psycopg connection.*advance_sync"),
+    ):
+        await app.advance(orders, day(1), on=connection)
     async with await psycopg.AsyncConnection.connect(base.url) as connection:
-        with pytest.raises(InvalidSetting, match="async psycopg connection.*await advance"):
+        with pytest.raises(InvalidSetting, match=r"async psycopg connection.*await advance"):
             app.advance_sync(orders, day(1), on=connection)
 
 
@@ -182,8 +184,8 @@ async def test_what_cannot_be_a_value_is_refused(
 async def test_an_unknown_param_is_refused_with_the_nearest(app: Mainspring, orders: Param) -> None:
     with pytest.raises(UnknownParam, match=r"'dwh.orders.loaded'; did you mean '" + KEY):
         await app.advance("dwh.orders.loaded", day(1))
+    await app.reactive.create_param(orders)
     with pytest.raises(UnknownParam, match="did you mean"):
-        await app.reactive.create_param(orders)
         await app.reactive.params(name="dwh.order.loaded_to")
 
 

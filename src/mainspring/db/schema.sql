@@ -269,28 +269,35 @@ CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     AS $$select pg_catalog.now()$$;
 
 CREATE FUNCTION mainspring.offer_changes(names text[]) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
     AS $$
-    with offered as (
-      insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-      select i.shard, i.name, 'mainspring.change', mainspring.uuid7(), 9, mainspring.now(), mainspring.token(), '{}',
-        mainspring.now(), mainspring.now()
-      from (
-        select mainspring.shard(n.name, s.shard_count) as shard, n.name
-        from unnest(names) as n(name), mainspring.install s
-        order by 1, 2
-      ) i
-      on conflict (shard, key, queue) do update
-      set version = excluded.version,
-        due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-        offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-        changed_at = excluded.changed_at
-      where v.xmin <> pg_current_xact_id()::xid
-      returning v.due_at
-    )
-    select mainspring.wake('mainspring.change', min(due_at)) from offered having count(*) > 0
-  $$;
+declare
+  earliest timestamptz;
+begin
+  with offered as (
+    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    select i.shard, i.name, 'mainspring.change', mainspring.uuid7(), 9, mainspring.now(), mainspring.token(), '{}',
+      mainspring.now(), mainspring.now()
+    from (
+      select mainspring.shard(n.name, s.shard_count) as shard, n.name
+      from unnest(names) as n(name), mainspring.install s
+      order by 1, 2
+    ) i
+    on conflict (shard, key, queue) do update
+    set version = excluded.version,
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+      changed_at = excluded.changed_at
+    where v.xmin <> pg_current_xact_id()::xid
+    returning v.due_at
+  )
+  select min(due_at) into earliest from offered;
+  if earliest is not null then
+    perform mainspring.wake('mainspring.change', earliest);
+  end if;
+end
+$$;
 
 CREATE FUNCTION mainspring.parse_value(param text, kind text, value text) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -892,7 +899,45 @@ UNION ALL
    FROM mainspring.lease l
   WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.worker w
-          WHERE (w.id = l.worker_id)))));
+          WHERE (w.id = l.worker_id)))))
+UNION ALL
+ SELECT 'an admitted firing has no run visit'::text AS rule,
+    t.task AS detail
+   FROM mainspring.reactive_task t
+  WHERE ((t.firing IS NOT NULL) AND (t.admitted_at IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.key = t.task) AND (v.queue = ('mainspring.run.'::text || t.pool)) AND ((v.payload ->> 'firing'::text) = (t.firing)::text))))))
+UNION ALL
+ SELECT 'a pool has more admitted firings than its cap'::text AS rule,
+    p.pool AS detail
+   FROM mainspring.reactive_pool p
+  WHERE (p.cap < ( SELECT count(*) AS count
+           FROM mainspring.reactive_task t
+          WHERE ((t.pool = p.pool) AND (t.admitted_at IS NOT NULL))))
+UNION ALL
+ SELECT 'a param that a trigger names is not in the index, or one that it does not name is'::text AS rule,
+    t.task AS detail
+   FROM (mainspring.reactive_task t
+     JOIN mainspring.definition d ON ((d.fingerprint = t.fingerprint)))
+  WHERE (ARRAY( SELECT u.param
+           FROM mainspring.uses u
+          WHERE (u.task = t.task)
+          ORDER BY u.param) IS DISTINCT FROM ARRAY( SELECT DISTINCT ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")
+           FROM ( SELECT jsonb_path_query(d.tree, '$.**."param"'::jsonpath) AS jsonb_path_query
+                UNION ALL
+                 SELECT jsonb_path_query(d.tree, '$.**."behind"'::jsonpath) AS jsonb_path_query) p(x)
+          ORDER BY ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")))
+UNION ALL
+ SELECT 'the newest change of a param is not its value'::text AS rule,
+    p.name AS detail
+   FROM (mainspring.param p
+     JOIN LATERAL ( SELECT l_1.num,
+            l_1.ver
+           FROM mainspring.param_log l_1
+          WHERE (l_1.param = p.name)
+          ORDER BY l_1.id DESC
+         LIMIT 1) l ON (true))
+  WHERE ((l.num IS DISTINCT FROM p.num) OR (l.ver IS DISTINCT FROM p.ver));
 
 CREATE VIEW mainspring.visit_status AS
  SELECT v.queue,

@@ -63,6 +63,7 @@ class QueueSettings:
     searchable: tuple[str, ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     any_pass: bool = False  # takes the first result that comes, even of an overtaken run
+    quiet: bool = False  # its runs leave history only when they fail: a scheduler's own steps
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():

@@ -6,6 +6,7 @@ CHANGE = "mainspring.change"  # key: a param. Its consumers are to be checked
 CHECK = "mainspring.check"  # key: a task. Its trigger is to be evaluated
 ADMIT = "mainspring.admit"  # key: a pool. Ready tasks may find a free slot
 EXPECT = "mainspring.expect"  # key: a task. A recorded success is due
+AUDIT = "mainspring.audit"  # one visit: what must not be, what is old
 RUN = "mainspring.run."  # and the pool; key: a task. A firing is to be run
 
 FIRST = 9  # what the scheduler itself does comes before what it starts

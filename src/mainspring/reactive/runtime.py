@@ -16,15 +16,17 @@ from uuid import uuid4
 from mainspring.db.connect import Database
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.line import Line
+from mainspring.kernel.offer import Offer, offer_new
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
 from mainspring.reactive.admit import Admit
+from mainspring.reactive.audit import KEY, Audit, retire
 from mainspring.reactive.batch import Batch
 from mainspring.reactive.check import Check, Definitions
 from mainspring.reactive.end import End
 from mainspring.reactive.expect import Expect
-from mainspring.reactive.names import ADMIT, CHANGE, CHECK, EXPECT, run_queue
+from mainspring.reactive.names import ADMIT, AUDIT, CHANGE, CHECK, EXPECT, RUN, run_queue
 from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply, register
 from mainspring.reactive.run import Execute, Runs, Start
 from mainspring.reactive.spread import Spread
@@ -68,6 +70,7 @@ class Runtime:
             CHECK: Batch(checking, Check(database, definitions)),
             ADMIT: Batch(running, Admit(database, definitions)),
             EXPECT: Batch(spreading, Expect(database)),
+            AUDIT: Batch(spreading, Audit(database)),
         }
         self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
         self._runs = Runs(tasks, start, End(database), execute)
@@ -96,6 +99,7 @@ class Runtime:
         self._start.release = release
         if release:
             await self._say_alive(connection)
+            await offer_new(self._database, connection, [Offer(AUDIT, KEY)])
 
     async def _say_alive(self, connection: Any) -> None:
         await ask(
@@ -125,21 +129,37 @@ class Runtime:
         if self.refused:
             left = [self._tasks[name] for name in self.refused]
             self.refused = await apply(self._database, connection, left, self._start.release)
+        await retire(self._database, connection, living=LIVING_SECONDS)
 
     async def close(self) -> None:
         """Let go of everything; what was under way stays as visits."""
         if self._living is not None:
             self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
+            await self._leave()
         for batch in self._all:
             await batch.close()
         for line in self._lines:
             await line.close()
 
+    async def _leave(self) -> None:
+        line = self._lines[0]
+        try:
+            async with line.lock:
+                await ask(self._database, await line.get(), "leave", id=self._id)
+        except Exception as error:  # it is forgotten by its silence, some minutes later
+            log.warning("reactive.left_in_haste", extra={"error": str(error)})
+
 
 def _queue(name: str, handler: Handler, *, pool: str = "default") -> QueueSettings:
     return QueueSettings(
-        name=name, handler=handler, pool=pool, kind="reactive", retry=FOREVER, crash_limit=CRASHES
+        name=name,
+        handler=handler,
+        pool=pool,
+        kind="reactive",
+        retry=FOREVER,
+        crash_limit=CRASHES,
+        quiet=not name.startswith(RUN),
     )
 
 
@@ -153,6 +173,6 @@ def _keyed(batch: Callable[[str], Any]) -> Handler:
 
 def declared_queues(tasks: Iterable[ReactiveTask], never: Handler) -> list[QueueSettings]:
     """The same queues where nothing is run: for a migration."""
-    queues = [_queue(name, never) for name in (CHANGE, CHECK, ADMIT, EXPECT)]
+    queues = [_queue(name, never) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
     pools = {task.settings.pool for task in tasks}
     return queues + [_queue(run_queue(pool), never, pool=pool) for pool in sorted(pools)]

@@ -17,28 +17,35 @@ create or replace function mainspring.shown(kind text, num bigint, ver text) ret
 -- Offer the change of params, in the order of their shards: a visit each, due now. One that this very transaction wrote
 -- is left alone: nobody can have read it.
 create or replace function mainspring.offer_changes(names text[]) returns void
-  language sql volatile
+  language plpgsql volatile                            -- not sql: that would be planned anew at every call
   set search_path = mainspring, pg_catalog, pg_temp
   as $$
-    with offered as (
-      insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-      select i.shard, i.name, 'mainspring.change', mainspring.uuid7(), 9, mainspring.now(), mainspring.token(), '{}',
-        mainspring.now(), mainspring.now()
-      from (
-        select mainspring.shard(n.name, s.shard_count) as shard, n.name
-        from unnest(names) as n(name), mainspring.install s
-        order by 1, 2
-      ) i
-      on conflict (shard, key, queue) do update
-      set version = excluded.version,
-        due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-        offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-        changed_at = excluded.changed_at
-      where v.xmin <> pg_current_xact_id()::xid
-      returning v.due_at
-    )
-    select mainspring.wake('mainspring.change', min(due_at)) from offered having count(*) > 0
-  $$;
+declare
+  earliest timestamptz;
+begin
+  with offered as (
+    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    select i.shard, i.name, 'mainspring.change', mainspring.uuid7(), 9, mainspring.now(), mainspring.token(), '{}',
+      mainspring.now(), mainspring.now()
+    from (
+      select mainspring.shard(n.name, s.shard_count) as shard, n.name
+      from unnest(names) as n(name), mainspring.install s
+      order by 1, 2
+    ) i
+    on conflict (shard, key, queue) do update
+    set version = excluded.version,
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+      changed_at = excluded.changed_at
+    where v.xmin <> pg_current_xact_id()::xid
+    returning v.due_at
+  )
+  select min(due_at) into earliest from offered;
+  if earliest is not null then
+    perform mainspring.wake('mainspring.change', earliest);
+  end if;
+end
+$$;
 
 -- Arguments that must not be cast in silence: the session's time zone would decide what they mean.
 create or replace function mainspring.refuse_zoneless(param text, type text) returns void

@@ -10,7 +10,7 @@ with item as (
 ended as (
   update mainspring.reactive_task t
   set seen = case when i.succeeded and t.record
-      then jsonb_strip_nulls(t.captured) || coalesce(t.repair, '{}') - coalesce(array(
+      then (jsonb_strip_nulls(t.captured) || coalesce(t.repair, '{}')) - coalesce(array(
         select r.key from jsonb_each(t.repair) r where jsonb_typeof(r.value) = 'null'), '{}')
       else t.seen end,
     seen_run = case when i.succeeded and t.record then t.firing else t.seen_run end,
