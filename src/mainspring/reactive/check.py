@@ -142,18 +142,19 @@ class Check:
         outcomes: dict[str, Outcome] = {}
         checked: list[Checked] = []
         for row in rows:
-            found = self._look(row)
+            found = self.look(row)
             if isinstance(found, Checked):
                 checked.append(found)
             else:
                 outcomes[row["task"]] = found
-        changed = [c for c in checked if _is_news(c)]
-        written = await self._write(connection, changed) if changed else set()
+        changed = [c for c in checked if is_news(c)]
+        written = await self.write(connection, changed) if changed else set()
         for c in checked:
             outcomes[c.row["task"]] = _outcome(c, written, is_news=c in changed)
         return [outcomes.get(task, Done()) for task in tasks]
 
-    def _look(self, row: Any) -> Checked | Outcome:
+    def look(self, row: Any) -> Checked | Outcome:
+        """Decide about a task, as it was read."""
         if row["in_flight"] or row["paused"] or row["retired"]:
             return Done()  # the end, the resumption, the return offers a check
         definition = self._definitions.get(row["fingerprint"])
@@ -167,7 +168,8 @@ class Check:
             return Checked(row, fire, kind="manual", record=bool(request.get("record")))
         return Checked(row, decision)
 
-    async def _write(self, connection: Any, checked: Sequence[Checked]) -> set[str]:
+    async def write(self, connection: Any, checked: Sequence[Checked]) -> set[str]:
+        """Write firings and news; answers the tasks whose turn was still the one that was read."""
         ordered = sorted(checked, key=lambda c: c.row["task"])
         count = len(ordered)
         fires = [isinstance(c.decision, Fire) for c in ordered]
@@ -203,7 +205,7 @@ def _leaves(verdict: Verdict | None) -> str | None:
     return None if verdict is None else msgspec.json.encode(leaves_json(verdict)).decode()
 
 
-def _is_news(checked: Checked) -> bool:
+def is_news(checked: Checked) -> bool:
     """Whether there is anything to write: a firing, or another verdict of the tree or a leaf."""
     if isinstance(checked.decision, Fire):
         return True
