@@ -85,7 +85,14 @@ class Mainspring:
             return f"hello {name}"
     """
 
-    def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        directory: str | Path = ".mainspring",
+        nested_triggers: bool = True,
+    ) -> None:
+        """`nested_triggers=False` forbids all_of inside any_of and the reverse."""
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
             connect.check_url(self._url)
@@ -98,6 +105,7 @@ class Mainspring:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
         self.params: dict[str, Param] = {}
+        self._nested_triggers = nested_triggers
         self._reactive_pools: dict[str, PoolSettings] = {}
         _applications.add(self)
 
@@ -179,6 +187,7 @@ class Mainspring:
             )
         check_priority(given.get("priority", DEFAULT_PRIORITY))
         if "when" in given:
+            given.setdefault("nested", self._nested_triggers)
             self.reactive_tasks[name] = declare(function, name, given, self)
             return self.reactive_tasks[name]
         retry = given.pop("retry", None) or RetryPolicy()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from datetime import timedelta
 
 import pytest
 
 from mainspring import Mainspring
-from mainspring.testing import run_until_idle
+from mainspring.testing import Clock, run_until_idle
 
 PLATFORM = """
     from mainspring import Mainspring, ReactiveRun
@@ -165,6 +166,17 @@ def test_tasks_are_listed_run_paused_and_resumed(on, platform):
     assert "a manual run was asked for" in on("why", "daily").out
     assert "a cap of 3" in on("reactive", "cap", "default", "3").out
     assert "no cap" in on("reactive", "cap", "default", "none").out
+
+
+def test_a_missed_expectation_is_in_the_status(on, platform, database_url):
+    """R14: in status, in the list and in why."""
+    Clock(database_url).advance_sync(timedelta(hours=27))
+    asyncio.run(_idle(platform))
+
+    assert "daily missed its expectation at" in on("status").out
+    assert [missed["task"] for missed in on("status", "--json").json()["missed"]] == ["daily"]
+    assert "daily" in on("reactive", "list", "--missed").out
+    assert "missed its expectation at" in on("why", "daily").out
 
 
 def test_apply_registers_without_a_worker(cli, module, database_url):
