@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,7 +20,17 @@ from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, PRIORITIES, START, Position, Run, Visit, shard_of, token
+from mainspring.kernel.visit import (
+    END,
+    PRIORITIES,
+    START,
+    Position,
+    Run,
+    Visit,
+    shard_mask,
+    shard_of,
+    token,
+)
 
 QUEUE = "ring"
 
@@ -32,6 +42,28 @@ async def nothing(_: Run) -> Outcome:
 def queue(name: str = QUEUE, **settings: Any) -> QueueSettings:
     """A queue whose handler does nothing."""
     return QueueSettings(name=name, handler=settings.pop("handler", nothing), **settings)
+
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visit:
+    """A visit as a read would bring it."""
+    values = {
+        "shard": 0,
+        "key": key,
+        "queue": name,
+        "id": UUID(int=1),
+        "group": None,
+        "priority": 5,
+        "due_at": NOON + timedelta(seconds=at),
+        "version": hash(key),
+        "attempt": 0,
+        "crashes": 0,
+        "expires_at": None,
+        "payload": "{}",
+    }
+    return Visit(**{**values, **fields})
 
 
 class Visits:
@@ -156,7 +188,7 @@ class Visits:
             upto_due=[upto[0]] * levels,
             upto_key=[upto[1]] * levels,
             most=[most] * levels,
-            shards=None if shards is None else list(shards),
+            shards=None if shards is None else shard_mask(shards, 1024),
             behind=list(behind),
             worker_id=worker_id,
         )

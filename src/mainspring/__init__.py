@@ -15,7 +15,14 @@ one durable table: queue Q should look at key K at time T.
 from importlib.metadata import version
 
 from mainspring.app import Mainspring
-from mainspring.errors import MainspringError
+from mainspring.errors import (
+    DatabaseUnavailable,
+    Fenced,
+    InvalidArguments,
+    MainspringError,
+    ResultTimeout,
+    TaskFailed,
+)
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.reactive.context import ReactiveRun
 from mainspring.tasks.context import Context
@@ -26,10 +33,15 @@ __version__ = version("mainspring")
 
 __all__ = [
     "Context",
+    "DatabaseUnavailable",
+    "Fenced",
     "Handle",
+    "InvalidArguments",
     "Mainspring",
     "MainspringError",
     "ReactiveRun",
+    "ResultTimeout",
     "RetryPolicy",
     "Task",
+    "TaskFailed",
 ]

@@ -14,12 +14,17 @@ from mainspring.kernel.steps import STEPS
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "Context",
+        "DatabaseUnavailable",
+        "Fenced",
         "Handle",
+        "InvalidArguments",
         "Mainspring",
         "MainspringError",
         "ReactiveRun",
+        "ResultTimeout",
         "RetryPolicy",
         "Task",
+        "TaskFailed",
     ]
 
 

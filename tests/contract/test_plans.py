@@ -12,7 +12,7 @@ import pytest
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.settler import settle_arguments
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, START
+from mainspring.kernel.visit import END, START, shard_mask
 from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.testing import TestServer
 from visits import Visits, queue
@@ -23,6 +23,12 @@ insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, vers
 select mainspring.shard('key ' || n, 1024), 'key ' || n, 'ring', gen_random_uuid(), null, 5,
   now() - make_interval(secs => n * 0.001), n, '{}'
 from generate_series(1, 100000) n
+"""
+# Timers that are all another worker's.
+TIMERS = """
+insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload)
+select 7, 'timer ' || n, 'timer', gen_random_uuid(), 5, now() + make_interval(secs => 3600 + n), n, '{}'
+from generate_series(1, 20000) n
 """
 HISTORY = """
 insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
@@ -40,6 +46,7 @@ def visits(mainspring_server: TestServer) -> Iterator[Visits]:
         found.register(queue())
         found.query(FILL)
         found.query("delete from mainspring.visit where version %% 2 = 0")
+        found.query(TIMERS)
         found.query(HISTORY)
         found.query("analyze mainspring.visit, mainspring.history")
         yield found
@@ -99,7 +106,7 @@ class TestPlans:
             "upto_due": [END[0]] * 10,
             "upto_key": [""] * 10,
             "most": [100] * 10,
-            "shards": shards,
+            "shards": None if shards is None else shard_mask(shards, 1024),
             "behind": [],
             "worker_id": worker_id,
         }
@@ -186,6 +193,14 @@ class TestPlans:
 
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 200
+
+    def test_timers_of_other_workers_are_not_all_walked_over(self, visits: Visits) -> None:
+        values = {"queues": ["timer"], "shards": [5, 6]}
+
+        nodes = plan_of(visits, SQL["next_due"].text, values)
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 500
 
     def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -15,27 +13,7 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.groups import KEEPS
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.visit import Visit
-from visits import queue
-
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-
-
-def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visit:
-    values = {
-        "shard": 0,
-        "key": key,
-        "queue": name,
-        "id": UUID(int=1),
-        "group": None,
-        "priority": 5,
-        "due_at": NOON + timedelta(seconds=at),
-        "version": hash(key),
-        "attempt": 0,
-        "crashes": 0,
-        "expires_at": None,
-        "payload": "{}",
-    }
-    return Visit(**{**values, **fields})
+from visits import queue, visit
 
 
 def buffer(
@@ -347,12 +325,13 @@ def test_a_visit_that_is_in_hand_or_was_settled_since_the_read_is_not_new() -> N
     found.read_sent()
     found.settled(done)
 
-    assert not found.is_new(running)
-    assert not found.is_new(done)
-    assert found.is_new(visit("b", version=77))
+    offered = visit("b", version=77)
+    mine = frozenset({running.shard, done.shard})
+    assert found.new_of([running, done, offered], mine) == [offered]
+    assert found.new_of([offered], frozenset()) == []
 
     found.read_sent()
-    assert found.is_new(done)
+    assert found.new_of([done], mine) == [done]
 
 
 def test_with_nothing_to_wait_for_there_is_no_next_time() -> None:

@@ -296,7 +296,7 @@ class TestTransaction:
 
         if plain:
 
-            @app.task(timeout=0.1)
+            @app.task(timeout=0.5)
             def pay(ctx: Context) -> None:
                 with ctx.transaction() as connection:
                     connection.execute("insert into paid values (1)")
@@ -308,7 +308,7 @@ class TestTransaction:
 
         else:
 
-            @app.task(timeout=0.1)
+            @app.task(timeout=0.5)
             async def pay(ctx: Context) -> None:
                 async with ctx.transaction() as connection:
                     await connection.execute("insert into paid values (1)")

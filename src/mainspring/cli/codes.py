@@ -13,6 +13,7 @@ from mainspring.errors import (
     InvalidTrigger,
     InvalidValue,
     MainspringError,
+    MixedPool,
     NotFound,
     UnknownParam,
     UnknownReactiveTask,
@@ -42,7 +43,7 @@ def code_of(error: BaseException) -> int | None:
             return NOT_FOUND
         case InvalidValue() | InvalidTrigger():
             return USAGE
-        case InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
+        case MixedPool() | InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE
         case MainspringError() | asyncpg.PostgresError():
             return PROBLEM

@@ -72,7 +72,18 @@ def _shown(found: Status, missed: list[TaskState]) -> Group:
     )
     parts: list[Any] = [Text(head)]
     workers = show.table(
-        ("worker", "pool", "host", "process", "slots", "free", "shards", "holds", "since"),
+        (
+            "worker",
+            "pool",
+            "host",
+            "process",
+            "slots",
+            "free",
+            "shards",
+            "holds",
+            "silent",
+            "since",
+        ),
         (
             (
                 str(w.id)[:8],
@@ -83,6 +94,7 @@ def _shown(found: Status, missed: list[TaskState]) -> Group:
                 w.free,
                 w.shards,
                 w.holds,
+                f"{w.silent_seconds:.1f} s",
                 w.started_at,
             )
             for w in found.workers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ def why(
             help="Its key: the task's id, or its uniqueness key. None: a reactive task."
         ),
     ] = None,
+    group: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
@@ -32,9 +34,9 @@ def why(
     if key is None:
         _reactive(queue, url, app, json)
         return
-    found = ask(lambda operator: operator.why(queue, key), url, app)
+    found = ask(lambda operator: operator.why(queue, key, group=group), url, app)
     if json:
-        show.as_json(found)
+        show.as_json(replace(found, last_runs=show.keys_apart(found.last_runs)))
     else:
         for cause in found.causes:
             show.say(f"{cause.name}: {cause.text}")

@@ -92,7 +92,7 @@ class Buffer:
         self._stale: list[Visit] = []
         self._rated = False  # some queue has a rate per group
         self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
-        # When pop found nothing: the local time at which it may find something (rates).
+        # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
 
     @property
@@ -110,12 +110,16 @@ class Buffer:
 
     def can_start(self, now: float) -> bool:
         """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
+        self.next_at = math.inf
         if not any(self._counts):
             return False
-        return any(
-            queue.buffered and (not queue.limited or queue.ready_at(now) <= now)
-            for queue in self.queues.values()
-        )
+        for queue in self.queues.values():
+            if queue.buffered:
+                ready_at = queue.ready_at(now) if queue.limited else now
+                if ready_at <= now:
+                    return True
+                self.next_at = min(self.next_at, ready_at)
+        return False
 
     # -- in
 
@@ -306,9 +310,16 @@ class Buffer:
         """A read is on its way: what is settled from here on may still be in its page."""
         self.consumed.clear()
 
-    def is_new(self, visit: Visit) -> bool:
-        """Whether a visit that was just read is neither in hand nor settled since."""
-        return (visit.queue, visit.key) not in self.in_hand and visit.version not in self.consumed
+    def new_of(self, visits: Iterable[Visit], shards: frozenset[int]) -> list[Visit]:
+        """Those of just read visits that are in my shards, and neither in hand nor settled since."""
+        in_hand, consumed = self.in_hand, self.consumed
+        return [
+            visit
+            for visit in visits
+            if visit.shard in shards
+            and (visit.queue, visit.key) not in in_hand
+            and visit.version not in consumed
+        ]
 
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:
         """Whether any visit that waits here is wanted."""

@@ -13,7 +13,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from mainspring.db.connect import Database, backoff
@@ -25,7 +24,7 @@ from mainspring.kernel.groups import KEEPS
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit
+from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit, shard_mask
 
 log = logging.getLogger("mainspring")
 
@@ -33,6 +32,7 @@ log = logging.getLogger("mainspring")
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
 LOOK_SECONDS = 0.05
+_visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
 # Bytes of payload that a page should not much exceed.
@@ -221,7 +221,7 @@ class Reader:
             "upto_due": [p[0] for p in upto],
             "upto_key": [p[1] for p in upto],
             "most": [most] * len(cursors),
-            "shards": None if self._hand.all_shards else list(self._hand.shards),
+            "shards": None if self._hand.all_shards else self._mask(),
             "behind": [f"{queue}{UNIT}{group}" for queue, group in self._buffer.behind_groups()],
             "worker_id": self._hand.worker_id,
         }
@@ -234,12 +234,14 @@ class Reader:
         steps.reach("page.read")
         if changes != self._hand.changes:
             raise ShardsChanged  # what was read may be held by others now
-        return [_visit(row, sent) for row in rows]
+        return [_visit(*row, sent) for row in rows]
+
+    def _mask(self) -> bytes:
+        return shard_mask(self._hand.shards, self._database.shard_count)
 
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
-        shards, is_new = self._hand.shards, self._buffer.is_new
-        fresh = [v for v in visits if v.shard in shards and is_new(v)]
+        fresh = self._buffer.new_of(visits, self._hand.shards)
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             self.filled()
@@ -283,13 +285,12 @@ class Reader:
             raise ShardsChanged
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
-            visit = _visit(row, sent)
+            visit = _visit(*row, sent)
             assert visit.group is not None
             found.setdefault((visit.queue, visit.group), []).append(visit)
-        shards, is_new = self._hand.shards, self._buffer.is_new
         for name in hungry:
             page = found.get(name, [])
-            fresh = [v for v in page if v.shard in shards and is_new(v)]
+            fresh = self._buffer.new_of(page, self._hand.shards)
             self._buffer.refill(*name, fresh, more=len(page) >= most[name])
         self.filled()
 
@@ -373,8 +374,3 @@ def _by_level(visits: Sequence[Visit]) -> dict[tuple[str, int], list[Visit]]:
         else:
             pages[level] = [visit]
     return pages
-
-
-def _visit(row: Sequence[Any], read_at: float) -> Visit:
-    fields: tuple[Any, ...] = (*row, read_at)
-    return Visit(*fields)

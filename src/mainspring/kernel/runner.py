@@ -106,7 +106,9 @@ class Runner:
         free for the next. So there are only as many slots at work as runs are under way.
         """
         self._verbose = log.isEnabledFor(logging.INFO)
-        if self._closing or not self.buffer.can_start(moment.local()):
+        now = moment.local()
+        if self._closing or not self.buffer.can_start(now):
+            self._set_alarm(now)
             return
         while self._idle:
             waiter = self._idle.pop()

@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -79,6 +80,14 @@ class Run(msgspec.Struct, eq=False):
 def shard_of(route: str, shard_count: int) -> int:
     """The shard of a route: the twin of mainspring.shard() in SQL (S12)."""
     return int.from_bytes(hashlib.sha256(route.encode()).digest()[:4], "big") % shard_count
+
+
+def shard_mask(shards: Iterable[int], shard_count: int) -> bytes:
+    """Shards as a mask, a bit each, in the order of get_bit in SQL."""
+    mask = bytearray((shard_count + 7) // 8)
+    for shard in shards:
+        mask[shard >> 3] |= 1 << (shard & 7)
+    return bytes(mask)
 
 
 def grouped_key(group: str | None, key: str) -> str:

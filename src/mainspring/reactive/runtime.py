@@ -80,7 +80,8 @@ class Runtime:
     def queues(self) -> list[QueueSettings]:
         """The queues of this layer."""
         queues = [_queue(name, _keyed(batch)) for name, batch in self._batches.items()]
-        pools = {t.settings.pool for t in self._tasks.values()}
+        # Always that of the worker's pool: workers of one pool serve the same queues.
+        pools = {self._pool, *(t.settings.pool for t in self._tasks.values())}
         queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
         return queues
 

@@ -19,7 +19,8 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     process.py          workers as processes of their own
     reactive.py         reactive tasks on a fake clock with fake params, without a database
     replay.py           a history of params through other triggers
-    pytest_plugin.py    the fixtures
+
+The fixtures themselves are in the package mainspring_pytest.
 """
 
 from mainspring.testing.clock import Clock

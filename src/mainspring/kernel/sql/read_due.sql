@@ -2,6 +2,7 @@
 -- Locks nothing. Answers nothing to a worker whose row is gone (declared dead). A level that answers fewer rows
 -- than asked has no more. Rides visit_due from the position on, so dead rows behind it cost nothing.
 -- Groups that are full and have visits left here are passed over: read_group reads those when there is room.
+-- The shards are a mask, a bit each: an array would be searched from its start for every row.
 -- How far each level was read is noted in the same transaction: after a death it names the suspects.
 with level as (
   select queue, priority, after_due, after_key, upto_due, upto_key, most
@@ -23,7 +24,7 @@ page as materialized (
       and v.due_at <= mainspring.now()
       and v.pass is null
       and v.parked_at is null
-      and (%(shards)s::integer[] is null or v.shard = any(%(shards)s::integer[]))
+      and (%(shards)s::bytea is null or get_bit(%(shards)s::bytea, v.shard) = 1)
       and (v.grp is null or not (v.queue || chr(31) || v.grp = any(%(behind)s::text[])))
     order by v.due_at, v.key
     limit l.most
