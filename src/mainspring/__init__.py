@@ -6,6 +6,7 @@ one durable table: queue Q should look at key K at time T.
     app         the one object an application holds
     tasks       functions whose calls are durable
     entities    stages that bring each entity of a table to rest
+    reactive    functions that run when the state of the data says so
     kernel      visits: offered, read, run and settled
     db          connections, statements, migrations, the private server
     testing     a moving clock, run until idle, crash points
@@ -31,6 +32,7 @@ from mainspring.errors import (
     TaskFailed,
 )
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.reactive.context import ReactiveRun
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.task import Task
@@ -49,6 +51,7 @@ __all__ = [
     "Kind",
     "Mainspring",
     "MainspringError",
+    "ReactiveRun",
     "ResultTimeout",
     "RetryPolicy",
     "Saved",

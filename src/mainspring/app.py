@@ -14,34 +14,31 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
 import psycopg
 
+from mainspring.crew import crew, idle_queues
 from mainspring.db import connect, migrate
 from mainspring.db.connect import Database
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.shared import release, shared
-from mainspring.entities.crawl import OPERATION, Crawl, crawl_queue, crawling
+from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
 from mainspring.entities.install import install_kinds, kinds_script
 from mainspring.entities.kind import Kind
-from mainspring.entities.runtime import Runtime, kind_queues
-from mainspring.entities.runtime import start as start_stages
 from mainspring.errors import (
     DuplicateTask,
     InvalidSetting,
     InvalidTask,
     UnknownTask,
 )
-from mainspring.kernel.bulk import KINDS
-from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
-from mainspring.kernel.operation import adopt, operation_queue
-from mainspring.kernel.recurring import recurring_queue, sync_recurring
+from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
@@ -49,10 +46,17 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
-from mainspring.tasks.connections import Connections
+from mainspring.reactive.advancing import Advancing
+from mainspring.reactive.declare import Data, declare
+from mainspring.reactive.durations import Duration
+from mainspring.reactive.gates import Cron
+from mainspring.reactive.operator import ReactiveOperator
+from mainspring.reactive.register import PoolSettings, register
+from mainspring.reactive.task import ReactiveTask
+from mainspring.reactive.triggers import Trigger
+from mainspring.reactive.values import Param
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
-from mainspring.tasks.execute import Executor
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
@@ -68,7 +72,7 @@ CLIENT_CONNECTIONS = 10
 ECHO_SECONDS = 0.1
 
 
-class Mainspring:
+class Mainspring(Advancing):
     """A durable reactive engine on PostgreSQL.
 
     Without an address it uses `MAINSPRING_URL`, and without that a private PostgreSQL in
@@ -81,7 +85,14 @@ class Mainspring:
             return f"hello {name}"
     """
 
-    def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        directory: str | Path = ".mainspring",
+        nested_triggers: bool = True,
+    ) -> None:
+        """`nested_triggers=False` forbids all_of inside any_of and the reverse."""
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
             connect.check_url(self._url)
@@ -93,6 +104,10 @@ class Mainspring:
         self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.kinds: dict[str, Kind] = {}
+        self.reactive_tasks: dict[str, ReactiveTask] = {}
+        self.params: dict[str, Param] = {}
+        self._nested_triggers = nested_triggers
+        self.reactive_pools: dict[str, PoolSettings] = {}
         _applications.add(self)
 
     def __repr__(self) -> str:
@@ -121,6 +136,26 @@ class Mainspring:
         cron: str | None = None,
         zone: str = "UTC",
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    @overload
+    def task(
+        self,
+        *,
+        when: Trigger,
+        name: str | None = None,
+        pool: str = "default",
+        priority: int = DEFAULT_PRIORITY,
+        produces: Iterable[Param] = (),
+        not_before: Cron | str | None = None,
+        debounce: Duration | None = None,
+        debounce_max: Duration | None = None,
+        min_interval: Duration | None = None,
+        expect_within: Duration | None = None,
+        first_run: str = "now",
+        on_rewind: str = "report",
+        renamed_from: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+    ) -> Callable[[Callable[..., Any]], ReactiveTask]: ...
     def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a task. Works on async and plain functions (these run in threads).
 
@@ -130,18 +165,25 @@ class Mainspring:
         `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
         after which a run is marked in its row (0: before it starts). `crash_limit`: parked after so
         many deaths of a worker that ran it.
+
+        With `when`, a trigger, it is a reactive task: it runs when the state of data says so. `produces`:
+        params that it sets. `not_before`, `debounce`, `min_interval`: what holds a true trigger back.
+        `expect_within`: reported when no success was recorded for so long. `first_run`: "now", or
+        "baseline" (what is there counts as seen). `on_rewind`: "report", "rerun" or "hold".
+        `renamed_from`: takes over the state of that task.
         """
         if function is None:
             return lambda f: self._declare(f, settings)
         return self._declare(function, settings)
 
-    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Task[Any, Any]:
+    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
         if not callable(function):
             raise InvalidTask(f"a task must be a function, got {function!r}")
         name = given.pop("name", None) or getattr(function, "__name__", "")
-        if name in self.tasks and self.tasks[name].function is not function:
+        known = self.tasks.get(name) or self.reactive_tasks.get(name)
+        if known is not None and known.function is not function:
             raise DuplicateTask(
-                f"task {name!r} is declared twice: {_place(self.tasks[name].function)} and "
+                f"task {name!r} is declared twice: {_place(known.function)} and "
                 f"{_place(function)}; give one of them another name"
             )
         if name in self.kinds:
@@ -149,6 +191,10 @@ class Mainspring:
                 f"{name!r} is a kind of entities already; give the task another name"
             )
         check_priority(given.get("priority", DEFAULT_PRIORITY))
+        if "when" in given:
+            given.setdefault("nested", self._nested_triggers)
+            self.reactive_tasks[name] = declare(function, name, given, self)
+            return self.reactive_tasks[name]
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
@@ -239,6 +285,24 @@ class Mainspring:
             crawl=crawl or Crawl(),
         )
 
+    def data(self, name: str) -> Data:
+        """An object of the data platform, whose params tasks may react to."""
+        return Data(name, self.params)
+
+    def reactive_pool(
+        self,
+        pool: str = "default",
+        *,
+        cap: int | None = None,
+        reserve_max: timedelta = timedelta(minutes=2),
+    ) -> None:
+        """At most `cap` reactive tasks of a pool run at once, over all workers.
+
+        Slots are kept for a more important task while a running one brings its data, for at most
+        `reserve_max` each time.
+        """
+        self.reactive_pools[pool] = PoolSettings(pool, cap, reserve_max)
+
     # -- the database
 
     async def database(self) -> Database:
@@ -283,11 +347,7 @@ class Mainspring:
         database = run_apart(connect.probe(self._address()))
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
-            queues = [queue_settings(task, never_run) for task in self.tasks.values()]
-            for kind in self.kinds.values():
-                queues += kind_queues(kind)
-            for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
-                queues += self._own_queues(database, pool)
+            queues = idle_queues(self, database)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -437,59 +497,33 @@ class Mainspring:
         state, result, error = rows[0]
         return (state, self.find_task(queue).signature.decode_result(result), error)
 
+    # -- reactive tasks
+
+    @property
+    def reactive(self) -> ReactiveOperator:
+        """Questions and orders about params and reactive tasks."""
+        return ReactiveOperator(self)
+
+    async def reactive_apply(self) -> list[str]:
+        """Register params and reactive tasks without a worker; answers tasks a newer release holds."""
+        database, pool = await self.database(), await self.pool()
+        async with pool.connection() as connection:
+            tasks, pools = self.reactive_tasks.values(), self.reactive_pools.values()
+            _, refused = await register(database, connection, tasks, self.params.values(), pools)
+        return refused
+
+    async def run_reactive(self, task: str, *, record: bool, by: str | None) -> None:
+        """Ask for a manual run of a reactive task."""
+        await self.reactive.run(task, record=record, by=by)
+
     # -- running
 
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        chosen = WorkerSettings(**settings)
-        stages = await self._start_stages(chosen)
-        worker, executor, connections = await self._make_worker(chosen, stages)
-        await worker.start()
-        try:
-            await self._sync(worker.settings.pool)
+        database, pool = await self.database(), await self.pool()
+        async with crew(self, database, pool, WorkerSettings(**settings)) as worker:
             yield worker
-        finally:
-            await worker.stop()
-            executor.close()
-            await connections.close()
-            await stages.close()
-
-    async def _start_stages(self, settings: WorkerSettings) -> Runtime:
-        """The stages of the kinds that this pool serves."""
-        kinds = [kind for kind in self.kinds.values() if kind.settings.pool == settings.pool]
-        return await start_stages(await self.database(), kinds, threads=settings.concurrency)
-
-    async def _make_worker(
-        self, settings: WorkerSettings, stages: Runtime
-    ) -> tuple[Worker, Executor, Connections]:
-        database = await self.database()
-        holder: list[Worker] = []
-        connections = Connections(database, lambda: holder[0].hand.worker_id)
-        executor = Executor(connections, threads=settings.concurrency)
-        queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
-        queues += stages.queues()
-        queues += self._own_queues(database, settings.pool)
-        worker = Worker(database, queues, settings)
-        worker.interrupt = executor.interrupt
-        holder.append(worker)
-        return worker, executor, connections
-
-    def _own_queues(self, database: Database, pool: str) -> list[QueueSettings]:
-        """The engine's own queues, which every worker of a pool serves."""
-        return [
-            operation_queue(database, {**KINDS, OPERATION: crawling(self.kinds)}, pool),
-            recurring_queue(database, pool),
-            crawl_queue(database, self.kinds, pool),
-        ]
-
-    async def _sync(self, pool_name: str) -> None:
-        """Make the cron lines of the tasks known, and take on operations that were left alone."""
-        schedules = [s for task in self.tasks.values() if (s := schedule(task)) is not None]
-        pool = await self.pool()
-        async with pool.connection(transaction=True) as connection:
-            await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
-            await adopt(await self.database(), connection, pool_name)
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.

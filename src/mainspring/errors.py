@@ -242,3 +242,72 @@ class WorkerLost(MainspringError):
     """A worker process ended for a reason of its own and was not replaced."""
 
     code = "worker_lost"
+
+
+class InvalidValue(MainspringError, ValueError):
+    """A param cannot have this value: another kind, no time zone, or out of range."""
+
+    code = "invalid_value"
+
+
+class InvalidTrigger(MainspringError, ValueError):
+    """A trigger cannot be as it is written."""
+
+    code = "invalid_trigger"
+
+
+class InvalidChunk(InvalidTrigger):
+    """No such chunk of time, or one whose starts would not follow the zone's clock."""
+
+    code = "invalid_chunk"
+
+
+class UnknownFormat(MainspringError):
+    """A trigger was written by a newer release than this one."""
+
+    code = "unknown_format"
+
+
+class UnknownParam(MainspringError, LookupError):
+    """No param of that name is declared or created."""
+
+    code = "unknown_param"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        super().__init__(
+            f"no param is named {name!r}{hint} declare it with app.data(...).param(...), or create "
+            "it with `mainspring params create`"
+        )
+
+
+class WentBack(MainspringError, ValueError):
+    """A param would go back by a plain advance; the caller's transaction is not spoilt."""
+
+    code = "went_back"
+
+    def __init__(self, param: str, old: object, new: object) -> None:
+        self.param = param
+        self.old = old
+        self.new = new
+        super().__init__(
+            f"param {param!r} would go back from {old} to {new}; if the data was restated say so with "
+            "rewind, if others may be ahead use if_greater=True"
+        )
+
+
+class UnknownReactiveTask(MainspringError, LookupError):
+    """No reactive task of that name is registered."""
+
+    code = "unknown_reactive_task"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        super().__init__(
+            f"no reactive task is named {name!r}{hint} declare it with @app.task(when=...); it is "
+            "registered by a worker or by `mainspring reactive apply`"
+        )

@@ -6,6 +6,7 @@ import inspect
 
 import mainspring
 import mainspring.errors
+import mainspring.reactive
 import mainspring.testing
 from mainspring.kernel.steps import STEPS
 
@@ -23,6 +24,7 @@ def test_the_names_of_the_package() -> None:
         "Kind",
         "Mainspring",
         "MainspringError",
+        "ReactiveRun",
         "ResultTimeout",
         "RetryPolicy",
         "Saved",
@@ -46,6 +48,12 @@ def test_the_names_of_the_test_kit() -> None:
         "Simulation",
         "TestServer",
         "TimerLost",
+        "Missed",
+        "ParamSet",
+        "Ran",
+        "ReactiveSimulation",
+        "TestServer",
+        "Timeline",
         "WorkerProcess",
         "check_confluence",
         "check_early_visits",
@@ -53,10 +61,48 @@ def test_the_names_of_the_test_kit() -> None:
         "check_unasked",
         "die_at",
         "orders",
+        "read_changes",
+        "replay",
         "run_until_idle",
         "wait_until",
         "watch",
     ]
+
+
+def test_the_names_for_reactive_tasks() -> None:
+    classes = {name for name in mainspring.reactive.__all__ if name[0].isupper()}
+    words = set(mainspring.reactive.__all__) - classes
+
+    assert classes == {
+        "Chunk",
+        "ChunkDelay",
+        "ChunkDelta",
+        "ChunkRefDelay",
+        "Delay",
+        "Delta",
+        "Param",
+        "ReactiveRun",
+        "ReactiveTask",
+        "RefDelay",
+        "Trigger",
+    }
+    assert words == {
+        "all_arrived",
+        "all_of",
+        "any_arrived",
+        "any_of",
+        "caught_up",
+        "cron",
+        "fresh",
+        "grown_by",
+        "in_this_chunk",
+        "new_chunk",
+        "new_data",
+        "new_day",
+        "new_hour",
+        "new_month",
+        "new_week",
+    }
 
 
 def test_every_public_name_exists_and_is_documented() -> None:

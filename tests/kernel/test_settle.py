@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Parked, Retry
-from visits import Visits
+from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.store import SQL
+from visits import Visits, queue
 
 FAILED = Retry(after=60, error_type="Broken", error="it broke")
 PARKED = Parked(error_type="Broken", error="it broke")
@@ -305,3 +308,20 @@ def test_a_result_that_cannot_be_stored_fails_its_statement_alone(
 
     assert visits.row("b") is not None
     assert visits.settle(me, (good, Done())) == ["settled"]
+
+
+def test_a_quiet_queue_leaves_history_only_when_a_run_fails(visits: Visits, me: UUID) -> None:
+    """A scheduler's own steps: thousands a second, of which only the failed ones are worth a row."""
+    visits.offer("a", "b", queue="still")
+    runs = [visits.start(visits.visit(key, "still")) for key in "ab"]
+    outcomes = [Done(), Retry(after=60, error_type="E", error="no")]
+    for run, outcome in zip(runs, outcomes, strict=True):
+        run.outcome, run.settings = outcome, queue("still", quiet=True)
+    runs.sort(key=lambda run: (run.visit.shard, run.visit.key))
+    values = settle_arguments(runs, me)
+
+    visits.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
+
+    assert visits.row("a", "still") is None
+    assert visits.history("a") == []
+    assert len(visits.history("b")) == 1

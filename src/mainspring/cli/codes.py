@@ -10,10 +10,14 @@ from mainspring.errors import (
     InvalidKey,
     InvalidSetting,
     InvalidTime,
+    InvalidTrigger,
+    InvalidValue,
     MainspringError,
     MixedPool,
     NotFound,
     UnknownKind,
+    UnknownParam,
+    UnknownReactiveTask,
     UnknownStage,
     UnknownTask,
 )
@@ -39,6 +43,10 @@ def code_of(error: BaseException) -> int | None:
             return UNAVAILABLE
         case NotFound() | UnknownTask() | UnknownKind() | UnknownStage():
             return NOT_FOUND
+        case UnknownParam() | UnknownReactiveTask():
+            return NOT_FOUND
+        case InvalidValue() | InvalidTrigger():
+            return USAGE
         case MixedPool() | InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE
         case MainspringError() | asyncpg.PostgresError():

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.cli import codes, entities, operations, parked, queues, recurring, show, tasks
+from mainspring.cli import (
+    codes,
+    entities,
+    operations,
+    params,
+    parked,
+    queues,
+    reactive,
+    recurring,
+    show,
+    tasks,
+)
+from mainspring.cli.check import check
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
 from mainspring.cli.migrate import migrate
@@ -25,7 +37,7 @@ cli = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (worker, dev, migrate, status, history, put_back, why, doctor):
+for command in (worker, dev, migrate, status, history, put_back, why, doctor, check):
     cli.command()(command)
 for name, group in (
     ("tasks", tasks.group),
@@ -34,6 +46,8 @@ for name, group in (
     ("queues", queues.group),
     ("operations", operations.group),
     ("recurring", recurring.group),
+    ("params", params.group),
+    ("reactive", reactive.group),
 ):
     cli.add_typer(group, name=name)
 

@@ -12,10 +12,12 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_row
-from mainspring.cli.target import ask, resolve
+from mainspring.cli.target import ask_app, resolve
 from mainspring.kernel.status import Status
+from mainspring.reactive.operator import TaskState
 
 
 def status(
@@ -32,19 +34,25 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    found = ask(lambda operator: operator.status(), url, app)
+    found, missed = ask_app(_read, url, app)
     if json:
-        show.as_json(_as_builtins(found))
+        late = [{"task": task.task, "missed_at": task.missed_at} for task in missed]
+        show.as_json({**_as_builtins(found), "missed": late})
     else:
-        show.console().print(_shown(found))
+        show.console().print(_shown(found, missed))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
     async with resolve(url, app) as target:
         with Live(console=show.console(), auto_refresh=False, screen=False) as live:
             while True:
-                live.update(_shown(await target.operator.status()), refresh=True)
+                live.update(_shown(*await _read(target)), refresh=True)
                 await asyncio.sleep(every)
+
+
+async def _read(target: Mainspring) -> tuple[Status, list[TaskState]]:
+    """The status, and the reactive tasks without the success that was expected of them (R14)."""
+    return await target.operator.status(), await target.reactive.tasks(missed_only=True)
 
 
 def _as_builtins(found: Status) -> dict[str, Any]:
@@ -57,7 +65,7 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
-def _shown(found: Status) -> Group:
+def _shown(found: Status, missed: list[TaskState]) -> Group:
     head = (
         f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
@@ -103,4 +111,6 @@ def _shown(found: Status) -> Group:
     for queue in found.unserved:
         count = queue.waiting + queue.scheduled
         parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
+    for task in missed:
+        parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
     return Group(*parts)

@@ -92,3 +92,16 @@ def ask(question: Callable[[Operator], Awaitable[T]], url: str | None, app: str 
             return await question(target.operator)
 
     return asyncio.run(asking())
+
+
+def ask_app(
+    question: Callable[[Mainspring], Awaitable[T]], url: str | None, app: str | None = None
+) -> T:
+    """Ask the application that is meant itself."""
+    target = resolve(url, app)
+
+    async def asking() -> T:
+        async with target:
+            return await question(target)
+
+    return asyncio.run(asking())

@@ -1,4 +1,4 @@
-"""`mainspring why`: why a visit has not run, or what is known of an entity."""
+"""`mainspring why`: why a visit has not run, what is known of an entity or of a reactive task."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ import typer
 
 from mainspring.cli import codes, options, show
 from mainspring.cli.entities import print_entity
-from mainspring.cli.target import ask
+from mainspring.cli.target import ask, ask_app
 from mainspring.entities.why import EntityWhy
 from mainspring.kernel.why import Why
 from mainspring.operator import Operator
+from mainspring.reactive.explain import lines_of
+from mainspring.reactive.why import why as why_reactive
 
 
 def why(
     queue: Annotated[str, typer.Argument(help="Its queue: the task's name, or a kind.")],
-    key: Annotated[str, typer.Argument(help="Its key: the task's id, its key, an entity's id.")],
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            help="Its key: the task's id, its key, an entity's id. None: a reactive task."
+        ),
+    ] = None,
     group: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
@@ -26,7 +33,12 @@ def why(
     """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked...
 
     Of an entity (`mainspring why listing 42`): its queues, timers, states, and who changed what.
+    With the name of a reactive task alone: its trigger with values and verdicts, and the next fact
+    that would change it.
     """
+    if key is None:
+        _reactive(queue, url, app, json)
+        return
 
     async def question(operator: Operator) -> EntityWhy | Why:
         if queue in [kind.name for kind in await operator.entities.kinds()]:
@@ -54,3 +66,12 @@ def why(
             )
     if found.causes[0].name == "not_found" and not found.last_runs:
         raise typer.Exit(codes.NOT_FOUND)
+
+
+def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
+    told = ask_app(lambda target: why_reactive(target.reactive, task), url, app)
+    if json:
+        show.as_json(told)
+        return
+    for line in lines_of(told):
+        show.say(line)

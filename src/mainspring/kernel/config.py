@@ -73,6 +73,7 @@ class QueueSettings:
     # A background queue: all of them together have at most this share of a worker's slots, and at
     # least this share of its starts, whatever waits with greater priority. None: no background.
     share: float | None = None
+    quiet: bool = False  # its runs leave history only when they fail: a scheduler's own steps
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():

@@ -19,6 +19,8 @@ class Offer:
     queue: str
     key: str
     due_at: datetime | None = None
+    priority: int = DEFAULT_PRIORITY
+    payload: str = "{}"  # a JSON object, united with that of the visit that is there
 
 
 async def offer(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
@@ -39,8 +41,8 @@ def _values(database: Database, offers: Sequence[Offer]) -> dict[str, Any]:
         "queues": [o.queue for o in offers],
         "ids": new_ids(len(offers)),
         "groups": [None for _ in offers],
-        "priorities": [DEFAULT_PRIORITY for _ in offers],
+        "priorities": [o.priority for o in offers],
         "due_ats": [o.due_at for o in offers],
         "versions": [token() for _ in offers],
-        "payloads": ["{}" for _ in offers],
+        "payloads": [o.payload for o in offers],
     }

@@ -381,11 +381,14 @@ def _detail(run: Run) -> str | None:
     # A key of the user's may by now be another visit's; a fresh id never.
     id = str(run.visit.id)
     keyed = run.visit.key != id
-    if type(outcome) is Done and not (searchable or any_pass or keyed):
+    quiet = settings is not None and settings.quiet
+    if type(outcome) is Done and not (searchable or any_pass or keyed or quiet):
         return None
     # An update answers the new due time only, so the one that was read goes along for history.
     due_at = run.visit.due_at.isoformat()
     detail: dict[str, object] = {"any_pass": any_pass, "was_due_at": due_at}
+    if quiet:
+        detail["quiet"] = True
     if searchable:
         detail["searchable"] = searchable_values(run.visit.payload, searchable)
     if keyed:

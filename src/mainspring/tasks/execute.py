@@ -8,7 +8,7 @@ import ctypes
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -65,6 +65,14 @@ class Executor:
             return Done(None if result is None else encode(result))
 
         return handle
+
+    async def call(
+        self, run: Run, function: Callable[..., Any], arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call a function for a run: in the loop if it is async, else in a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        return await self._in_thread(run, function, dict(arguments))
 
     async def _in_thread(
         self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]

@@ -19,6 +19,8 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     process.py          workers as processes of their own
     stages.py           stages of entities in memory, without a database; answers.py calls them
     confluence.py       checks that stages fit together, in any order (order.py)
+    reactive.py         reactive tasks on a fake clock with fake params, without a database
+    replay.py           a history of params through other triggers
 
 The fixtures themselves are in the package mainspring_pytest.
 """
@@ -36,17 +38,26 @@ from mainspring.testing.database import TestServer
 from mainspring.testing.idle import run_until_idle, wait_until
 from mainspring.testing.order import Order, orders
 from mainspring.testing.process import WorkerProcess
+from mainspring.testing.reactive import ReactiveSimulation
+from mainspring.testing.reactive_state import ParamSet
+from mainspring.testing.replay import read_changes, replay
 from mainspring.testing.stages import NotAtRest, Simulation
 from mainspring.testing.steps import STEPS, die_at, watch
+from mainspring.testing.timeline import Missed, Ran, Timeline
 
 __all__ = [
     "STEPS",
     "Clock",
+    "Missed",
     "NotAtRest",
     "NotConfluent",
     "Order",
+    "ParamSet",
+    "Ran",
+    "ReactiveSimulation",
     "Simulation",
     "TestServer",
+    "Timeline",
     "TimerLost",
     "WorkerProcess",
     "check_confluence",
@@ -55,6 +66,8 @@ __all__ = [
     "check_unasked",
     "die_at",
     "orders",
+    "read_changes",
+    "replay",
     "run_until_idle",
     "wait_until",
     "watch",

@@ -48,4 +48,28 @@ create or replace view mainspring.violation as
   union all
   select 'a lease belongs to no living worker', pool || ' ' || shard
     from mainspring.lease l
-    where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id);
+    where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id)
+  union all
+  select 'an admitted firing has no run visit', t.task
+    from mainspring.reactive_task t
+    where t.firing is not null and t.admitted_at is not null and not exists (
+      select from mainspring.visit v
+      where v.key = t.task and v.queue = 'mainspring.run.' || t.pool and v.payload ->> 'firing' = t.firing::text)
+  union all
+  select 'a pool has more admitted firings than its cap', p.pool
+    from mainspring.reactive_pool p
+    where p.cap < (select count(*) from mainspring.reactive_task t where t.pool = p.pool and t.admitted_at is not null)
+  union all
+  select 'a param that a trigger names is not in the index, or one that it does not name is', t.task
+    from mainspring.reactive_task t
+    join mainspring.definition d on d.fingerprint = t.fingerprint
+    where array(select u.param from mainspring.uses u where u.task = t.task order by 1)
+      is distinct from array(
+        select distinct ((x ->> 0) || '.' || (x ->> 1)) collate "C"
+        from (select jsonb_path_query(d.tree, '$.**.param') union all select jsonb_path_query(d.tree, '$.**.behind')) p(x)
+        order by 1)
+  union all
+  select 'the newest change of a param is not its value', p.name
+    from mainspring.param p
+    join lateral (select l.num, l.ver from mainspring.param_log l where l.param = p.name order by l.id desc limit 1) l on true
+    where (l.num, l.ver) is distinct from (p.num, p.ver);

@@ -7,7 +7,7 @@
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
 -- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
 -- changed (just now: send it again) or gone (it no longer counts).
--- Sent twice, it changes nothing more. Rides the primary key.
+-- Sent twice, it changes nothing more. Rides the primary key. Runs of quiet queues leave history only when they fail.
 with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, i.result,
     coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome as outcome,
@@ -15,7 +15,7 @@ with item as materialized (
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
     coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
     (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
-    d.detail -> 'payload' as next_payload,
+    d.detail -> 'payload' as next_payload, coalesce((d.detail ->> 'quiet')::boolean, false) as quiet,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
@@ -94,6 +94,7 @@ story as (
         select from mainspring.history h
         where h.key = o.key and h.run = o.run and h.day = (to_timestamp(o.started) at time zone 'UTC')::date)
   ) s
+  where not s.quiet or s.outcome in ('retry', 'parked')
 )
 select 0 as n, count(*)::text as answer from settled
 union all

@@ -1,0 +1,103 @@
+"""A worker with all its layers: the queues that each brings, and what begins and ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from mainspring.db.connect import Database
+from mainspring.db.pool import AsyncPool
+from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
+from mainspring.entities.kind import Kind
+from mainspring.entities.runtime import kind_queues
+from mainspring.entities.runtime import start as start_stages
+from mainspring.kernel.bulk import KINDS
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.operation import adopt, operation_queue
+from mainspring.kernel.recurring import recurring_queue, sync_recurring
+from mainspring.kernel.worker import Worker
+from mainspring.reactive.register import PoolSettings
+from mainspring.reactive.runtime import Runtime as Reactive
+from mainspring.reactive.runtime import declared_queues
+from mainspring.reactive.task import ReactiveTask
+from mainspring.reactive.values import Param
+from mainspring.tasks.connections import Connections
+from mainspring.tasks.execute import Executor
+from mainspring.tasks.queue import never_run, queue_settings, schedule
+from mainspring.tasks.task import Task
+
+
+class Declared(Protocol):
+    """What an application has declared."""
+
+    tasks: dict[str, Task[Any, Any]]
+    kinds: dict[str, Kind]
+    reactive_tasks: dict[str, ReactiveTask]
+    params: dict[str, Param]
+    reactive_pools: dict[str, PoolSettings]
+
+
+def idle_queues(app: Declared, database: Database) -> list[QueueSettings]:
+    """All queues of an application as the database should know them; none of them can run."""
+    queues = [queue_settings(task, never_run) for task in app.tasks.values()]
+    for kind in app.kinds.values():
+        queues += kind_queues(kind)
+    for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
+        queues += _own_queues(database, app.kinds, pool)
+    return queues + declared_queues(app.reactive_tasks.values(), never_run)
+
+
+@asynccontextmanager
+async def crew(
+    app: Declared, database: Database, pool: AsyncPool, settings: WorkerSettings
+) -> AsyncIterator[Worker]:
+    """A worker of a pool inside this event loop, for as long as the block lasts."""
+    kinds = [kind for kind in app.kinds.values() if kind.settings.pool == settings.pool]
+    stages = await start_stages(database, kinds, threads=settings.concurrency)
+    holder: list[Worker] = []
+    connections = Connections(database, lambda: holder[0].hand.worker_id)
+    executor = Executor(connections, threads=settings.concurrency)
+    reactive = Reactive(
+        database,
+        app.reactive_tasks,
+        app.params.values(),
+        app.reactive_pools.values(),
+        executor.call,
+        pool=settings.pool,
+    )
+    queues = [queue_settings(task, executor.handler(task)) for task in app.tasks.values()]
+    queues += stages.queues()
+    queues += reactive.queues()
+    queues += _own_queues(database, app.kinds, settings.pool)
+    worker = Worker(database, queues, settings)
+    worker.interrupt = executor.interrupt
+    holder.append(worker)
+    await worker.start()
+    try:
+        await _sync(app, database, pool, settings.pool)
+        await reactive.start()
+        yield worker
+    finally:
+        await worker.stop()
+        await reactive.close()
+        executor.close()
+        await connections.close()
+        await stages.close()
+
+
+def _own_queues(database: Database, kinds: Mapping[str, Kind], pool: str) -> list[QueueSettings]:
+    """The engine's own queues, which every worker of a pool serves."""
+    return [
+        operation_queue(database, {**KINDS, OPERATION: crawling(kinds)}, pool),
+        recurring_queue(database, pool),
+        crawl_queue(database, kinds, pool),
+    ]
+
+
+async def _sync(app: Declared, database: Database, pool: AsyncPool, pool_name: str) -> None:
+    """Make the cron lines of the tasks known, and take on operations that were left alone."""
+    schedules = [s for task in app.tasks.values() if (s := schedule(task)) is not None]
+    async with pool.connection(transaction=True) as connection:
+        await sync_recurring(database, connection, schedules, queues=app.tasks)
+        await adopt(database, connection, pool_name)

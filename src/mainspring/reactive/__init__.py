@@ -1,0 +1,72 @@
+"""Reactive tasks: functions that run when the state of the data says so.
+
+An object of the data platform has params (`values`): named values, mostly "loaded up to". Whoever
+changes the data sets them. A task may have a trigger (`triggers`) instead of a cron line: from the
+clock, the current values and those that the task saw at its last successful run, it says whether the
+event has happened.
+
+    from mainspring.reactive import all_of, caught_up, new_day
+
+Pure, without I/O: values, durations, zones, units, grid, chunks, triggers, evaluate, codec, gates,
+rewinds, decide, words, checks, texts, needs, explain. The rest is the thin shell around them.
+"""
+
+from mainspring.reactive.chunks import Chunk
+from mainspring.reactive.context import ReactiveRun
+from mainspring.reactive.gates import cron
+from mainspring.reactive.task import ReactiveTask
+from mainspring.reactive.triggers import (
+    ChunkDelay,
+    ChunkDelta,
+    ChunkRefDelay,
+    Delay,
+    Delta,
+    RefDelay,
+    Trigger,
+    all_of,
+    any_of,
+)
+from mainspring.reactive.values import Param
+from mainspring.reactive.words import (
+    all_arrived,
+    any_arrived,
+    caught_up,
+    fresh,
+    grown_by,
+    in_this_chunk,
+    new_chunk,
+    new_data,
+    new_day,
+    new_hour,
+    new_month,
+    new_week,
+)
+
+__all__ = [
+    "Chunk",
+    "ChunkDelay",
+    "ChunkDelta",
+    "ChunkRefDelay",
+    "Delay",
+    "Delta",
+    "Param",
+    "ReactiveRun",
+    "ReactiveTask",
+    "RefDelay",
+    "Trigger",
+    "all_arrived",
+    "all_of",
+    "any_arrived",
+    "any_of",
+    "caught_up",
+    "cron",
+    "fresh",
+    "grown_by",
+    "in_this_chunk",
+    "new_chunk",
+    "new_data",
+    "new_day",
+    "new_hour",
+    "new_month",
+    "new_week",
+]

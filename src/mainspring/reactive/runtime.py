@@ -1,0 +1,179 @@
+"""The reactive layer of one worker: its queues, its connections, its registration.
+
+Spreading, checking and starting each have a connection, opened when first needed, and serve what
+comes in batches. When nothing changes no statement is sent for any task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from mainspring.db.connect import Database
+from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.line import Line
+from mainspring.kernel.offer import Offer, offer_new
+from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run
+from mainspring.reactive.admit import Admit
+from mainspring.reactive.audit import KEY, Audit, retire
+from mainspring.reactive.batch import Batch
+from mainspring.reactive.check import Check, Definitions
+from mainspring.reactive.end import End
+from mainspring.reactive.expect import Expect
+from mainspring.reactive.names import ADMIT, AUDIT, CHANGE, CHECK, EXPECT, RUN, run_queue
+from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply, register
+from mainspring.reactive.run import Execute, Runs, Start
+from mainspring.reactive.spread import Spread
+from mainspring.reactive.store import ask
+from mainspring.reactive.task import ReactiveTask
+from mainspring.reactive.values import Param
+
+log = logging.getLogger("mainspring")
+# The scheduler's own visits are never given up.
+FOREVER = RetryPolicy(attempts=1_000_000, first=0.05, most=10)
+# So many deaths before a visit is parked: a death is counted in the task's own state.
+CRASHES = 1000
+
+
+class Runtime:
+    """What a worker needs to run reactive tasks."""
+
+    def __init__(
+        self,
+        database: Database,
+        tasks: Mapping[str, ReactiveTask],
+        params: Iterable[Param],
+        pools: Iterable[PoolSettings],
+        execute: Execute,
+        *,
+        pool: str,
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        self._params = list(params)
+        self._pools = list(pools)
+        self._pool = pool
+        self._id = uuid4()
+        self._lines = [Line(database, f"reactive-{role}") for role in ("spread", "check", "run")]
+        spreading, checking, running = self._lines
+        definitions = Definitions(database)
+        self._start = Start(database)
+        start = Batch(running, self._start)
+        self._batches: dict[str, Batch[str, Outcome]] = {
+            CHANGE: Batch(spreading, Spread(database)),
+            CHECK: Batch(checking, Check(database, definitions)),
+            ADMIT: Batch(running, Admit(database, definitions)),
+            EXPECT: Batch(spreading, Expect(database)),
+            AUDIT: Batch(spreading, Audit(database)),
+        }
+        self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
+        self._runs = Runs(tasks, start, End(database), execute)
+        self._living: asyncio.Task[None] | None = None
+        self.refused: Sequence[str] = ()  # tasks that a newer release holds
+
+    def queues(self) -> list[QueueSettings]:
+        """The queues of this layer."""
+        queues = [_queue(name, _keyed(batch)) for name, batch in self._batches.items()]
+        # Always that of the worker's pool: workers of one pool serve the same queues.
+        pools = {self._pool, *(t.settings.pool for t in self._tasks.values())}
+        queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
+        return queues
+
+    async def start(self) -> None:
+        """Register what the code declares, and go on saying that this process lives."""
+        line = self._lines[0]
+        async with line.lock:
+            await self._register(await line.get())
+        if self._tasks:
+            self._living = asyncio.get_running_loop().create_task(self._live())
+
+    async def _register(self, connection: Any) -> None:
+        release, self.refused = await register(
+            self._database, connection, self._tasks.values(), self._params, self._pools
+        )
+        self._start.release = release
+        if release:
+            await self._say_alive(connection)
+            await offer_new(self._database, connection, [Offer(AUDIT, KEY)])
+
+    async def _say_alive(self, connection: Any) -> None:
+        await ask(
+            self._database,
+            connection,
+            "live",
+            id=self._id,
+            release=self._start.release,
+            pool=self._pool,
+        )
+
+    async def _live(self) -> None:
+        """A few times in the span in which a process counts as living: say so."""
+        line = self._lines[0]
+        while True:
+            await asyncio.sleep(LIVING_SECONDS / 3 * random.uniform(0.8, 1.0))
+            try:
+                async with line.lock:
+                    await self.look_after(await line.get())
+            except Exception as error:
+                log.warning("reactive.waiting", extra={"error": str(error)})
+                await line.lost()
+
+    async def look_after(self, connection: Any) -> None:
+        """Say that this process lives; apply what a newer release held, if that is gone."""
+        await self._say_alive(connection)
+        if self.refused:
+            left = [self._tasks[name] for name in self.refused]
+            self.refused = await apply(self._database, connection, left, self._start.release)
+        await retire(self._database, connection, living=LIVING_SECONDS)
+
+    async def close(self) -> None:
+        """Let go of everything; what was under way stays as visits."""
+        if self._living is not None:
+            self._living.cancel()
+            await asyncio.gather(self._living, return_exceptions=True)
+            await self._leave()
+        for batch in self._all:
+            await batch.close()
+        for line in self._lines:
+            await line.close()
+
+    async def _leave(self) -> None:
+        line = self._lines[0]
+        try:
+            async with line.lock:
+                await ask(self._database, await line.get(), "leave", id=self._id)
+        except Exception as error:  # it is forgotten by its silence, some minutes later
+            log.warning("reactive.left_in_haste", extra={"error": str(error)})
+
+
+def _queue(name: str, handler: Handler, *, pool: str = "default") -> QueueSettings:
+    return QueueSettings(
+        name=name,
+        handler=handler,
+        pool=pool,
+        kind="reactive",
+        retry=FOREVER,
+        crash_limit=CRASHES,
+        quiet=not name.startswith(RUN),
+    )
+
+
+def _keyed(batch: Callable[[str], Any]) -> Handler:
+    async def handle(run: Run) -> Outcome:
+        outcome: Outcome = await batch(run.visit.key)
+        return outcome
+
+    return handle
+
+
+def declared_queues(tasks: Iterable[ReactiveTask], never: Handler) -> list[QueueSettings]:
+    """The same queues where nothing is run: for a migration."""
+    queues = [_queue(name, never) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
+    pools = {task.settings.pool for task in tasks}
+    return queues + [_queue(run_queue(pool), never, pool=pool) for pool in sorted(pools)]

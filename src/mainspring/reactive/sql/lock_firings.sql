@@ -1,0 +1,8 @@
+-- Lock the states of ending runs, by name, skipping those that others have locked. A run that is not answered is locked, or
+-- its firing is over. Rides the primary key.
+select t.task
+from unnest(%(tasks)s::text[], %(firings)s::bigint[], %(runs)s::bigint[]) as i(task, firing, run)
+join mainspring.reactive_task t on t.task = i.task
+where t.firing = i.firing and t.run = i.run
+order by t.task
+for update of t skip locked

@@ -1,0 +1,39 @@
+-- Start runs: mark each firing as run by this run, which is what makes a later start of it a crash. Answers one row a run: its
+-- state as it stood ('started', 'other': another firing by now, 'again': an earlier start of this firing has died), what the
+-- check captured, and whether a param of it was moved back since. 'newer': the check was of a newer release, which captured
+-- less than this worker's code wants to know; it is not started here.
+-- Locks reactive_task rows in the order of the items, which is by name. Rides reactive_task_pkey and param_pkey.
+with item as materialized (
+  select i.task, i.firing, i.run, array(select jsonb_array_elements_text(i.needs::jsonb)) as needs
+  from unnest(%(tasks)s::text[], %(firings)s::bigint[], %(runs)s::bigint[], %(needs)s::text[]) as i(task, firing, run, needs)
+),
+started as (
+  update mainspring.reactive_task t
+  set run = i.run, started_at = mainspring.clock()
+  from item i
+  where t.task = i.task and t.firing = i.firing and (t.run is null or t.run = i.run) and t.admitted_at is not null
+    and (t.captured ?& i.needs or t.release <= %(release)s::bigint)
+  returning t.task
+)
+select i.task,
+  case
+    when i.task in (select task from started) then 'started'
+    when t.firing is distinct from i.firing then 'other'
+    when t.run is not null then 'again'
+    when not t.captured ?& i.needs then 'newer'
+    else 'other'
+  end as answer,
+  t.kind, t.record, t.cause, t.captured::text as captured, t.seen::text as seen, t.base, t.failures, t.run, t.captured ?& i.needs as knows,
+  exists (
+    select from jsonb_each(t.captured) c join mainspring.param p on p.name = c.key
+    where p.rewinds > (c.value ->> 1)::integer
+  ) as rewound,
+  (select jsonb_agg(jsonb_build_array(r.param, r.number, coalesce(to_jsonb(r.num), to_jsonb(r.ver)), r.chunks) order by r.param, r.number)
+    from jsonb_object_keys(t.captured) k(param)
+    join mainspring.param_rewind r on r.param = k.param and r.number > coalesce((t.seen -> k.param ->> 1)::integer, 2147483647)
+      and r.number <= coalesce((t.captured -> k.param ->> 1)::integer, 2147483647))::text as rewinds,
+  (select jsonb_object_agg(o.param, coalesce(to_jsonb(p.num), to_jsonb(p.ver)))
+    from mainspring.produces o join mainspring.param p on p.name = o.param
+    where o.task = t.task)::text as products
+from item i
+left join mainspring.reactive_task t on t.task = i.task

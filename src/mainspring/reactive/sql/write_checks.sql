@@ -1,0 +1,80 @@
+-- Write what checks came to: fire, or note that the verdict or a leaf's changed. Only where the turn is still the one that was
+-- read: a verdict on an older state starts nothing. A firing in a pool without a cap is admitted here and now, and its run
+-- offered; in a pool with one, its admission is offered.
+-- Locks reactive_task rows by name and skips those that others have locked, then shares the pools' rows, then upserts visits
+-- in (shard, key, queue) order. A task that is not answered was locked or has moved on: look again.
+with mine as materialized (
+  select i.task, i.fires, i.firing, i.new_turn, i.kind, i.record, i.captured, i.verdict, i.leaves, i.cause, i.noted, i.id, t.pool
+  from unnest(%(tasks)s::text[], %(turns)s::bigint[], %(fires)s::boolean[], %(firings)s::bigint[], %(new_turns)s::bigint[],
+    %(kinds)s::text[], %(records)s::boolean[], %(captured)s::text[], %(verdicts)s::boolean[], %(leaves)s::text[],
+    %(causes)s::text[], %(noted)s::boolean[], %(ids)s::uuid[])
+    as i(task, turn, fires, firing, new_turn, kind, record, captured, verdict, leaves, cause, noted, id)
+  join mainspring.reactive_task t on t.task = i.task
+  where t.turn = i.turn
+  order by t.task
+  for update of t skip locked
+),
+pool as materialized (
+  select p.pool, p.cap
+  from mainspring.reactive_pool p
+  where p.pool in (select m.pool from mine m where m.fires)
+  order by p.pool
+  for share
+),
+written as (
+  update mainspring.reactive_task t
+  set turn = case when i.fires then i.new_turn else t.turn end,
+    firing = i.firing,
+    fired_at = case when i.fires then mainspring.clock() end,
+    last_fired_at = case when i.fires and i.kind = 'regular' then mainspring.clock() else t.last_fired_at end,
+    kind = case when i.fires then i.kind end,
+    record = case when i.fires then i.record end,
+    captured = case when i.fires then i.captured::jsonb end,
+    base = case when i.fires then t.seen_run end,
+    admitted_at = case when i.fires and not exists (select from pool p where p.pool = t.pool and p.cap is not null)
+      then mainspring.clock() end,
+    cause = case when i.fires then i.cause else t.cause end,
+    request = case when i.fires then null else t.request end,
+    repair = null,
+    kept_back_at = null,
+    checked_at = mainspring.clock(),
+    since = case when t.verdict is distinct from i.verdict then mainspring.clock() else t.since end,
+    verdict = coalesce(i.verdict, t.verdict),
+    leaves = coalesce(i.leaves::jsonb, t.leaves)
+  from mine i
+  where t.task = i.task
+  returning t.task, t.pool, t.priority, i.fires, i.firing, i.id, t.admitted_at is not null as admitted
+),
+story as (
+  insert into mainspring.evaluation (task, at, verdict, fired, leaves, cause)
+  select i.task, mainspring.clock(), coalesce(i.verdict, false), i.fires, coalesce(i.leaves::jsonb, '[]'), i.cause
+  from mine i
+  where i.noted
+),
+wanted as (
+  select mainspring.shard(w.task, s.shard_count) as shard, w.task as key, 'mainspring.run.' || w.pool as queue, w.id, w.priority,
+    jsonb_build_object('firing', w.firing::text) as payload
+  from written w cross join mainspring.install s
+  where w.fires and w.admitted
+  union all
+  select mainspring.shard(a.pool, s.shard_count), a.pool, 'mainspring.admit', mainspring.uuid7(), 9, '{}'::jsonb
+  from (select distinct pool from written where fires and not admitted) a cross join mainspring.install s
+  order by 1, 2, 3
+),
+offered as (
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  select shard, key, queue, id, priority, mainspring.now(), mainspring.token(), payload, mainspring.now(), mainspring.now()
+  from wanted
+  on conflict (shard, key, queue) do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at
+  returning v.queue, v.due_at
+),
+hint as materialized (
+  select mainspring.wake(queue, min(due_at)) from offered group by queue
+)
+select task, (select count(*) from hint) as hints from written

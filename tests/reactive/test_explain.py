@@ -1,0 +1,182 @@
+"""Why: the tree, and the next fact that would change it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from trigger_oracle import facts, leaves, moments, trees
+
+from mainspring.reactive.chunks import Chunk
+from mainspring.reactive.decide import Current, Definition, View
+from mainspring.reactive.evaluate import Fact, evaluate
+from mainspring.reactive.explain import Around, PastCheck, Producer, SetBy, explain, lines_of
+from mainspring.reactive.gates import make_gates
+from mainspring.reactive.needs import Need, needs_of
+from mainspring.reactive.rewinds import Seen
+from mainspring.reactive.triggers import (
+    ChunkDelay,
+    ChunkDelta,
+    ChunkRefDelay,
+    Leaf,
+    Trigger,
+    all_of,
+    any_of,
+)
+from mainspring.reactive.values import MICROSECOND, Param, Value
+from mainspring.reactive.words import caught_up, fresh, new_data, new_day
+
+ORDERS, FX = Param("dwh.orders", "loaded_to"), Param("ext.fx", "loaded_to")
+BERLIN = Chunk("day", "Europe/Berlin")
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+def apply(known: dict[str, Fact], need: Need, back: int = 0) -> dict[str, Fact]:
+    """What is known once a need is met, or missed by `back` of the smallest step."""
+    assert need.param is not None
+    value: Value | None = need.value
+    if need.version is not None:
+        value = need.version + "x"
+    elif value is None:
+        value = {"instant": NOW, "integer": 0, "version": "x"}[need.param.kind]  # type: ignore[assignment]
+    elif isinstance(value, datetime):
+        value -= back * MICROSECOND
+    elif isinstance(value, int):
+        value -= back
+    fact = known[need.param.key]
+    return {**known, need.param.key: Fact(value, fact.last)}
+
+
+@settings(max_examples=400, deadline=None)
+@given(leaves, facts, moments)
+def test_the_next_fact_flips_a_leaf_and_nothing_less_does(
+    leaf: Leaf, known: dict[str, Fact], now: datetime
+) -> None:
+    """R17: the exact value, to the microsecond."""
+    verdict = evaluate(leaf, known, now)
+    needs = needs_of(verdict)
+    if verdict.true:
+        assert needs == ()
+        return
+    if needs[0].param is None:
+        assert needs[0].at is not None
+        assert evaluate(leaf, known, needs[0].at).true
+        assert not evaluate(leaf, known, needs[0].at - MICROSECOND).true
+        return
+    met = known
+    for need in needs:
+        met = apply(met, need)
+    if len(needs) == 1 and needs[0].value is not None:
+        assert evaluate(leaf, met, now).true
+        assert not evaluate(leaf, apply(known, needs[0], back=1), now).true
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees, facts, moments)
+def test_the_list_of_facts_names_every_false_leaf_that_counts(
+    trigger: Trigger, known: dict[str, Fact], now: datetime
+) -> None:
+    """R17: meeting them one round after the other turns the tree true."""
+    for _ in range(5):
+        verdict = evaluate(trigger, known, now)
+        needs = needs_of(verdict)
+        if verdict.true:
+            assert needs == ()
+            return
+        assert needs
+        for need in needs:
+            if need.param is None:
+                assert need.at is not None
+                now = max(now, need.at)
+            else:
+                known = apply(known, need)
+    # A leaf on the same chunk and one on growth may chase each other for ever.
+    same = (ChunkDelay, ChunkRefDelay)
+    assert any(isinstance(x.trigger, same) and x.trigger.at_most is None for x in verdict.leaves())
+
+
+def test_a_waiting_task_names_the_fact_and_who_brings_it() -> None:
+    """R17: values, verdict, since, until, the next fact with its producer and usual duration."""
+    trigger = all_of(
+        ChunkDelta(ORDERS, BERLIN),
+        ChunkDelay(ORDERS, BERLIN, 1),
+        ChunkRefDelay(FX, ORDERS, BERLIN, 0),
+    )
+    view = View(
+        current={ORDERS.key: Current(NOW - 10 * HOUR), FX.key: Current(NOW - DAY)},
+        seen={ORDERS.key: Seen(NOW - DAY), FX.key: Seen(NOW - DAY)},
+    )
+    stored = [
+        {"leaf": str(leaf), "true": true}
+        for leaf, true in zip(trigger.children, (True, True, False), strict=True)
+    ]
+    older = [{**leaf, "true": False} for leaf in stored]
+    around = Around(
+        set_by={ORDERS.key: SetBy(NOW - HOUR, "load_orders"), FX.key: SetBy(NOW - DAY, "load_fx")},
+        producers={FX.key: [Producer("load_fx", NOW - timedelta(minutes=4), timedelta(minutes=6))]},
+        past=[PastCheck(NOW - HOUR, stored), PastCheck(NOW - 9 * HOUR, older)],
+    )
+
+    why = explain("daily", Definition(trigger), view, NOW, around=around)
+    assert lines_of(why) == [
+        "daily: the trigger is false",
+        "  NO  all_of",
+        "    YES ChunkDelta: a later day in Europe/Berlin",
+        "        dwh.orders.loaded_to: 2026-03-09 -> 2026-03-10; "
+        "set 2026-03-10 11:00:00Z by load_orders; true since 2026-03-10 11:00:00Z",
+        "    YES ChunkDelay: at most 1 x day in Europe/Berlin behind now",
+        "        dwh.orders.loaded_to: 2026-03-10; set 2026-03-10 11:00:00Z by load_orders; "
+        "true since 2026-03-10 11:00:00Z; true until 2026-03-11 23:00:00Z",
+        "    NO  ChunkRefDelay: at most 0 x day in Europe/Berlin behind dwh.orders.loaded_to",
+        "        ext.fx.loaded_to: 2026-03-09, the other 2026-03-10; "
+        "set 2026-03-09 12:00:00Z by load_fx; false since 2026-03-10 03:00:00Z; "
+        "needs ext.fx.loaded_to >= 2026-03-09 23:00:00Z",
+        "  next: ext.fx.loaded_to >= 2026-03-09 23:00:00Z",
+        "        load_fx brings it, running for 4m, usually takes 6m",
+    ]
+
+
+def test_a_true_task_that_is_held_names_the_moment() -> None:
+    """R16, R17: the gate, and when it opens."""
+    definition = Definition(new_data(ORDERS), make_gates(min_interval="1h"))
+    view = View({ORDERS.key: Current(NOW)}, fired_at=NOW - timedelta(minutes=50))
+
+    why = explain("daily", definition, view, NOW)
+    assert why.true
+    assert "but held: min_interval: 1h after the last firing" in lines_of(why)[0]
+    assert why.next[0].text.startswith("time: 2026-03-10 12:10:00Z")
+
+
+def test_what_time_has_turned_is_false_since_then() -> None:
+    """R17, trap: the stored verdict may be old; the live one counts."""
+    definition = Definition(fresh(ORDERS, "1h"))
+    view = View({ORDERS.key: Current(NOW - 3 * HOUR)}, verdict=True, since=NOW - 3 * HOUR)
+
+    why = explain("daily", definition, view, NOW)
+    assert not why.true
+    assert why.tree.since == NOW - 2 * HOUR
+    assert why.next[0].text == "dwh.orders.loaded_to >= 2026-03-10 11:00:00Z"
+
+
+def test_of_several_ways_the_shortest_is_named() -> None:
+    """R17: the shortest list of facts."""
+    tree = any_of(all_of(new_data(ORDERS), new_data(FX)), caught_up(FX, with_=ORDERS))
+    why = explain(
+        "t", Definition(tree), View({ORDERS.key: Current(NOW)}, {ORDERS.key: Seen(NOW)}), NOW
+    )
+
+    assert [fact.text for fact in why.next] == ["ext.fx.loaded_to >= 2026-03-10 12:00:00Z"]
+
+
+def test_a_rewound_and_a_far_ahead_param_are_named() -> None:
+    """R13, R17."""
+    view = View({ORDERS.key: Current(NOW + 90 * DAY, 1)}, {ORDERS.key: Seen(NOW, 0)})
+    around = Around(set_by={ORDERS.key: SetBy(NOW, "ann", ahead=True)})
+
+    why = explain(
+        "t", Definition(new_day(ORDERS)), view, NOW, around=around, notes=["it is paused"]
+    )
+    assert why.notes[0] == "it is paused"
+    assert "was rewound since it was seen (report)" in why.notes[1]
+    assert "far ahead of the clock" in why.notes[2]

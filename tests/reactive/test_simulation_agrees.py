@@ -1,0 +1,141 @@
+"""The simulation and the engine, side by side on the same random story: they run the same."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring, ReactiveRun
+from mainspring.reactive import (
+    all_of,
+    any_of,
+    caught_up,
+    fresh,
+    grown_by,
+    in_this_chunk,
+    new_data,
+    new_day,
+)
+from mainspring.reactive.values import Param
+from mainspring.testing import Clock, ReactiveSimulation, run_until_idle
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+class Platform:
+    """Tasks of every kind; each run notes what it was told, in whichever world it runs."""
+
+    def __init__(self, app: Mainspring) -> None:
+        self.app = app
+        self.notes: list[Any] = []
+        self.fail: set[str] = set()
+        self.orders, self.rides, self.fx = (
+            app.data("raw").param(name, external=True) for name in ("orders", "rides", "fx")
+        )
+        self.batch = app.data("raw").param("batch", kind="integer", external=True)
+        self.schema = app.data("raw").param("schema", kind="version", external=True)
+        self.built = app.data("mart").param("built")
+        orders, rides, fx, built = self.orders, self.rides, self.fx, self.built
+        self.declare("days", new_day(orders, "Europe/Berlin"), produces=[built], on_rewind="rerun")
+        self.declare("held", all_of(new_day(orders), new_data(rides)), on_rewind="hold")
+        self.declare("gate", all_of(new_data(orders), caught_up(fx, with_=orders, chunk="day")))
+        self.declare("late", all_of(new_data(rides), fresh(rides, "36h")))
+        self.declare("either", any_of(grown_by(self.batch, 3), new_data(self.schema)))
+        self.declare("same", all_of(in_this_chunk(fx, "day"), new_data(fx)))
+        self.declare("follows", new_data(built), min_interval="2h")
+
+    def declare(self, name: str, when: Any, **settings: Any) -> None:
+        def work(run: ReactiveRun) -> None:
+            if name in self.fail:
+                raise RuntimeError("told to")
+            told = [(p.key, run.seen[p], run.current[p]) for p in run.current]
+            chunks = run.chunks(self.orders) if name == "days" else []
+            self.notes.append((name, run.kind, sorted(told, key=lambda t: t[0]), chunks))
+            if name == "days":
+                run.advance(self.built, run.current[self.orders], if_greater=True)
+
+        self.app.task(when=when, name=name, expect_within="9d", **settings)(work)
+
+
+def plan(luck: random.Random, platform: Platform, now: datetime) -> tuple[str, tuple[Any, ...]]:
+    """One thing that happens."""
+    instants: list[Param] = [platform.orders, platform.rides, platform.fx]
+    match luck.choice(
+        ["set", "set", "set", "set", "number", "version", "rewind", "manual", "time"]
+    ):
+        case "set":
+            param = luck.choice(instants)
+            value = now + luck.randrange(-40, 60) * HOUR
+            return "set", (param, value.replace(minute=0, second=0, microsecond=0))
+        case "number":
+            return "set", (platform.batch, luck.randrange(20))
+        case "version":
+            return "set", (platform.schema, luck.choice("abc"))
+        case "rewind":
+            return "rewind", (luck.choice(instants), now - luck.randrange(24, 96) * HOUR)
+        case "manual":
+            return "manual", (luck.choice(["days", "held", "late"]), luck.random() < 0.5)
+    return "time", (luck.choice([HOUR, 7 * HOUR, 26 * HOUR]),)
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [(0, 6), *(pytest.param(seed, 18, marks=pytest.mark.slow) for seed in range(1, 9))],
+)
+async def test_the_simulation_runs_what_the_engine_runs(
+    app: Mainspring, mainspring_clock: Clock, seed: int, steps: int
+) -> None:
+    """R2, R3, R4, R10, R13: the same runs, told the same values and chunks, after every step."""
+    luck = random.Random(seed)
+    platform = Platform(app)
+    await run_until_idle(app)
+    now = await app.operator.now()
+    sim = ReactiveSimulation(app, start=now, takes=dict.fromkeys(app.reactive_tasks, "0s"))
+    ran = 0
+    for step in range(steps):
+        what, about = plan(luck, platform, sim.now)
+        # -- in the database
+        platform.notes.clear()
+        await in_the_engine(app, mainspring_clock, what, about)
+        await run_until_idle(app)
+        engine = sorted(platform.notes, key=repr)
+        # -- and on the fake clock
+        platform.notes.clear()
+        in_the_simulation(sim, what, about)
+        sim.advance("1s")
+        simulated = sorted(platform.notes, key=repr)
+
+        assert simulated == engine, (seed, step, what, about)
+        ran += len(engine)
+    assert ran > 1
+
+
+async def in_the_engine(app: Mainspring, clock: Clock, what: str, about: tuple[Any, ...]) -> None:
+    match what:
+        case "set":
+            await app.advance(*about, if_greater=True)
+        case "rewind":
+            value = (await app.reactive.params(name=about[0].key))[0].value
+            if value is not None and about[1] < value:
+                await app.rewind(*about)
+        case "manual":
+            await app.reactive.run(about[0], record=about[1])
+        case "time":
+            await clock.advance(about[0])
+
+
+def in_the_simulation(sim: ReactiveSimulation, what: str, about: tuple[Any, ...]) -> None:
+    match what:
+        case "set":
+            sim.set(*about, if_greater=True)
+        case "rewind":
+            value = sim.value(about[0])
+            if isinstance(value, datetime) and about[1] < value:
+                sim.rewind(*about)
+        case "manual":
+            sim.run(about[0], record=about[1])
+        case "time":
+            sim.advance(about[0])
