@@ -30,7 +30,7 @@ from .catalogue import Catalogue
 from .stages import EXPOSURE, declare
 from .world import MemoryWorld, predict
 
-LISTINGS = 300
+LISTINGS = 200
 EXAMPLES = Path(__file__).parents[1]
 _FACTS = """
 select count(*) as listings,

@@ -36,6 +36,7 @@ _PATIENCE: Mapping[str, Any] = {"connect_timeout": int(CONNECT_SECONDS), "tcp_us
 _ENGINE: Mapping[str, str] = {
     "synchronous_commit": "on",
     "default_transaction_isolation": "read committed",
+    "datestyle": "ISO",  # psycopg reads no other, whatever the database's own setting
     "statement_timeout": "30s",
     "lock_timeout": "200ms",
     "idle_in_transaction_session_timeout": "30s",
@@ -49,6 +50,7 @@ _ENGINE: Mapping[str, str] = {
 _CLIENT: Mapping[str, str] = {
     "synchronous_commit": "on",
     "default_transaction_isolation": "read committed",
+    "datestyle": "ISO",
     "statement_timeout": "60s",
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",

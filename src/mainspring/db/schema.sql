@@ -246,11 +246,11 @@ begin
       if source is not null then
         execute format(
           'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
-          ' select distinct on (1, 2) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
-          '   c.key, $1, gen_random_uuid(), $2, i.now, uuid_hash_extended(gen_random_uuid(), 0), c.payload, i.now, i.now'
+          ' select distinct on (2, 1) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
+          '   c.key collate "C", $1, gen_random_uuid(), $2, i.now, uuid_hash_extended(gen_random_uuid(), 0), c.payload, i.now, i.now'
           ' from (%s) c, (select shard_count, mainspring.now() as now from mainspring.install) i'
           ' where octet_length(c.key) between 1 and 1300'
-          ' order by 1, 2'
+          ' order by 2, 1'
           ' on conflict on constraint visit_pkey do update'
           ' set version = excluded.version,'
           '   due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,'

@@ -84,6 +84,7 @@ class Asker:
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
         self._names = list(stages)
+        self._queues = [f"{kind}/{name}{self._lane}" for name in stages]
         self._logged: dict[str, float] = {}
         # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -91,8 +92,7 @@ class Asker:
     async def handle(self, run: Run) -> Outcome:
         """One system visit."""
         visit = run.visit
-        queues = [f"{self._kind}/{name}{self._lane}" for name in self._names]
-        picture = await self._loader.load(visit, self._names, queues)
+        picture = await self._loader.load(visit, self._names, self._queues)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.entities import cas, crawl, queue
+from mainspring.entities import cas, catalogue, crawl, queue
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
@@ -309,6 +309,15 @@ class Kind:
         if isinstance(names, str):
             names = [names]
         return [stages.find(self, name) for name in names]
+
+    async def retire(self, stage: str) -> bool:
+        """Take a stage that no code has any more out of the catalogue: it is asked no more.
+
+        What waits in its queue stays there until it is deleted. True if it was in the catalogue.
+        """
+        pool = await self.host.pool()
+        async with pool.connection() as connection:
+            return await catalogue.retire(connection, self.name, stage)
 
     # -- states from outside
 

@@ -152,7 +152,9 @@ class Buffer:
         """Put a visit that is in hand into its level, where it belongs."""
         level = self.queues[visit.queue].levels[visit.priority]
         self._counts[visit.priority] += 1
-        if level and visit.position < level[-1].position:
+        if level and visit.position < level[0].position:
+            level.appendleft(visit)  # who waited for a turn is mostly the oldest
+        elif level and visit.position < level[-1].position:
             ordered = list(level)
             insort(ordered, visit, key=lambda v: v.position)
             level.clear()
@@ -281,19 +283,22 @@ class Buffer:
             self.place(kept)
         return bool(freed)
 
-    def turn_over(self, visit: Visit) -> None:
-        """The turn of its key is free: only when the run is settled, or counts for nothing."""
+    def turn_over(self, visit: Visit) -> bool:
+        """The turn of its key is free: only when the run is settled, or counts for nothing.
+        Answers whether any visit had waited for it."""
         turns = self.queues[visit.queue].settings.turns
-        if turns is not None:
-            for waiting in self._turns.pop((turns, visit.key), ()):
-                self.place(waiting)
+        if turns is None:
+            return False
+        waited = self._turns.pop((turns, visit.key), ())
+        for waiting in waited:
+            self.place(waiting)
+        return bool(waited)
 
-    def settled(self, visit: Visit) -> None:
-        """No longer in hand, and never again as it was read."""
+    def settled(self, visit: Visit) -> bool:
+        """No longer in hand, and never again as it was read. Answers whether others may start now."""
         self.in_hand.discard((visit.queue, visit.key))
         self.consumed.add(visit.version)
-        if self._turns:
-            self.turn_over(visit)
+        return self.turn_over(visit) if self._turns else False
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""

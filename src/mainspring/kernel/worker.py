@@ -77,6 +77,7 @@ class Worker:
         self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._filling = False  # a look for what can be started is on its way
         self._looked_at = 0  # the change of shards that the loop has last looked at
         # The change as of which every visit that a dead worker may have run was looked at.
         self._suspects_done_at = -1
@@ -243,13 +244,10 @@ class Worker:
 
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
-        self.buffer.settled(run.visit)
-        if (
-            answer == "settled"
-            and type(run.outcome) is Done
-            and not run.visit.group
-            and not run.settings.turns
-        ):
+        freed = self.buffer.settled(run.visit)
+        if freed:
+            self._fill_soon()
+        if answer == "settled" and type(run.outcome) is Done and not run.visit.group:
             return
         match run.outcome, answer:
             case (_, "superseded" | "rerun"):
@@ -262,7 +260,17 @@ class Worker:
                 pass
         if self._waiting_for_group(run):
             self.reader.wake()
-        self.runner.fill()  # others may have waited for its turn
+        self._fill_soon()
+
+    def _fill_soon(self) -> None:
+        """Start what waited for a turn or a group: once for all runs of a settle."""
+        if not self._filling:
+            self._filling = True
+            asyncio.get_running_loop().call_soon(self._fill_now)
+
+    def _fill_now(self) -> None:
+        self._filling = False
+        self.runner.fill()
 
     def _waiting_for_group(self, run: Run) -> bool:
         group = run.visit.group
