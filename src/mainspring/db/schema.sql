@@ -1002,11 +1002,12 @@ CREATE FUNCTION mainspring.offer_changes(names text[]) RETURNS void
     AS $$
 declare
   earliest timestamptz;
+  base bigint := mainspring.token() >> 1;             -- random bits are dear: versions count up from these, ids are digests
 begin
   with offered as (
     insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    select i.shard, i.name, 'mainspring.change', mainspring.uuid7(), 9, mainspring.now(), mainspring.token(), '{}',
-      mainspring.now(), mainspring.now()
+    select i.shard, i.name, 'mainspring.change', md5(i.name || base)::uuid, 9, mainspring.now(), base + row_number() over (),
+      '{}', mainspring.now(), mainspring.now()
     from (
       select mainspring.shard(n.name, s.shard_count) as shard, n.name
       from unnest(names) as n(name), mainspring.install s

@@ -7,7 +7,7 @@ from typing import Any
 
 from mainspring.db.connect import Database
 from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.visit import new_ids
+from mainspring.kernel.visit import new_ids, token
 from mainspring.reactive.check import Definitions, view_of
 from mainspring.reactive.decide import facts_of
 from mainspring.reactive.evaluate import evaluate
@@ -53,6 +53,7 @@ class Admit:
                 tasks=[f.task for f in chosen],
                 firings=[f.firing for f in chosen],
                 ids=new_ids(len(chosen)),
+                token=token() >> 1,
             )
             if len(admitted) < len(chosen):
                 return Again(after=LOCKED_SECONDS)

@@ -19,7 +19,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import UnknownFormat
 from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.visit import new_ids, tokens
+from mainspring.kernel.visit import new_ids, token, tokens
 from mainspring.reactive import codec
 from mainspring.reactive.decide import (
     Current,
@@ -190,6 +190,7 @@ class Check:
             causes=[c.decision.cause for c in ordered],
             noted=[c.verdict is not None or isinstance(c.decision, Fire) for c in ordered],
             ids=new_ids(count),
+            token=token() >> 1,
         )
         return {row["task"] for row in rows}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mainspring.db.connect import Database
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.visit import token
 from mainspring.reactive.store import ask
 
 PAGE = 1000
@@ -35,6 +36,7 @@ class Spread:
                 params=sorted(set(params)),
                 after=after,
                 most=PAGE,
+                token=token() >> 1,
             )
             if rows[0]["looked"] < PAGE:
                 return [Done() for _ in params]

@@ -23,7 +23,7 @@ wanted as (
 ),
 offered as (
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select shard, task, queue, id, priority, mainspring.now(), mainspring.token(), payload, mainspring.now(), mainspring.now()
+  select shard, task, queue, id, priority, mainspring.now(), %(token)s::bigint + row_number() over (), payload, mainspring.now(), mainspring.now()
   from wanted
   on conflict (shard, key, queue) do update
   set version = excluded.version,

@@ -1,7 +1,8 @@
 -- Offer a check of the tasks that use some params: a page of them, by name. Tasks in flight are skipped: the end of their run
 -- offers a check, and this snapshot is later than the read of the change. A failed task is looked at when its backoff ends.
 -- Merges with a check that waits (the earlier time wins). Upserts in (shard, key, queue) order. Answers the last task looked
--- at (null: none) and how many. Rides uses_pkey and reactive_task_pkey.
+-- at (null: none) and how many. Rides uses_pkey and reactive_task_pkey. Versions count up from a random token and ids are digests:
+-- drawing random bits for each row took most of the statement's time.
 with page as materialized (
   select distinct u.task
   from mainspring.uses u
@@ -20,7 +21,8 @@ due as (
 ),
 offered as (
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select shard, task, 'mainspring.check', mainspring.uuid7(), 9, due_at, mainspring.token(), '{}', mainspring.now(), mainspring.now()
+  select shard, task, 'mainspring.check', md5(task || %(token)s::bigint)::uuid, 9, due_at,
+    %(token)s::bigint + row_number() over (), '{}', mainspring.now(), mainspring.now()
   from due
   on conflict (shard, key, queue) do update
   set version = excluded.version,

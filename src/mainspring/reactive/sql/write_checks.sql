@@ -57,13 +57,13 @@ wanted as (
   from written w cross join mainspring.install s
   where w.fires and w.admitted
   union all
-  select mainspring.shard(a.pool, s.shard_count), a.pool, 'mainspring.admit', mainspring.uuid7(), 9, '{}'::jsonb
+  select mainspring.shard(a.pool, s.shard_count), a.pool, 'mainspring.admit', md5(a.pool || %(token)s::bigint)::uuid, 9, '{}'::jsonb
   from (select distinct pool from written where fires and not admitted) a cross join mainspring.install s
   order by 1, 2, 3
 ),
 offered as (
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select shard, key, queue, id, priority, mainspring.now(), mainspring.token(), payload, mainspring.now(), mainspring.now()
+  select shard, key, queue, id, priority, mainspring.now(), %(token)s::bigint + row_number() over (), payload, mainspring.now(), mainspring.now()
   from wanted
   on conflict (shard, key, queue) do update
   set version = excluded.version,
