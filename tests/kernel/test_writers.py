@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.kernel.locks import lock_visits
-from mainspring.kernel.outcome import Again, Done
+from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until, watch
@@ -26,13 +26,13 @@ class Notes:
     stands = True
 
     def __init__(self) -> None:
-        self.answers: dict[str, list[str]] = {}  # what to answer for a key, before it is settled
+        self.answers: dict[str, list[Any]] = {}  # what to answer for a key, before it is settled
         self.locked: list[tuple[str, str]] = []
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> list[str | None]:
+    async def write(self, connection: Any, runs: Sequence[Run]) -> list[Any]:
         stood = await lock_visits(connection, runs)
         self.locked += [(run.visit.key, how) for run, how in zip(runs, stood, strict=True)]
-        answers: list[str | None] = []
+        answers: list[Any] = []
         for run, how in zip(runs, stood, strict=True):
             key = run.visit.key
             if how in ("gone", "locked"):
@@ -184,3 +184,63 @@ async def test_a_batch_whose_answer_was_lost_is_written_once(
     assert notes.locked[1] == ("a", "gone" if outcome is Done else "settled")
     assert visits.value("select count(*) from noted") == 1
     assert len(visits.history("a")) == 1
+
+
+async def test_a_writer_may_settle_a_run_with_another_outcome(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    """Nothing of that run is written; the others of its batch stand."""
+    notes.answers["bad to park"] = [Parked(error_type="Refused", error="refused by the layer")]
+    gate = asyncio.Event()
+
+    async def handler(run: Run) -> Done:
+        await gate.wait()
+        return Done(writer=notes)
+
+    visits.offer("a", "bad to park", "c")
+    async with working(database_url, queue(handler=handler)) as worker:
+        await wait_until(lambda: len(worker.hand.runs) == 3)
+        gate.set()
+        await wait_until(lambda: left(visits) == 1)
+
+    assert visits.value("select string_agg(key, ',' order by key) from noted") == "a,c"
+    row = visits.row("bad to park")
+    assert row is not None
+    assert (row["parked_at"] is not None, row["error"]) == (True, "refused by the layer")
+
+
+async def test_another_outcome_is_taken_back_when_its_batch_is_rolled_back(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    """Halved and sent again, each run has the outcome that it came with, and its writer."""
+    notes.answers["a"] = [Parked(error_type="Refused", error="refused by the layer")]
+    gate = asyncio.Event()
+
+    async def handler(run: Run) -> Done:
+        await gate.wait()
+        return Done(writer=notes)
+
+    visits.offer("a", "bad", "c")
+    async with working(database_url, queue(handler=handler, retry=ONCE)) as worker:
+        await wait_until(lambda: len(worker.hand.runs) == 3)
+        gate.set()
+        await wait_until(lambda: left(visits) == 1)
+
+    assert visits.value("select string_agg(key, ',' order by key) from noted") == "a,c"
+    assert visits.row("bad") is not None
+
+
+async def test_a_visit_that_goes_on_can_carry_something_and_say_why(
+    visits: Visits, database_url: str
+) -> None:
+    async def handler(run: Run) -> Again:
+        return Again(after=3600, payload='{"hops": 2}', error="the fields a and b moved")
+
+    visits.offer("a", payload={"hops": 1, "other": True})
+    async with working(database_url, queue(handler=handler)) as worker:
+        await wait_until(lambda: len(visits.history("a")) == 1)
+        await wait_until(lambda: worker.settler.unsettled == 0)
+
+    row = visits.row("a")
+    assert row is not None
+    assert (row["payload"], row["error"]) == ({"hops": 2}, "the fields a and b moved")

@@ -20,11 +20,12 @@ class Writer(Protocol):
     most: int
     stands: bool  # what it wrote is kept although a visit was offered again meanwhile
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[str | None]:
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         """Write what belongs to these runs, on the settling connection, in its transaction.
 
-        Answers for each run: None to settle it, or why it is not settled now and wrote nothing:
-        'locked' (send it again soon), 'rerun' (run the visit again), 'gone' (drop the result).
+        Answers for each run: None to settle it; another outcome to settle it with, having written
+        nothing of it; or why it is not settled now and wrote nothing: 'locked' (send it again
+        soon), 'rerun' (run the visit again), 'gone' (drop the result).
         An error rolls the batch back; the run that causes it is found and fails alone.
         """
         ...
@@ -39,7 +40,7 @@ class Alone:
     def __init__(self, write: Callable[[Any], Awaitable[None]]) -> None:
         self._write = write
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[str | None]:
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         await self._write(connection)
         return (None,)
 
@@ -52,11 +53,16 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The visit goes on later: at a time, or after some seconds."""
+    """The visit goes on later: at a time, or after some seconds.
+
+    `payload` (JSON text) takes the place of the visit's; `error` is shown until the next run.
+    """
 
     at: datetime | None = None
     after: float = 0.0
     writer: Writer | None = None
+    payload: str | None = None
+    error: str | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -85,3 +91,4 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 Outcome = Done | Again | Retry | Parked | Cancelled | Expired
+Verdict = None | str | Outcome

@@ -256,28 +256,39 @@ class Settler:
     ) -> list[str]:
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
+        outcomes = [run.outcome for run in batch]  # the writer may put another in a run's place
         try:
             if (local := self._database.local_settings()) is not None:
                 await connection.execute(local)
             answers: list[Any] = list(await writer.write(connection, batch))
+            for n, answer in enumerate(answers):
+                if answer is not None and not isinstance(answer, str):
+                    batch[n].outcome, answers[n] = answer, None
             part = [n for n, answer in enumerate(answers) if answer is None]
             if part:
                 runs = [batch[n] for n in part]
                 rows = await connection.fetch(SQL["settle"].numbered, *self._arguments(runs))
                 for n, answer in zip(part, in_order(rows, len(runs)), strict=True):
                     answers[n] = answer
+            kept = ("settled", "superseded") if writer.stands else ("settled",)
+            if all(answers[n] in kept for n in part):
+                await transaction.commit()
+                return answers
         except BaseException:
-            if not connection.is_closed():
+            _restore(batch, outcomes)
+            if not connection.is_closed() and connection.is_in_transaction():
                 await transaction.rollback()
             raise
-        kept = ("settled", "superseded") if writer.stands else ("settled",)
-        if all(answers[n] in kept for n in part):
-            await transaction.commit()
-            return answers
+        _restore(batch, outcomes)
         await transaction.rollback()
         if len(batch) > 1:
             raise _NotAllSettled
         return answers
+
+
+def _restore(batch: list[Run], outcomes: list[Any]) -> None:
+    for run, outcome in zip(batch, outcomes, strict=True):
+        run.outcome = outcome
 
 
 def _writer_of(run: Run) -> Writer | None:
@@ -382,8 +393,12 @@ def _detail(run: Run) -> str | None:
     match outcome:
         case Done():
             detail["outcome"] = "done"
-        case Again(at=at, after=after):
+        case Again(at=at, after=after, payload=payload, error=error):
             detail |= {"outcome": "again", "due_at": _iso(at), "delay": after}
+            if payload is not None:
+                detail["payload"] = msgspec.Raw(payload.encode())
+            if error is not None:
+                detail["error"] = error
         case Retry(after=after, error_type=kind, error=error):
             detail |= {"outcome": "retry", "delay": after, "attempt": run.visit.attempt + 1}
             detail |= {"error_type": kind, "error": error}

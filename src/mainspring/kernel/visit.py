@@ -71,6 +71,8 @@ class Run(msgspec.Struct, eq=False):
     settings: Any = None
     seconds: float = 0.0
     outcome: Any = None
+    # A layer's own: what its writer will have to know of this run.
+    note: Any = None
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
 

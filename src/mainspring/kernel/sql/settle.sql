@@ -15,6 +15,7 @@ with item as materialized (
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
     coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
     (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
+    d.detail -> 'payload' as next_payload,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
@@ -36,6 +37,7 @@ gone as (
 moved as (
   update mainspring.visit v
   set version = i.run, due_at = i.due_at, attempt = coalesce(i.attempt, 0), error = i.error,
+    payload = coalesce(i.next_payload, v.payload),
     crashes = case when i.outcome = 'again' then 0 else v.crashes end,
     parked_at = case when i.outcome = 'parked' then mainspring.now() end,
     pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
