@@ -14,6 +14,8 @@ from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Promise
+from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import Signature
 
 P = ParamSpec("P")
@@ -131,6 +133,8 @@ class Task(Generic[P, R]):
     """A function whose calls are durable.
 
     Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
+    Inside a decider (`@app.process`) calling it records a step of the process and gives a promise;
+    that is the type a checker sees. `task.function` is the function itself, with its own types.
 
         await send_email.enqueue(to="someone@example.org")
         await send_email.options(delay=timedelta(hours=1), key="welcome-7").enqueue(to="...")
@@ -161,9 +165,16 @@ class Task(Generic[P, R]):
         """The task's name, which is its queue's."""
         return self.settings.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function itself, as if it were no task."""
-        return self.function(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Promise[R]:
+        """Call the function itself, as if it were no task; in a decider: record the call."""
+        if (records := recorder.get()) is not None:
+            return records.call(self, args, kwargs)
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    @property
+    def call_options(self) -> Options:
+        """How calls made through this object are enqueued."""
+        return self._options
 
     def options(
         self,
