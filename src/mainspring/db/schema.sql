@@ -1,5 +1,18 @@
 CREATE SCHEMA mainspring;
 
+CREATE TYPE mainspring.edge_kind AS ENUM (
+    'value',
+    'order',
+    'outcome',
+    'handle'
+);
+
+CREATE TYPE mainspring.external_kind AS ENUM (
+    'signal',
+    'timer',
+    'child'
+);
+
 CREATE TYPE mainspring.operation_state AS ENUM (
     'running',
     'paused',
@@ -15,6 +28,33 @@ CREATE TYPE mainspring.outcome AS ENUM (
     'parked',
     'cancelled',
     'expired'
+);
+
+CREATE TYPE mainspring.process_state AS ENUM (
+    'open',
+    'finished',
+    'cancelled'
+);
+
+CREATE TYPE mainspring.promise_outcome AS ENUM (
+    'ok',
+    'err'
+);
+
+CREATE TYPE mainspring.scope_state AS ENUM (
+    'open',
+    'failed',
+    'undoing',
+    'closed'
+);
+
+CREATE TYPE mainspring.task_state AS ENUM (
+    'open',
+    'external',
+    'parked',
+    'done',
+    'cancelled',
+    'superseded'
 );
 
 CREATE TYPE mainspring.visit_state AS ENUM (
@@ -132,6 +172,53 @@ CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RET
       where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;
 
+CREATE TABLE mainspring.actor (
+    name text NOT NULL COLLATE pg_catalog."C",
+    settings jsonb DEFAULT '{}'::jsonb NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
+CREATE TABLE mainspring.counter (
+    actor text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    minute timestamp with time zone NOT NULL,
+    n bigint DEFAULT 0 NOT NULL
+);
+
+CREATE SEQUENCE mainspring.done_no
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE mainspring.edge (
+    process_id uuid NOT NULL,
+    promise uuid NOT NULL,
+    task uuid NOT NULL,
+    kind mainspring.edge_kind NOT NULL,
+    pos integer NOT NULL
+)
+PARTITION BY RANGE (process_id);
+
+CREATE TABLE mainspring.edge_other (
+    process_id uuid CONSTRAINT edge_process_id_not_null NOT NULL,
+    promise uuid CONSTRAINT edge_promise_not_null NOT NULL,
+    task uuid CONSTRAINT edge_task_not_null NOT NULL,
+    kind mainspring.edge_kind CONSTRAINT edge_kind_not_null NOT NULL,
+    pos integer CONSTRAINT edge_pos_not_null NOT NULL
+);
+
+CREATE TABLE mainspring.external (
+    task uuid NOT NULL,
+    process_id uuid NOT NULL,
+    kind mainspring.external_kind NOT NULL,
+    name text COLLATE pg_catalog."C",
+    due_at timestamp with time zone,
+    child uuid
+);
+
 CREATE TABLE mainspring.history (
     day date NOT NULL,
     run bigint NOT NULL,
@@ -239,12 +326,53 @@ CREATE TABLE mainspring.operation_item (
     error text
 );
 
+CREATE TABLE mainspring.parked_task (
+    task uuid NOT NULL,
+    process_id uuid NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    actor text NOT NULL COLLATE pg_catalog."C",
+    fingerprint text NOT NULL COLLATE pg_catalog."C",
+    error_type text,
+    error text,
+    parked_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
 CREATE TABLE mainspring.part (
     queue text NOT NULL COLLATE pg_catalog."C",
     worker_id uuid NOT NULL,
     size integer DEFAULT 0 NOT NULL,
     rate double precision DEFAULT 0 NOT NULL,
     wants boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE mainspring.process (
+    id uuid NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    state mainspring.process_state DEFAULT 'open'::mainspring.process_state NOT NULL,
+    root uuid NOT NULL,
+    root_closed boolean DEFAULT false NOT NULL,
+    generation integer DEFAULT 0 NOT NULL,
+    inconsistent_at timestamp with time zone,
+    inconsistent text,
+    closing_at timestamp with time zone,
+    start jsonb NOT NULL,
+    attrs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    parent_process uuid,
+    parent_task uuid,
+    parent_generation integer,
+    horizon bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
+)
+WITH (fillfactor='80');
+
+CREATE TABLE mainspring.process_type (
+    name text NOT NULL COLLATE pg_catalog."C",
+    settings jsonb DEFAULT '{}'::jsonb NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
 
 CREATE TABLE mainspring.queue (
@@ -290,6 +418,139 @@ CREATE TABLE mainspring.recurring (
     last_id uuid,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE mainspring.repair (
+    id bigint NOT NULL,
+    process_id uuid NOT NULL,
+    task uuid,
+    rule text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    source text DEFAULT 'automatic'::text NOT NULL,
+    repaired_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
+ALTER TABLE mainspring.repair ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.repair_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE mainspring.scope (
+    id uuid NOT NULL,
+    process_id uuid NOT NULL,
+    parent uuid,
+    opened_by uuid NOT NULL,
+    state mainspring.scope_state DEFAULT 'open'::mainspring.scope_state NOT NULL,
+    on_error jsonb,
+    promise uuid,
+    error jsonb,
+    deadline_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
+CREATE TABLE mainspring.setting_change (
+    id bigint NOT NULL,
+    subject text NOT NULL,
+    source text NOT NULL,
+    before jsonb NOT NULL,
+    after jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
+ALTER TABLE mainspring.setting_change ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.setting_change_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE mainspring.signal (
+    process_id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C",
+    no bigint NOT NULL,
+    payload jsonb,
+    sent_by text DEFAULT ''::text NOT NULL,
+    sent_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    taken_by uuid,
+    taken_generation integer,
+    CONSTRAINT signal_id_check CHECK (((id <> ''::text) AND (octet_length(id) <= 200))),
+    CONSTRAINT signal_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
+);
+
+ALTER TABLE mainspring.signal ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.signal_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE mainspring.task (
+    process_id uuid NOT NULL,
+    id uuid NOT NULL,
+    created_by uuid,
+    creator_generation integer DEFAULT 0 NOT NULL,
+    promise uuid NOT NULL,
+    actor text NOT NULL COLLATE pg_catalog."C",
+    state mainspring.task_state DEFAULT 'open'::mainspring.task_state NOT NULL,
+    waits integer DEFAULT 0 NOT NULL,
+    args jsonb NOT NULL,
+    args_version integer DEFAULT 1 NOT NULL,
+    options jsonb,
+    outcome mainspring.promise_outcome,
+    result jsonb,
+    error jsonb,
+    generation integer DEFAULT 0 NOT NULL,
+    scope_id uuid,
+    undo jsonb,
+    step bigint DEFAULT 0 NOT NULL,
+    done_no bigint,
+    outcome_no bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+PARTITION BY RANGE (process_id);
+
+CREATE TABLE mainspring.task_other (
+    process_id uuid CONSTRAINT task_process_id_not_null NOT NULL,
+    id uuid CONSTRAINT task_id_not_null NOT NULL,
+    created_by uuid,
+    creator_generation integer DEFAULT 0 CONSTRAINT task_creator_generation_not_null NOT NULL,
+    promise uuid CONSTRAINT task_promise_not_null NOT NULL,
+    actor text CONSTRAINT task_actor_not_null NOT NULL COLLATE pg_catalog."C",
+    state mainspring.task_state DEFAULT 'open'::mainspring.task_state CONSTRAINT task_state_not_null NOT NULL,
+    waits integer DEFAULT 0 CONSTRAINT task_waits_not_null NOT NULL,
+    args jsonb CONSTRAINT task_args_not_null NOT NULL,
+    args_version integer DEFAULT 1 CONSTRAINT task_args_version_not_null NOT NULL,
+    options jsonb,
+    outcome mainspring.promise_outcome,
+    result jsonb,
+    error jsonb,
+    generation integer DEFAULT 0 CONSTRAINT task_generation_not_null NOT NULL,
+    scope_id uuid,
+    undo jsonb,
+    step bigint DEFAULT 0 CONSTRAINT task_step_not_null NOT NULL,
+    done_no bigint,
+    outcome_no bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() CONSTRAINT task_created_at_not_null NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() CONSTRAINT task_changed_at_not_null NOT NULL
+)
+WITH (fillfactor='60');
+
+CREATE TABLE mainspring.template (
+    name text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL,
+    filter jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
 
 CREATE TABLE mainspring.visit (
@@ -429,7 +690,33 @@ CREATE VIEW mainspring.visit_status AS
      LEFT JOIN mainspring.queue q ON ((q.name = v.queue)))
      LEFT JOIN mainspring.lease l ON (((l.pool = q.pool) AND (l.shard = v.shard))));
 
+CREATE TABLE mainspring.wait (
+    task uuid NOT NULL,
+    process_id uuid NOT NULL,
+    n integer NOT NULL
+)
+WITH (fillfactor='50');
+
+ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
+
 ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
+
+ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
+
+ALTER TABLE ONLY mainspring.actor
+    ADD CONSTRAINT actor_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring.counter
+    ADD CONSTRAINT counter_pkey PRIMARY KEY (actor, name, minute);
+
+ALTER TABLE ONLY mainspring.edge
+    ADD CONSTRAINT edge_pkey PRIMARY KEY (process_id, promise, task);
+
+ALTER TABLE ONLY mainspring.edge_other
+    ADD CONSTRAINT edge_other_pkey PRIMARY KEY (process_id, promise, task);
+
+ALTER TABLE ONLY mainspring.external
+    ADD CONSTRAINT external_pkey PRIMARY KEY (task);
 
 ALTER TABLE ONLY mainspring.history
     ADD CONSTRAINT history_pkey PRIMARY KEY (key, run, day);
@@ -452,8 +739,20 @@ ALTER TABLE ONLY mainspring.operation_item
 ALTER TABLE ONLY mainspring.operation
     ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring.parked_task
+    ADD CONSTRAINT parked_task_pkey PRIMARY KEY (task);
+
 ALTER TABLE ONLY mainspring.part
     ADD CONSTRAINT part_pkey PRIMARY KEY (queue, worker_id);
+
+ALTER TABLE ONLY mainspring.process
+    ADD CONSTRAINT process_one_per_key UNIQUE (type, key);
+
+ALTER TABLE ONLY mainspring.process
+    ADD CONSTRAINT process_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.process_type
+    ADD CONSTRAINT process_type_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (name);
@@ -461,11 +760,41 @@ ALTER TABLE ONLY mainspring.queue
 ALTER TABLE ONLY mainspring.recurring
     ADD CONSTRAINT recurring_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY mainspring.repair
+    ADD CONSTRAINT repair_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.scope
+    ADD CONSTRAINT scope_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.setting_change
+    ADD CONSTRAINT setting_change_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY mainspring.signal
+    ADD CONSTRAINT signal_pkey PRIMARY KEY (process_id, name, id);
+
+ALTER TABLE ONLY mainspring.task
+    ADD CONSTRAINT task_pkey PRIMARY KEY (process_id, id);
+
+ALTER TABLE ONLY mainspring.task_other
+    ADD CONSTRAINT task_other_pkey PRIMARY KEY (process_id, id);
+
+ALTER TABLE ONLY mainspring.template
+    ADD CONSTRAINT template_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY mainspring.visit
     ADD CONSTRAINT visit_pkey PRIMARY KEY (key, queue, shard);
 
+ALTER TABLE ONLY mainspring.wait
+    ADD CONSTRAINT wait_pkey PRIMARY KEY (task);
+
 ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE INDEX edge_of_task ON ONLY mainspring.edge USING btree (process_id, task, pos);
+
+CREATE INDEX edge_other_process_id_task_pos_idx ON mainspring.edge_other USING btree (process_id, task, pos);
+
+CREATE INDEX external_of_process ON mainspring.external USING btree (process_id, name);
 
 CREATE INDEX history_failed ON ONLY mainspring.history USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
 
@@ -481,7 +810,25 @@ CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin 
 
 CREATE INDEX lease_of_worker ON mainspring.lease USING btree (worker_id);
 
+CREATE INDEX parked_task_group ON mainspring.parked_task USING btree (type, actor, fingerprint, task);
+
+CREATE INDEX parked_task_of_process ON mainspring.parked_task USING btree (process_id);
+
+CREATE INDEX process_attrs ON mainspring.process USING gin (attrs jsonb_path_ops);
+
+CREATE INDEX process_created ON mainspring.process USING btree (created_at);
+
+CREATE INDEX process_inconsistent ON mainspring.process USING btree (inconsistent_at) WHERE (inconsistent_at IS NOT NULL);
+
+CREATE INDEX process_of_parent ON mainspring.process USING btree (parent_process) WHERE (parent_process IS NOT NULL);
+
+CREATE INDEX process_search ON mainspring.process USING btree (type, state, created_at);
+
 CREATE INDEX reach_of_worker ON mainspring.reach USING btree (worker_id);
+
+CREATE INDEX repair_of_process ON mainspring.repair USING btree (process_id);
+
+CREATE INDEX scope_of_process ON mainspring.scope USING btree (process_id);
 
 CREATE INDEX visit_due ON mainspring.visit USING btree (queue, priority, due_at, key) WHERE ((pass IS NULL) AND (parked_at IS NULL));
 
@@ -491,6 +838,12 @@ CREATE INDEX visit_held ON mainspring.visit USING btree (shard) WHERE (pass IS N
 
 CREATE INDEX visit_parked ON mainspring.visit USING btree (queue, parked_at, key) WHERE (parked_at IS NOT NULL);
 
+CREATE INDEX wait_of_process ON mainspring.wait USING btree (process_id);
+
+ALTER INDEX mainspring.edge_pkey ATTACH PARTITION mainspring.edge_other_pkey;
+
+ALTER INDEX mainspring.edge_of_task ATTACH PARTITION mainspring.edge_other_process_id_task_pos_idx;
+
 ALTER INDEX mainspring.history_pkey ATTACH PARTITION mainspring.history_other_pkey;
 
 ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_queue_ended_at_idx;
@@ -498,6 +851,8 @@ ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_qu
 ALTER INDEX mainspring.history_failed ATTACH PARTITION mainspring.history_other_queue_error_type_ended_at_idx;
 
 ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_other_searchable_idx;
+
+ALTER INDEX mainspring.task_pkey ATTACH PARTITION mainspring.task_other_pkey;
 
 ALTER TABLE ONLY mainspring.operation_item
     ADD CONSTRAINT operation_item_operation_id_fkey FOREIGN KEY (operation_id) REFERENCES mainspring.operation(id) ON DELETE CASCADE;
