@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
@@ -41,15 +41,29 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
+from mainspring.processes.hub import Hub
+from mainspring.processes.layer import Processes
+from mainspring.processes.process import Process, ProcessDecorator
+from mainspring.processes.verbs import Signal
+from mainspring.processes.versions import Upcast
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.execute import Executor
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Promise
 from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
 from mainspring.tasks.store import SQL as TASKS_SQL
-from mainspring.tasks.task import Call, Connection, Task, TaskSettings, as_tuple, check_priority
+from mainspring.tasks.task import (
+    Call,
+    Connection,
+    Task,
+    TaskDecorator,
+    TaskSettings,
+    as_tuple,
+    check_priority,
+)
 
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
@@ -84,13 +98,21 @@ class Mainspring:
         self._sync_pool: SyncPool | None = None
         self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self._processes = Hub(self)
         _applications.add(self)
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
 
+    @property
+    def processes(self) -> Mapping[str, Process[Any, Any]]:
+        """The declared process types, by name."""
+        return self._processes.types
+
     # -- declaring
 
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
@@ -111,7 +133,7 @@ class Mainspring:
         searchable: Iterable[str] | None = None,
         cron: str | None = None,
         zone: str = "UTC",
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    ) -> TaskDecorator: ...
     def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a task. Works on async and plain functions (these run in threads).
 
@@ -148,6 +170,61 @@ class Mainspring:
         schedule(task)
         self.tasks[name] = task
         return task
+
+    @overload
+    def process(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R]]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, Promise[R]], /) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, R], /) -> Process[P, R]: ...
+    @overload
+    def process(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        pool: str = "default",
+        priority: int = DEFAULT_PRIORITY,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = 10.0,
+        work_timeout: float = 60.0,
+        process_timeout: float = 86_400.0,
+        idle_timeout: float = 3_600.0,
+    ) -> ProcessDecorator: ...
+    def process(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
+        """Declare a process type by its decider, an async or plain function.
+
+        Tasks called in it are recorded and give promises; what it returns - a value or a promise - is
+        the process's result. It runs once, to its end; there is no replay. `process_timeout`,
+        `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `aliases`: former
+        names, under which running processes still have tasks.
+        """
+        if function is None:
+            return lambda f: self._processes.declare(f, settings)
+        return self._processes.declare(function, settings)
+
+    def signal(self, name: str, kind: type[R]) -> Signal[R]:
+        """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
+        return self._processes.declare_signal(name, kind)
+
+    def upcast(
+        self, actor: Task[Any, Any] | Process[Any, Any], *, version: int
+    ) -> Callable[[Upcast], Upcast]:
+        """Say how recorded arguments of a version become those of the next one."""
+
+        def add(function: Upcast) -> Upcast:
+            self._processes.versions.add(actor.name, version, function)
+            return function
+
+        return add
+
+    def find_process(self, name: str) -> Process[Any, Any]:
+        """The process type of that name; an error that names the nearest otherwise."""
+        return self._processes.find(name)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name; an error that names the nearest otherwise."""
@@ -201,6 +278,7 @@ class Mainspring:
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
+            queues += self._processes.declared_queues()
             queues += [operation_queue(database, KINDS), recurring_queue(database)]
             with database.transaction_sync(connection):
                 connection.execute(
@@ -346,7 +424,7 @@ class Mainspring:
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        worker, executor, connections = await self._make_worker(WorkerSettings(**settings))
+        worker, executor, connections, layer = await self._make_worker(WorkerSettings(**settings))
         await worker.start()
         try:
             await self._sync_recurring()
@@ -354,19 +432,22 @@ class Mainspring:
         finally:
             await worker.stop()
             executor.close()
+            await layer.close()
             await connections.close()
 
-    async def _make_worker(self, settings: WorkerSettings) -> tuple[Worker, Executor, Connections]:
+    async def _make_worker(
+        self, settings: WorkerSettings
+    ) -> tuple[Worker, Executor, Connections, Processes]:
         database = await self.database()
         holder: list[Worker] = []
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
-        queues = [queue_settings(t, executor.handler(t)) for t in self.tasks.values()]
+        layer, queues = self._processes.layer(database, executor, connections)
         queues += [operation_queue(database, KINDS), recurring_queue(database)]
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         holder.append(worker)
-        return worker, executor, connections
+        return worker, executor, connections, layer
 
     async def _sync_recurring(self) -> None:
         """Make the cron lines of the tasks known."""

@@ -6,7 +6,7 @@ thrown away, so the children of a failed attempt never exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn, Protocol
@@ -25,6 +25,7 @@ from mainspring.processes.decision import (
     Scope,
     Undo,
 )
+from mainspring.processes.map import record_map
 from mainspring.tasks.promise import Failure, Promise
 from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import Signature
@@ -124,6 +125,13 @@ class Recorder:
         draft.at, draft.priority, draft.group = options.at, options.priority, options.group
         draft.args_version = self._version_of(task.name)
         return self._add(draft)
+
+    def map(
+        self, task: Callee, items: Iterable[Any], named: dict[str, Any], *, window: int | None
+    ) -> Promise[list[Any]]:
+        """Record a call for each of many items, in chunks."""
+        self._check_open(f"{task.name}.map(...)")
+        return record_map(self, task, items, named, window=window)
 
     def builtin(
         self,

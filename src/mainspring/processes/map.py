@@ -10,14 +10,16 @@ items before it is done. Pure: recording the chunks here, deciding one in `decid
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mainspring.errors import InvalidSetting, PromiseMisused
-from mainspring.processes.decider import Callee, Recorder
 from mainspring.processes.decision import Child, Decision, Edge
 from mainspring.tasks.promise import Promise
+
+if TYPE_CHECKING:
+    from mainspring.processes.decider import Callee, Recorder
 
 CHUNK = 256
 MOST_ITEMS = 1_000_000
@@ -44,7 +46,6 @@ def record_map(
     named: dict[str, Any],
     *,
     window: int | None,
-    version: int = 1,
 ) -> Promise[list[Any]]:
     """Record a call of `callee` for each item: its first parameter; `named` are the same for all."""
     if isinstance(items, Promise):
@@ -71,7 +72,7 @@ def record_map(
         args = {
             "actor": callee.name,
             "calls": calls[start : start + size],
-            "version": version,
+            "version": recorder.version_of(callee.name),
             "priority": options.priority,
             "group": options.group,
         }

@@ -66,6 +66,12 @@ class Executor:
 
         return handle
 
+    async def call(self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call a function for a run: here if it is async, else in a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        return await self._in_thread(run, function, arguments)
+
     async def _in_thread(
         self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:

@@ -8,7 +8,7 @@ arguments, waited for (`after=`), and nothing else. Everything else raises, and 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -84,40 +84,8 @@ class Promise(Generic[T_co]):
     def __ne__(self, other: object) -> bool:
         self._misused("a promise cannot be compared")
 
-    def __lt__(self, other: object) -> bool:
-        self._misused("a promise cannot be compared")
-
-    __le__ = __gt__ = __ge__ = __lt__
-
     def __hash__(self) -> int:
         return id(self)
-
-    def __iter__(self) -> NoReturn:
-        self._misused(
-            "a promise cannot be iterated",
-            "for a task per element write a process that takes the list and calls one for each, "
-            "and pass the promise to it",
-        )
-
-    def __len__(self) -> int:
-        self._misused("a promise has no length")
-
-    def __contains__(self, item: object) -> bool:
-        self._misused("a promise contains nothing")
-
-    def __getitem__(self, item: object) -> NoReturn:
-        self._misused("a promise has no items")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # protocols that Python asks for: copy, pickle, numbers
-            raise AttributeError(name)
-        raise PromiseAttribute(
-            f"a promise has no attribute {name!r}: {self!r} has no value yet, its task starts after "
-            f"this decider has ended; {CONTINUE}"
-        )
-
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        self._misused("a promise cannot be called")
 
     def __str__(self) -> str:
         self._misused(
@@ -128,19 +96,53 @@ class Promise(Generic[T_co]):
     def __format__(self, spec: str) -> str:
         return str(self)
 
-    def _calculate(self, other: object = None) -> NoReturn:
-        self._misused("a promise cannot be calculated with")
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _calculate
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _calculate
-    __neg__ = __pos__ = __abs__ = __invert__ = _calculate
-    __int__ = __float__ = __index__ = _calculate
-
     def __reduce__(self) -> NoReturn:
         self._misused(
             "a promise cannot be stored", "pass it on as an argument of the type Promise[T]"
         )
+
+    if not TYPE_CHECKING:  # a checker refuses these by itself, as long as it does not see them
+
+        def __lt__(self, other: object) -> bool:
+            self._misused("a promise cannot be compared")
+
+        __le__ = __gt__ = __ge__ = __lt__
+
+        def __iter__(self) -> NoReturn:
+            self._misused(
+                "a promise cannot be iterated",
+                "for a task per element write a process that takes the list and calls one for each, "
+                "and pass the promise to it",
+            )
+
+        def __len__(self) -> int:
+            self._misused("a promise has no length")
+
+        def __contains__(self, item: object) -> bool:
+            self._misused("a promise contains nothing")
+
+        def __getitem__(self, item: object) -> NoReturn:
+            self._misused("a promise has no items")
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):  # protocols that Python asks for: copy, pickle, numbers
+                raise AttributeError(name)
+            raise PromiseAttribute(
+                f"a promise has no attribute {name!r}: {self!r} has no value yet, its task starts "
+                f"after this decider has ended; {CONTINUE}"
+            )
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            self._misused("a promise cannot be called")
+
+        def _calculate(self, other: object = None) -> NoReturn:
+            self._misused("a promise cannot be calculated with")
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
+        __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _calculate
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _calculate
+        __neg__ = __pos__ = __abs__ = __invert__ = _calculate
+        __int__ = __float__ = __index__ = _calculate
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):

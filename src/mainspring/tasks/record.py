@@ -6,6 +6,7 @@ its promise. Everywhere else a task is a plain function. Tasks know nothing more
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,15 @@ class Records(Protocol):
     def call(
         self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Promise[Any]: ...
+
+    def map(
+        self,
+        task: Task[Any, Any],
+        items: Iterable[Any],
+        named: dict[str, Any],
+        *,
+        window: int | None,
+    ) -> Promise[list[Any]]: ...
 
 
 recorder: ContextVar[Records | None] = ContextVar("mainspring.recorder", default=None)

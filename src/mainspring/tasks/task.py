@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 import psycopg
 
-from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
+from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, NoDecider
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.tasks.handle import Handle
@@ -171,6 +171,20 @@ class Task(Generic[P, R]):
             return records.call(self, args, kwargs)
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
+    def map(
+        self, items: Iterable[Any], /, *, window: int | None = None, **named: Any
+    ) -> Promise[list[R]]:
+        """In a decider: a call for each item (the first parameter), made in chunks.
+
+        `window`: about so many of them at a time. `named`: arguments that are the same for all.
+        """
+        if (records := recorder.get()) is None:
+            raise NoDecider(
+                f"{self.name}.map(...) is for deciders: elsewhere call the function for each item, or "
+                "use enqueue_many"
+            )
+        return records.map(self, items, named, window=window)
+
     @property
     def call_options(self) -> Options:
         """How calls made through this object are enqueued."""
@@ -233,6 +247,15 @@ class Task(Generic[P, R]):
     def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
         encode, options = self.signature.encode, self._options
         return [Call(self, encode((), arguments), options) for arguments in calls]
+
+
+class TaskDecorator(Protocol):
+    """`@app.task(...)`: the result of an async function is what it comes to."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
