@@ -211,7 +211,9 @@ class UnknownSignal(MainspringError, LookupError):
         self.name = name
         near = get_close_matches(name, list(known), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(f"no signal is named {name!r}{hint} declare it with app.signal(name, type)")
+        super().__init__(
+            f"no signal is named {name!r}{hint} declare it with app.signal(name, type)"
+        )
 
 
 class IdInUse(MainspringError):
