@@ -428,6 +428,7 @@ class Mainspring:
         await worker.start()
         try:
             await self._sync_recurring()
+            await self._processes.sync()
             yield worker
         finally:
             await worker.stop()

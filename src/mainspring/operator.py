@@ -31,6 +31,7 @@ from mainspring.kernel.queues import QueueLoad
 from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
+from mainspring.processes.operate import ProcessOperator
 from mainspring.tasks.store import SQL as TASKS_SQL
 
 
@@ -60,6 +61,11 @@ class Operator:
         async with pool.connection(transaction=True) as connection:
             await ask(database, connection, "plan_anew")
             return await question(database, connection, *args, **kwargs)
+
+    @property
+    def processes(self) -> ProcessOperator:
+        """Questions about processes."""
+        return ProcessOperator(self._host)
 
     # -- visits
 

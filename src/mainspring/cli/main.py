@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.cli import codes, operations, parked, queues, recurring, show, tasks
+from mainspring.cli import codes, operations, parked, processes, queues, recurring, show, tasks
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
 from mainspring.cli.migrate import migrate
@@ -30,6 +30,7 @@ for command in (worker, dev, migrate, status, history, put_back, why, doctor):
 for name, group in (
     ("tasks", tasks.group),
     ("parked", parked.group),
+    ("processes", processes.group),
     ("queues", queues.group),
     ("operations", operations.group),
     ("recurring", recurring.group),

@@ -19,6 +19,7 @@ from mainspring.processes.drive import Walk, drive, drive_psycopg, drive_psycopg
 from mainspring.processes.handle import Found, ProcessHandle
 from mainspring.processes.layer import Processes
 from mainspring.processes.process import Process, ProcessSettings, ProcessSignature, StartOptions
+from mainspring.processes.settings import register
 from mainspring.processes.start import Started, start_steps
 from mainspring.processes.store import SQL
 from mainspring.processes.verbs import Signal
@@ -136,6 +137,22 @@ class Hub:
     def declared_queues(self) -> list[QueueSettings]:
         """The queues of process types, as a migration makes them known."""
         return [process.settings.queue(never_run) for process in self.types.values()]
+
+    async def sync(self) -> None:
+        """Make the settings of the process types known."""
+        declared = [
+            (
+                process.name,
+                {
+                    "process_timeout": process.settings.process_timeout,
+                    "idle_timeout": process.settings.idle_timeout,
+                },
+            )
+            for process in self.types.values()
+        ]
+        database, pool = await self._app.database(), await self._app.pool()
+        async with pool.connection(transaction=True) as connection:
+            await register(database, connection, declared)
 
     # -- starting and looking up
 

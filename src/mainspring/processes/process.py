@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+import msgspec
+
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.retry import RetryPolicy
@@ -203,7 +205,7 @@ class Process(Generic[P, R]):
             "@process",
             {
                 "type": self.name,
-                "args": self._encode(args, kwargs),
+                "args": msgspec.Raw(self._encode(args, kwargs).encode()),
                 "key": options.id,
                 "attrs": options.attrs,
             },
