@@ -21,7 +21,10 @@ from mainspring.processes.decision import Child, Decision, Edge
 from mainspring.processes.drive import drive
 from mainspring.processes.hand_out import Handout
 from mainspring.processes.layer import Processes
+from mainspring.processes.signals import send_steps
 from mainspring.processes.start import Started, start_steps
+from mainspring.processes.structural import request_steps
+from mainspring.processes.visits import NewVisit
 from workers import working
 
 Decide = Callable[[Handout], Any]
@@ -77,6 +80,7 @@ class Scene:
         try:
             async with working(self.url, *queues, layer.engine_queue(), **settings) as worker:
                 holder.append(worker)
+                layer.take_in = worker.take_in
                 yield worker
         finally:
             await layer.close()
@@ -93,16 +97,49 @@ class Scene:
     async def start_full(
         self, type: str, args: Any = None, key: str | None = None, **more: Any
     ) -> Started:
+        steps = start_steps(
+            type,
+            key,
+            json.dumps(args if args is not None else {}),
+            shard_count=self.database.shard_count,
+            **more,
+        )
+        return await self.drive(steps)  # type: ignore[no-any-return]
+
+    async def signal(
+        self, process_id: str, name: str, payload: Any = None, id: str | None = None
+    ) -> bool:
+        """Send a signal; answers whether it is new."""
+        return await self.drive(
+            send_steps(
+                process_id,
+                name,
+                json.dumps(payload),
+                shard_count=self.database.shard_count,
+                id=id,
+                sent_by="test",
+            )
+        )
+
+    async def request(self, *visits: NewVisit) -> None:
+        """Ask for structural changes, as an application does."""
+        await self.drive(request_steps(visits, self.database.shard_count))
+
+    def ids(self, process_id: str) -> dict[str, str]:
+        """The newest task of each actor that was not superseded."""
+        return dict(
+            self.query(
+                "select actor, id::text from mainspring.task where process_id = %s"
+                " and state <> 'superseded' order by id",
+                process_id,
+            )
+        )
+
+    async def drive(self, steps: Any) -> Any:
+        """Walk steps in a transaction of their own."""
         connection = await asyncpg.connect(self.url)
         try:
             async with connection.transaction():
-                steps = start_steps(
-                    type,
-                    key,
-                    json.dumps(args if args is not None else {}),
-                    shard_count=self.database.shard_count,
-                    **more,
-                )
                 return await drive(connection, steps)
         finally:
             await connection.close()
@@ -137,6 +174,11 @@ class Scene:
             process_id,
         )
         return dict(rows)
+
+    def check(self) -> None:
+        """Every invariant holds."""
+        assert self.query("select * from mainspring.process_violation") == []
+        assert self.query("select * from mainspring.process_orphan") == []
 
 
 async def _never(run: Run) -> Any:

@@ -19,7 +19,7 @@ from mainspring.errors import MigrationFailed, MissingRights, SchemaError
 
 _LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # Views read functions, enqueue calls the rest: an order that works from nothing.
-_FUNCTIONS = ("now", "clock", "uuid7", "token", "wake", "enqueue", "views")
+_FUNCTIONS = ("now", "clock", "uuid7", "token", "wake", "enqueue", "views", "process_views")
 
 _LEDGER = """
 create schema if not exists mainspring;

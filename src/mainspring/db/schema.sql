@@ -368,12 +368,312 @@ CREATE TABLE mainspring.process (
 )
 WITH (fillfactor='80');
 
+CREATE TABLE mainspring.task (
+    process_id uuid NOT NULL,
+    id uuid NOT NULL,
+    created_by uuid,
+    creator_generation integer DEFAULT 0 NOT NULL,
+    promise uuid NOT NULL,
+    actor text NOT NULL COLLATE pg_catalog."C",
+    state mainspring.task_state DEFAULT 'open'::mainspring.task_state NOT NULL,
+    edges integer DEFAULT 0 NOT NULL,
+    waits integer DEFAULT 0 NOT NULL,
+    args jsonb NOT NULL,
+    args_version integer DEFAULT 1 NOT NULL,
+    options jsonb,
+    outcome mainspring.promise_outcome,
+    result jsonb,
+    error jsonb,
+    generation integer DEFAULT 0 NOT NULL,
+    scope_id uuid,
+    undo jsonb,
+    step bigint DEFAULT 0 NOT NULL,
+    done_no bigint,
+    outcome_no bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+PARTITION BY RANGE (process_id);
+
+CREATE TABLE mainspring.visit (
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    grp text COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    version bigint NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    work_timeouts integer DEFAULT 0 NOT NULL,
+    pass bigint,
+    holder uuid,
+    started_at timestamp with time zone,
+    held_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    parked_at timestamp with time zone,
+    offered_while_parked boolean DEFAULT false NOT NULL,
+    error text,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT visit_due_at_check CHECK (isfinite(due_at)),
+    CONSTRAINT visit_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300))),
+    CONSTRAINT visit_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE mainspring.wait (
+    task uuid NOT NULL,
+    process_id uuid NOT NULL,
+    n integer NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE VIEW mainspring.process_orphan AS
+ SELECT 'I12'::text AS rule,
+    'a visit has no task'::text AS detail,
+    ((v.payload ->> '@'::text))::uuid AS process_id,
+    v.key AS subject
+   FROM mainspring.visit v
+  WHERE ((v.payload ? '@'::text) AND (v.key !~ '/'::text) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = ((v.payload ->> '@'::text))::uuid) AND (t.id = (v.key)::uuid))))))
+UNION ALL
+ SELECT 'I12'::text AS rule,
+    'a task has no process'::text AS detail,
+    t.process_id,
+    (t.id)::text AS subject
+   FROM mainspring.task t
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.process p
+          WHERE (p.id = t.process_id))))
+UNION ALL
+ SELECT 'I12'::text AS rule,
+    'an edge has no task'::text AS detail,
+    e.process_id,
+    (e.task)::text AS subject
+   FROM mainspring.edge e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = e.process_id) AND (t.id = e.task)))))
+UNION ALL
+ SELECT 'I12'::text AS rule,
+    'a count has no task'::text AS detail,
+    w.process_id,
+    (w.task)::text AS subject
+   FROM mainspring.wait w
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = w.process_id) AND (t.id = w.task)))));
+
 CREATE TABLE mainspring.process_type (
     name text NOT NULL COLLATE pg_catalog."C",
     settings jsonb DEFAULT '{}'::jsonb NOT NULL,
     declared jsonb DEFAULT '{}'::jsonb NOT NULL,
     changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
+
+CREATE TABLE mainspring.signal (
+    process_id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C",
+    no bigint NOT NULL,
+    payload jsonb,
+    sent_by text DEFAULT ''::text NOT NULL,
+    sent_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    taken_by uuid,
+    taken_generation integer,
+    CONSTRAINT signal_id_check CHECK (((id <> ''::text) AND (octet_length(id) <= 200))),
+    CONSTRAINT signal_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
+);
+
+CREATE VIEW mainspring.task_view AS
+ SELECT t.process_id,
+    t.id,
+    t.created_by,
+    t.creator_generation,
+    t.promise,
+    t.actor,
+    t.state,
+    t.waits,
+    t.outcome,
+    t.generation,
+    t.done_no,
+    t.outcome_no,
+    t.options,
+    t.changed_at,
+        CASE
+            WHEN ("left"(t.actor, 1) = '@'::text) THEN 'mainspring.process'::text
+            ELSE t.actor
+        END AS queue,
+    COALESCE(e.inputs, (0)::bigint) AS inputs,
+    COALESCE(e.open_inputs, (0)::bigint) AS open_inputs,
+    COALESCE(e.stopping, (0)::bigint) AS stopping,
+    COALESCE(e.gone, (0)::bigint) AS gone,
+    e.last_no,
+    w.n AS wait_n,
+    (v.key IS NOT NULL) AS has_visit,
+    (v.parked_at IS NOT NULL) AS is_parked,
+    v.due_at,
+    v.pass,
+    v.held_until
+   FROM (((mainspring.task t
+     LEFT JOIN LATERAL ( SELECT count(*) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS inputs,
+            count(*) FILTER (WHERE ((e_1.kind <> 'handle'::mainspring.edge_kind) AND (p.id IS NOT NULL) AND (p.outcome IS NULL))) AS open_inputs,
+            count(*) FILTER (WHERE ((e_1.kind = ANY (ARRAY['value'::mainspring.edge_kind, 'order'::mainspring.edge_kind])) AND (p.outcome = 'err'::mainspring.promise_outcome))) AS stopping,
+            count(*) FILTER (WHERE (p.id IS NULL)) AS gone,
+            max(p.outcome_no) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS last_no
+           FROM (mainspring.edge e_1
+             LEFT JOIN mainspring.task p ON (((p.process_id = e_1.process_id) AND (p.id = e_1.promise))))
+          WHERE ((e_1.process_id = t.process_id) AND (e_1.task = t.id))) e ON (true))
+     LEFT JOIN mainspring.wait w ON ((w.task = t.id)))
+     LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND (v.queue =
+        CASE
+            WHEN ("left"(t.actor, 1) = '@'::text) THEN 'mainspring.process'::text
+            ELSE t.actor
+        END))));
+
+CREATE VIEW mainspring.process_violation AS
+ SELECT 'I1'::text AS rule,
+    'an open task has no visit and waits for nothing'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.open_inputs = 0))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'a task that waits has a visit'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'open'::mainspring.task_state) AND task_view.has_visit AND (task_view.open_inputs > 0) AND (task_view.stopping = 0) AND (NOT ((task_view.actor = '@first_of'::text) AND (task_view.open_inputs < task_view.inputs))))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'an external task has a visit, or nothing that it waits for'::text AS detail,
+    t.process_id,
+    t.id AS task
+   FROM (mainspring.task_view t
+     LEFT JOIN mainspring.external x ON ((x.task = t.id)))
+  WHERE ((t.state = 'external'::mainspring.task_state) AND (t.has_visit OR (x.task IS NULL)))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'a parked task has no parked visit'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'parked'::mainspring.task_state) AND (NOT task_view.is_parked))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'a task that has ended has a visit or a count'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (task_view.has_visit OR (task_view.wait_n IS NOT NULL)))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'a task that has ended waits outside or is listed as parked'::text AS detail,
+    t.process_id,
+    t.id AS task
+   FROM mainspring.task t
+  WHERE ((t.state = ANY (ARRAY['open'::mainspring.task_state, 'done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND ((EXISTS ( SELECT
+           FROM mainspring.external x
+          WHERE (x.task = t.id))) OR (EXISTS ( SELECT
+           FROM mainspring.parked_task p
+          WHERE ((p.task = t.id) AND (t.state <> 'open'::mainspring.task_state))))))
+UNION ALL
+ SELECT 'I2'::text AS rule,
+    'a count is not the number of open inputs'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.open_inputs > 0) AND (task_view.stopping = 0) AND (task_view.actor <> '@first_of'::text) AND (NOT ((task_view.waits = 1) AND (task_view.open_inputs = 1) AND (task_view.wait_n IS NULL))) AND (task_view.wait_n IS DISTINCT FROM task_view.open_inputs))
+UNION ALL
+ SELECT 'I2'::text AS rule,
+    'a first_of waits although an input is closed'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.actor = '@first_of'::text) AND (task_view.open_inputs > 0) AND ((task_view.open_inputs < task_view.inputs) OR ((task_view.waits > 1) AND (task_view.wait_n IS DISTINCT FROM 1))))
+UNION ALL
+ SELECT 'I3'::text AS rule,
+    'a task waits although an error stops it'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.stopping > 0))
+UNION ALL
+ SELECT 'I4'::text AS rule,
+    'an open promise has not exactly one live task that fulfils it'::text AS detail,
+    t.process_id,
+    t.id AS task
+   FROM (mainspring.task t
+     JOIN mainspring.process p ON ((p.id = t.process_id)))
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state <> 'superseded'::mainspring.task_state) AND (( SELECT count(*) AS count
+           FROM mainspring.task f
+          WHERE ((f.process_id = t.process_id) AND (f.promise = t.id) AND (f.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])))) <> 1))
+UNION ALL
+ SELECT 'I4'::text AS rule,
+    'a closed promise has a live task that would fulfil it'::text AS detail,
+    t.process_id,
+    t.id AS task
+   FROM mainspring.task t
+  WHERE ((t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (EXISTS ( SELECT
+           FROM mainspring.task p
+          WHERE ((p.process_id = t.process_id) AND (p.id = t.promise) AND (p.outcome IS NOT NULL)))))
+UNION ALL
+ SELECT 'I7'::text AS rule,
+    'a task was made by none that is done, or by an earlier generation'::text AS detail,
+    t.process_id,
+    t.id AS task
+   FROM (mainspring.task t
+     JOIN mainspring.task c ON (((c.process_id = t.process_id) AND (c.id = t.created_by))))
+  WHERE ((t.state <> 'superseded'::mainspring.task_state) AND ((c.state <> 'done'::mainspring.task_state) OR (c.generation <> t.creator_generation)))
+UNION ALL
+ SELECT 'I8'::text AS rule,
+    'a process has finished with a live task or an open root'::text AS detail,
+    p.id AS process_id,
+    p.root AS task
+   FROM mainspring.process p
+  WHERE ((p.state = 'finished'::mainspring.process_state) AND ((EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))))) OR (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = p.id) AND (t.id = p.root) AND (t.outcome IS NULL))))))
+UNION ALL
+ SELECT 'I8'::text AS rule,
+    'a process was cancelled and has a live task'::text AS detail,
+    p.id AS process_id,
+    p.root AS task
+   FROM mainspring.process p
+  WHERE ((p.state = 'cancelled'::mainspring.process_state) AND (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))))))
+UNION ALL
+ SELECT 'I11'::text AS rule,
+    'a task is done and its input is open or closed later'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.state = 'done'::mainspring.task_state) AND (task_view.stopping = 0) AND (task_view.actor <> '@first_of'::text) AND ((task_view.open_inputs > 0) OR (task_view.last_no > task_view.done_no)))
+UNION ALL
+ SELECT 'I12'::text AS rule,
+    'an input is gone'::text AS detail,
+    task_view.process_id,
+    task_view.id AS task
+   FROM mainspring.task_view
+  WHERE ((task_view.gone > 0) AND (task_view.state <> 'superseded'::mainspring.task_state))
+UNION ALL
+ SELECT 'I13'::text AS rule,
+    'a signal was taken by a task that is not done, or by two'::text AS detail,
+    s.process_id,
+    s.taken_by AS task
+   FROM (mainspring.signal s
+     LEFT JOIN mainspring.task t ON (((t.process_id = s.process_id) AND (t.id = s.taken_by))))
+  WHERE ((s.taken_by IS NOT NULL) AND (t.id IS NOT NULL) AND ((t.state <> ALL (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) OR (t.generation <> s.taken_generation) OR (EXISTS ( SELECT
+           FROM mainspring.signal o
+          WHERE ((o.process_id = s.process_id) AND (o.taken_by = s.taken_by) AND (o.no <> s.no))))));
 
 CREATE TABLE mainspring.queue (
     name text NOT NULL COLLATE pg_catalog."C",
@@ -470,20 +770,6 @@ ALTER TABLE mainspring.setting_change ALTER COLUMN id ADD GENERATED ALWAYS AS ID
     CACHE 1
 );
 
-CREATE TABLE mainspring.signal (
-    process_id uuid NOT NULL,
-    name text NOT NULL COLLATE pg_catalog."C",
-    id text NOT NULL COLLATE pg_catalog."C",
-    no bigint NOT NULL,
-    payload jsonb,
-    sent_by text DEFAULT ''::text NOT NULL,
-    sent_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    taken_by uuid,
-    taken_generation integer,
-    CONSTRAINT signal_id_check CHECK (((id <> ''::text) AND (octet_length(id) <= 200))),
-    CONSTRAINT signal_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
-);
-
 ALTER TABLE mainspring.signal ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring.signal_no_seq
     START WITH 1
@@ -493,32 +779,6 @@ ALTER TABLE mainspring.signal ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE mainspring.task (
-    process_id uuid NOT NULL,
-    id uuid NOT NULL,
-    created_by uuid,
-    creator_generation integer DEFAULT 0 NOT NULL,
-    promise uuid NOT NULL,
-    actor text NOT NULL COLLATE pg_catalog."C",
-    state mainspring.task_state DEFAULT 'open'::mainspring.task_state NOT NULL,
-    waits integer DEFAULT 0 NOT NULL,
-    args jsonb NOT NULL,
-    args_version integer DEFAULT 1 NOT NULL,
-    options jsonb,
-    outcome mainspring.promise_outcome,
-    result jsonb,
-    error jsonb,
-    generation integer DEFAULT 0 NOT NULL,
-    scope_id uuid,
-    undo jsonb,
-    step bigint DEFAULT 0 NOT NULL,
-    done_no bigint,
-    outcome_no bigint,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-)
-PARTITION BY RANGE (process_id);
-
 CREATE TABLE mainspring.task_other (
     process_id uuid CONSTRAINT task_process_id_not_null NOT NULL,
     id uuid CONSTRAINT task_id_not_null NOT NULL,
@@ -527,6 +787,7 @@ CREATE TABLE mainspring.task_other (
     promise uuid CONSTRAINT task_promise_not_null NOT NULL,
     actor text CONSTRAINT task_actor_not_null NOT NULL COLLATE pg_catalog."C",
     state mainspring.task_state DEFAULT 'open'::mainspring.task_state CONSTRAINT task_state_not_null NOT NULL,
+    edges integer DEFAULT 0 CONSTRAINT task_edges_not_null NOT NULL,
     waits integer DEFAULT 0 CONSTRAINT task_waits_not_null NOT NULL,
     args jsonb CONSTRAINT task_args_not_null NOT NULL,
     args_version integer DEFAULT 1 CONSTRAINT task_args_version_not_null NOT NULL,
@@ -552,35 +813,6 @@ CREATE TABLE mainspring.template (
     created_by text DEFAULT ''::text NOT NULL,
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
-
-CREATE TABLE mainspring.visit (
-    shard integer NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL COLLATE pg_catalog."C",
-    id uuid NOT NULL,
-    grp text COLLATE pg_catalog."C",
-    priority smallint DEFAULT 5 NOT NULL,
-    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    version bigint NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    crashes integer DEFAULT 0 NOT NULL,
-    work_timeouts integer DEFAULT 0 NOT NULL,
-    pass bigint,
-    holder uuid,
-    started_at timestamp with time zone,
-    held_until timestamp with time zone,
-    expires_at timestamp with time zone,
-    parked_at timestamp with time zone,
-    offered_while_parked boolean DEFAULT false NOT NULL,
-    error text,
-    payload jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    CONSTRAINT visit_due_at_check CHECK (isfinite(due_at)),
-    CONSTRAINT visit_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300))),
-    CONSTRAINT visit_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
-)
-WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
 CREATE TABLE mainspring.worker (
     id uuid NOT NULL,
@@ -689,13 +921,6 @@ CREATE VIEW mainspring.visit_status AS
    FROM ((mainspring.visit v
      LEFT JOIN mainspring.queue q ON ((q.name = v.queue)))
      LEFT JOIN mainspring.lease l ON (((l.pool = q.pool) AND (l.shard = v.shard))));
-
-CREATE TABLE mainspring.wait (
-    task uuid NOT NULL,
-    process_id uuid NOT NULL,
-    n integer NOT NULL
-)
-WITH (fillfactor='50');
 
 ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 

@@ -13,6 +13,7 @@ import msgspec
 from mainspring.kernel.visit import Run, new_ids
 from mainspring.processes.decision import Child, Decision, Scope
 from mainspring.processes.hand_out import Handout, Options
+from mainspring.processes.start import Parent
 from mainspring.processes.visits import NewVisit
 from mainspring.tasks.promise import Failure
 
@@ -62,8 +63,18 @@ class Waiting(msgspec.Struct):
     child: str | None = None
 
 
-class Change(msgspec.Struct):
-    """What one visit does to its process."""
+class NewProcess(msgspec.Struct, frozen=True):
+    """A child process that a task waits for."""
+
+    type: str
+    key: str
+    args: str
+    attrs: str
+    parent: Parent
+
+
+class Change(msgspec.Struct, eq=False):
+    """What one visit does to its process. With `seeks` it is found out in the commit."""
 
     run: Run | None
     process_id: str
@@ -85,8 +96,14 @@ class Change(msgspec.Struct):
     waiting: Waiting | None = None
     # A signal that the task takes: its name and id.
     signal: tuple[str, str] | None = None
-    generation: int | None = None  # if set, the task must still be of this generation
+    generation: int = 0
+    seeks: str | None = None  # signal, timer or child: the visit of one
+    was_external: bool = False
+    child: NewProcess | None = None
     prune: bool = False
+    look: bool = False
+    fails_scope: bool = True
+    keeps: bool = False  # its visit stays, for the look to take away
     offers: list[NewVisit] = []
     # Visits that are not needed any more: (process, queue, key).
     unneeded: list[tuple[str, str, str]] = []
@@ -102,6 +119,7 @@ def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
         handout.actor,
         scope_id=handout.scope,
         attrs=decision.attrs,
+        generation=handout.generation,
     )
     if decision.error is not None:
         change.failing = True
@@ -125,6 +143,12 @@ def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
     change.scopes = [
         _scope(scope, n, scope_ids, promises, handout) for n, scope in enumerate(decision.scopes)
     ]
+    # An error that parked before somebody came who catches it is delivered by a look.
+    change.look = any(
+        isinstance(edge.promise, str) and edge.kind == "outcome"
+        for child in decision.children
+        for edge in child.edges
+    )
     if isinstance(returned, int):
         successor = change.tasks[returned]
         successor.promise = handout.promise

@@ -15,12 +15,15 @@ from typing import Any
 import msgspec
 
 from mainspring.db.sql import Statement
-from mainspring.kernel.outcome import Cancelled, Parked, Verdict
+from mainspring.errors import IdInUse
+from mainspring.kernel.outcome import Again, Cancelled, Parked, Verdict
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id
 from mainspring.processes.change import FIRST_OF, Change, NewTask
 from mainspring.processes.decision import fingerprint
-from mainspring.processes.hand_out import NO_OPTIONS, Options, decode_options
+from mainspring.processes.external import closing_of
+from mainspring.processes.hand_out import NO_OPTIONS, Handout, Input, Options, decode_options
+from mainspring.processes.start import start_steps
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
@@ -31,11 +34,13 @@ from mainspring.processes.visits import (
     place_values,
     task_visit,
 )
+from mainspring.tasks.promise import Failure
 
 Step = tuple[Statement, dict[str, Any]]
 Steps = Generator[Step, list[Any], Any]
 _encode = msgspec.json.Encoder().encode
 LIVE = ("open", "external", "parked")
+LEAVE = "@leave"
 
 
 class Torn(RuntimeError):
@@ -53,11 +58,12 @@ class Commit:
         self._waiting = waiting  # for a structural change under way, instead of leaving it alone
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
+        self.handouts: dict[int, Handout] = {}  # by the version of the visit
         self._offers: list[NewVisit] = []  # that may be there already
         self._roots: dict[str, str] = {}
         self._types: dict[str, str] = {}
         self._root_closed: set[str] = set()
-        self._now = datetime.min
+        self.now = datetime.min
 
     def steps(self) -> Steps:
         """Write the changes; what is not to be settled says so in `verdicts`."""
@@ -65,13 +71,32 @@ class Commit:
         taken = yield from self._lock_visits(taken)
         if not taken:
             return
-        state = yield from self._lock_tasks(taken)
-        taken = [n for n in taken if self._still_counts(n, state)]
-        changes = [self._changes[n] for n in taken]
+        yield from self._write(taken)
+
+    def structural_steps(self, root: str, type: str, now: datetime) -> Steps:
+        """The same for the changes of one process that the caller has locked for itself alone."""
+        id = self._changes[0].process_id
+        self._roots[id], self._types[id], self.now = root, type, now
+        self._root_closed.add(id)
+        yield from self._write(list(range(len(self._changes))))
+
+    def _write(self, taken: list[int]) -> Steps:
+        found = yield from self._look_outside(taken)
+        changes = [self._changes[n] for n in taken if not self._changes[n].seeks] + list(found)
+        if not changes:
+            return
+        state = yield from self._lock_tasks(changes)
+        changes = [change for change in changes if self._still_counts(change, found, state)]
+        for change in changes:
+            if change.keeps:
+                self.verdicts[self._place_of(change)] = Again(after=1.0)
+        yield from self._start_children(changes)
         yield from self._insert(changes, state)
-        yield from self._judge(taken)
-        yield from self._end(changes)
+        yield from self._judge(changes)
+        yield from self._end(changes, state)
+        yield from self._take(changes)
         yield from self._release(changes)
+        yield from self._wait_outside(changes)
         yield from self._offer(changes)
         yield from self._finish(changes)
 
@@ -83,7 +108,7 @@ class Commit:
         name = "lock_processes_waiting" if self._waiting else "lock_processes"
         rows = yield SQL[name], {"ids": ids}
         for id, root, root_closed, now, type in rows:
-            self._roots[id], self._types[id], self._now = root, type, now
+            self._roots[id], self._types[id], self.now = root, type, now
             if root_closed:
                 self._root_closed.add(id)
         missing = [id for id in ids if id not in self._roots]
@@ -127,10 +152,10 @@ class Commit:
                 is_there = (runs[n].visit.queue, runs[n].visit.key) in there
                 answers.setdefault(n, "locked" if is_there else "gone")
         kept = []
-        seen: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str | None]] = set()
         for n in taken:
             answer = answers.get(n, "same")
-            subject = (self._changes[n].process_id, self._changes[n].task)
+            subject = (self._changes[n].task, self._changes[n].seeks)
             if answer == "same" and self.verdicts[n] is None and subject in seen:
                 self.verdicts[n] = "locked"  # one decision for a task: the next is judged after it
             elif answer == "same" and self.verdicts[n] is None:
@@ -141,11 +166,10 @@ class Commit:
                 self.verdicts[n] = {"moved": "rerun"}.get(answer, answer)
         return kept
 
-    def _lock_tasks(self, taken: list[int]) -> Generator[Step, list[Any], dict[str, Any]]:
+    def _lock_tasks(self, changes: list[Change]) -> Generator[Step, list[Any], dict[str, Any]]:
         """One sorted pass over what ends, what is closed and what is linked to."""
         wanted: set[tuple[str, str]] = set()
-        for n in taken:
-            change = self._changes[n]
+        for change in changes:
             wanted.add((change.process_id, change.task))
             if change.promise is not None:
                 wanted.add((change.process_id, change.promise))
@@ -159,17 +183,111 @@ class Commit:
         rows = yield SQL["lock_tasks"], values
         return {row[0]: row for row in rows}
 
-    def _still_counts(self, n: int, state: dict[str, Any]) -> bool:
-        change = self._changes[n]
+    def _still_counts(
+        self, change: Change, found: dict[Change, int], state: dict[str, Any]
+    ) -> bool:
         row = state.get(change.task)
         if row is None:
             raise Torn(f"task {change.task} of process {change.process_id} has a visit and no row")
-        stale = change.generation is not None and row[3] != change.generation
-        if row[1] not in LIVE or stale:
-            # A timer, a signal or a child that came too late, or a visit left over: it ends.
-            self.verdicts[n] = None
+        if change in found:
+            if row[1] == "external" and row[3] == change.generation:
+                return True
+            self.verdicts[found[change]] = "locked"  # somebody was faster: it looks again
             return False
-        return True
+        if change.state is None:
+            return True
+        return row[1] in LIVE  # else it came too late, or its visit was left over: it just ends
+
+    # -- what tasks wait for outside the graph
+
+    def _look_outside(self, taken: list[int]) -> Generator[Step, list[Any], dict[Change, int]]:
+        """What the visits of signals, timers and children find to close, each with its visit."""
+        seeking = [n for n in taken if self._changes[n].seeks]
+        if not seeking:
+            return {}
+        ids = sorted({self._changes[n].process_id for n in seeking})
+        externals = yield SQL["read_externals"], {"ids": ids}
+        signals: dict[tuple[str, str], list[Any]] = {}
+        if any(row[2] == "signal" for row in externals):
+            for row in (yield SQL["read_signals"], {"ids": ids}):
+                signals.setdefault((row[0], row[1]), []).append(row)
+        visit_of = {self._changes[n].process_id: n for n in seeking}
+        timers = {self._changes[n].task for n in seeking if self._changes[n].seeks == "timer"}
+        found: dict[Change, int] = {}
+        for row in externals:
+            waiting = signals.get((row[0], row[3]), [])
+            change = closing_of(row, waiting, now=self.now, timers=timers)
+            if change is not None:
+                found[change] = visit_of[change.process_id]
+        return found
+
+    def _take(self, changes: list[Change]) -> Steps:
+        """Signals that are taken, and rows of tasks that wait outside no longer."""
+        taking = [change for change in changes if change.signal is not None]
+        if taking:
+            values = {
+                "processes": [change.process_id for change in taking],
+                "names": [change.signal[0] for change in taking if change.signal],
+                "ids": [change.signal[1] for change in taking if change.signal],
+                "tasks": [change.task for change in taking],
+                "generations": [change.generation for change in taking],
+            }
+            rows = yield SQL["take_signals"], values
+            if len(rows) != len(taking):
+                raise TimeoutError("a signal was taken by another task meanwhile")  # sent again
+        outside = [c.task for c in changes if c.was_external and c.state != "external"]
+        if outside:
+            yield SQL["drop_externals"], {"tasks": outside}
+
+    def _wait_outside(self, changes: list[Change]) -> Steps:
+        """Tasks that wait for a signal, a time or a child from here on."""
+        items = []
+        for change in changes:
+            waiting = change.waiting
+            if waiting is None or change.state != "external":
+                continue
+            due_at = waiting.until
+            if waiting.seconds is not None:
+                due_at = self.now + timedelta(seconds=waiting.seconds)
+            items.append(
+                {
+                    "task": change.task,
+                    "process_id": change.process_id,
+                    "kind": waiting.kind,
+                    "name": waiting.name,
+                    "due_at": due_at,
+                    "child": waiting.child,
+                }
+            )
+            kinds = ["await"] if waiting.kind == "signal" else []
+            kinds += ["timer"] if due_at is not None else []
+            for kind in kinds:
+                due = due_at if kind == "timer" else None
+                visit = engine_visit(kind, change.process_id, change.task, id=new_id(), due_at=due)
+                self._offers.append(visit)
+        if items:
+            yield SQL["insert_externals"], {"items": _json(items)}
+
+    def _start_children(self, changes: list[Change]) -> Steps:
+        """Child processes begin in the commit by which their task begins to wait for them."""
+        for change in changes:
+            if change.child is None or change.waiting is None:
+                continue
+            try:
+                started = yield from start_steps(
+                    change.child.type,
+                    change.child.key,
+                    change.child.args,
+                    shard_count=self._shard_count,
+                    attrs=change.child.attrs,
+                    parent=change.child.parent,
+                    refuse_taken=True,
+                )
+            except IdInUse as error:
+                change.failing = change.park = True
+                change.error = Failure("mainspring.errors.IdInUse", str(error), cause=change.task)
+                continue
+            change.waiting.child = started.id
 
     # -- writes
 
@@ -202,16 +320,26 @@ class Commit:
                     waits.append({"task": task.id, "process_id": task.process_id, "n": n})
                 elif open_inputs == 0:
                     self._ready(task.process_id, task.id, task.actor, task.options or NO_OPTIONS, 0)
+                    if not task.edges:
+                        self._hand_over(_fresh_handout(task, ()))
         if tasks:
             values = {"tasks": _json(tasks), "edges": _json(edges), "waits": _json(waits)}
             yield SQL["insert_tasks"], values
+        scopes = [scope for change in changes for scope in change.scopes]
+        if scopes:
+            yield SQL["insert_scopes"], {"items": _json(scopes)}
+        for scope in scopes:
+            if scope.timeout is not None:
+                due_at = self.now + timedelta(seconds=scope.timeout)
+                id = scope.process_id
+                self._offers.append(engine_visit("look", id, id, id=new_id(), due_at=due_at))
 
     def _ready(
         self, process_id: str, task: str, actor: str, options: Options, generation: int
     ) -> None:
         due_at = options.at
         if options.delay is not None:
-            due_at = self._now + timedelta(seconds=options.delay)
+            due_at = self.now + timedelta(seconds=options.delay)
         self.visits.append(
             task_visit(
                 process_id,
@@ -224,28 +352,36 @@ class Commit:
             )
         )
 
-    def _judge(self, taken: list[int]) -> Steps:
+    def _hand_over(self, handout: Handout) -> None:
+        """What the visit that was added last is run with: known here, so nobody need read it."""
+        self.handouts[self.visits[-1].version] = handout
+
+    def _judge(self, changes: list[Change]) -> Steps:
         """A failure is delivered if somebody catches it; else the task parks and its promise waits."""
-        failing = [n for n in taken if self._changes[n].failing]
+        failing = [change for change in changes if change.failing]
         if not failing:
             return
-        caught: set[str] = set()
-        delivered = [self._changes[n] for n in failing if not self._changes[n].park]
+        caught: set[str | None] = set()
+        delivered = [change for change in failing if not change.park]
+        scoped = {change.scope_id for change in delivered if change.scope_id is not None}
+        if scoped:
+            rows = yield SQL["find_scopes"], {"ids": sorted(scoped)}
+            catching = {row[0] for row in rows}
+            caught |= {c.promise for c in delivered if c.scope_id in catching}
         if delivered:
             values = {
                 "processes": [change.process_id for change in delivered],
                 "promises": [change.promise for change in delivered],
             }
-            caught = {row[0] for row in (yield SQL["is_caught"], values)}
+            caught |= {row[0] for row in (yield SQL["is_caught"], values)}
         parked = []
-        for n in failing:
-            change = self._changes[n]
+        for change in failing:
             if change.promise in caught and not change.park:
                 continue
             error = change.error
             assert error is not None
             change.state, change.promise, change.outcome = "parked", None, None
-            self.verdicts[n] = Parked(
+            self.verdicts[self._place_of(change)] = Parked(
                 error.type, f"{error.type}: {error.message}\n{error.trace}".strip()
             )
             parked.append(
@@ -262,7 +398,10 @@ class Commit:
         if parked:
             yield SQL["park_tasks"], {"items": _json(parked)}
 
-    def _end(self, changes: list[Change]) -> Steps:
+    def _place_of(self, change: Change) -> int:
+        return next(n for n, other in enumerate(self._changes) if other is change)
+
+    def _end(self, changes: list[Change], state: dict[str, Any]) -> Steps:
         """Ends and outcomes. A row that is missed is a defect: everything is rolled back."""
         rows: dict[str, dict[str, Any]] = {}
         for change in changes:
@@ -281,11 +420,9 @@ class Commit:
         ended = yield SQL["end_tasks"], {"ends": _json(list(rows.values()))}
         if missed := rows.keys() - {row[0] for row in ended}:
             raise Torn(f"promise or task {min(missed)} was closed before: two fulfil one promise")
-        was_parked = [
-            c.task for c in changes if c.run is not None and c.state not in (None, "parked")
-        ]
-        if was_parked:
-            yield SQL["unpark_tasks"], {"tasks": was_parked}
+        went_on = [c.task for c in changes if state[c.task][1] == "parked" and c.state != "parked"]
+        if went_on:
+            yield SQL["unpark_tasks"], {"tasks": went_on}
 
     def _release(self, changes: list[Change]) -> Steps:
         """Tasks that waited for what is closed now, in a later statement than the lock."""
@@ -297,11 +434,14 @@ class Commit:
             "promises": [change.promise for change in closed],
             "outcomes": [change.outcome for change in closed],
         }
+        by_promise = {change.promise: change for change in closed}
         rows = yield SQL["find_released"], values
         counted = {}
         for row in rows:
             if row[4] == 1:
                 self._ready(row[0], row[1], row[5], decode_options(row[6]), row[7])
+                if row[9] is not None:
+                    self._hand_over(_released_handout(row, by_promise[row[14]]))
             elif row[4] > 1:
                 counted[row[1]] = row
         if not counted:
@@ -334,6 +474,29 @@ class Commit:
         }
         ending = sorted(closed | (self._root_closed & {change.process_id for change in changes}))
         unneeded = [place for change in changes for place in change.unneeded]
+        attrs = [{"id": c.process_id, "attrs": c.attrs} for c in changes if c.attrs]
+        if attrs:
+            yield SQL["unite_attrs"], {"items": _json(attrs)}
+        left = [c.scope_id for c in changes if c.actor == LEAVE and c.outcome == "ok"]
+        if left:
+            yield SQL["change_scopes"], {"ids": left, "state": "closed"}
+        failed = {
+            change.scope_id: {"id": change.scope_id, "error": change.error}
+            for change in changes
+            if change.outcome == "err" and change.scope_id is not None and change.fails_scope
+        }
+        if failed:
+            rows = yield SQL["fail_scopes"], {"items": _json(list(failed.values()))}
+            for process_id in {row[1] for row in rows}:
+                self._offers.append(engine_visit("look", process_id, process_id, id=new_id()))
+        self._offers += [
+            engine_visit("look", c.process_id, c.process_id, id=new_id()) for c in changes if c.look
+        ]
+        self._offers += [
+            engine_visit("prune", c.process_id, c.process_id, id=new_id())
+            for c in changes
+            if c.prune
+        ]
         if ending:
             rows = yield SQL["finish_processes"], {"ids": ending}
             finished = {row[0] for row in rows}
@@ -342,12 +505,15 @@ class Commit:
                 if parent_process is not None:
                     visit = engine_visit("child", parent_process, parent_task, id=new_id())
                     self._offers.append(visit)
-            left = [id for id in ending if id not in finished]
-            if left:
-                yield SQL["mark_root_closed"], {"ids": left}
-                self._offers += [engine_visit("look", id, id, id=new_id()) for id in left]
+            others = [id for id in ending if id not in finished]
+            if others:
+                yield SQL["mark_root_closed"], {"ids": others}
+                self._offers += [engine_visit("look", id, id, id=new_id()) for id in others]
         if self._offers:
-            yield KERNEL_SQL["offer"], offer_values(self._offers, self._shard_count)
+            # An upsert meets a row once; the earliest wins.
+            self._offers.sort(key=lambda v: -v.due_at.timestamp() if v.due_at else 0.0)
+            once = {(v.queue, v.key): v for v in self._offers}
+            yield KERNEL_SQL["offer"], offer_values(list(once.values()), self._shard_count)
         if unneeded:
             yield KERNEL_SQL["delete_visits"], place_values(unneeded, self._shard_count)
 
@@ -373,6 +539,30 @@ def _inputs(task: NewTask, made: set[str], state: dict[str, Any]) -> tuple[int, 
     return open_inputs, is_stopped
 
 
+def _fresh_handout(task: NewTask, inputs: tuple[Input, ...]) -> Handout:
+    return Handout(
+        task.process_id,
+        task.id,
+        task.promise,
+        task.actor,
+        "open",
+        0,
+        task.args,
+        task.args_version,
+        task.scope_id,
+        task.step,
+        inputs,
+    )
+
+
+def _released_handout(row: Any, change: Change) -> Handout:
+    """Of a task with one edge, whose promise this change has closed."""
+    given = Input(row[14], row[13], change.outcome, change.result, change.error)
+    return Handout(
+        row[0], row[1], row[8], row[5], "open", row[7], row[9], row[10], row[11], row[12], (given,)
+    )
+
+
 def _row(task: NewTask, waits: int) -> dict[str, Any]:
     return {
         "process_id": task.process_id,
@@ -381,6 +571,7 @@ def _row(task: NewTask, waits: int) -> dict[str, Any]:
         "creator_generation": task.creator_generation,
         "promise": task.promise,
         "actor": task.actor,
+        "edges": len(task.edges),
         "waits": waits,
         "args": msgspec.Raw(task.args.encode()),
         "args_version": task.args_version,

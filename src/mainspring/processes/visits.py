@@ -32,9 +32,12 @@ class NewVisit(msgspec.Struct, frozen=True):
     priority: int = DEFAULT_PRIORITY
     deadline_at: datetime | None = None
     group: str | None = None
+    more: str | None = None  # JSON: what else the engine's visit says
 
     def payload(self) -> str:
         mark = f'{{"@": "{self.process_id}"'
+        if self.more is not None:
+            return f'{mark}, "more": {self.more}}}'
         if self.deadline_at is None:
             return mark + "}"
         return f'{mark}, "deadline": "{self.deadline_at.isoformat()}"}}'
@@ -76,10 +79,16 @@ def key_of(task: str, generation: int) -> str:
 
 
 def engine_visit(
-    kind: str, process_id: str, subject: str, *, id: str, due_at: datetime | None = None
+    kind: str,
+    process_id: str,
+    subject: str,
+    *,
+    id: str,
+    due_at: datetime | None = None,
+    more: str | None = None,
 ) -> NewVisit:
-    """A visit of the engine's own: look, timer, deadline, signal, await, child, cancel, prune."""
-    return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at)
+    """A visit of the engine's own: look, timer, signal, await, child, cancel, restart, prune."""
+    return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
 
 
 def is_process_visit(visit: Visit) -> bool:
@@ -92,6 +101,7 @@ class Payload(msgspec.Struct, frozen=True):
 
     process_id: str = msgspec.field(name="@")
     deadline: datetime | None = None
+    more: Any = None
 
 
 _payload = msgspec.json.Decoder(Payload)
@@ -125,6 +135,24 @@ def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]
         "versions": [v.version for v in visits],
         "payloads": [v.payload() for v in visits],
     }
+
+
+def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: float) -> list[Visit]:
+    """Those of just committed visits that are due, as if they had been read."""
+    shards: dict[str, int] = {}
+    found = []
+    for v in visits:
+        if v.due_at is not None or v.group is not None:
+            continue
+        if (shard := shards.get(v.process_id)) is None:
+            shard = shards[v.process_id] = shard_of(v.process_id, shard_count)
+        found.append(
+            Visit(
+                shard, v.key, v.queue, UUID(v.id), None, v.priority, now, v.version, 0, 0, None,
+                v.payload(), at,
+            )
+        )  # fmt: skip
+    return found
 
 
 def place_values(visits: Sequence[tuple[str, str, str]], shard_count: int) -> dict[str, Any]:

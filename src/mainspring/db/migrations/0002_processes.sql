@@ -48,6 +48,7 @@ create table mainspring.task (
   promise uuid not null,                              -- what it fulfils: its own id, or one inherited by a tail call
   actor text collate "C" not null,
   state mainspring.task_state not null default 'open',
+  edges integer not null default 0,                   -- of all kinds
   waits integer not null default 0,                   -- inputs that were open when it was made (or last reset)
   args jsonb not null,
   args_version integer not null default 1,
