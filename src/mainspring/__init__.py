@@ -4,6 +4,7 @@ It runs code when something happens and never loses one of them. Everything it d
 one durable table: queue Q should look at key K at time T.
 
     app         the one object an application holds
+    processes   graphs of tasks, decided by plain functions
     tasks       functions whose calls are durable
     kernel      visits: offered, read, run and settled
     db          connections, statements, migrations, the private server
@@ -16,10 +17,33 @@ from importlib.metadata import version
 from mainspring.app import Mainspring
 from mainspring.errors import MainspringError
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.process import Process
+from mainspring.processes.search import ProcessFilter
+from mainspring.processes.verbs import Signal, gather, scope, set_attrs, sleep
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Failure, Outcome, Promise
 from mainspring.tasks.task import Task
 
 __version__ = version("mainspring")
 
-__all__ = ["Context", "Handle", "Mainspring", "MainspringError", "RetryPolicy", "Task"]
+__all__ = [
+    "Context",
+    "Failure",
+    "Handle",
+    "Mainspring",
+    "MainspringError",
+    "Outcome",
+    "Process",
+    "ProcessFilter",
+    "ProcessHandle",
+    "Promise",
+    "RetryPolicy",
+    "Signal",
+    "Task",
+    "gather",
+    "scope",
+    "set_attrs",
+    "sleep",
+]

@@ -41,6 +41,7 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
+from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.hub import Hub
 from mainspring.processes.layer import Processes
 from mainspring.processes.process import Process, ProcessDecorator
@@ -225,6 +226,11 @@ class Mainspring:
     def find_process(self, name: str) -> Process[Any, Any]:
         """The process type of that name; an error that names the nearest otherwise."""
         return self._processes.find(name)
+
+    def process_handle(self, type: str, id: str) -> ProcessHandle[Any]:
+        """The handle of a process that was started elsewhere, by its own id."""
+        self.find_process(type)
+        return ProcessHandle(type, id, False, self._processes)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name; an error that names the nearest otherwise."""
@@ -447,6 +453,7 @@ class Mainspring:
         queues += [operation_queue(database, KINDS), recurring_queue(database)]
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
+        layer.take_in = worker.take_in
         holder.append(worker)
         return worker, executor, connections, layer
 

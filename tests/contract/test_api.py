@@ -13,11 +13,22 @@ from mainspring.kernel.steps import STEPS
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "Context",
+        "Failure",
         "Handle",
         "Mainspring",
         "MainspringError",
+        "Outcome",
+        "Process",
+        "ProcessFilter",
+        "ProcessHandle",
+        "Promise",
         "RetryPolicy",
+        "Signal",
         "Task",
+        "gather",
+        "scope",
+        "set_attrs",
+        "sleep",
     ]
 
 
@@ -65,9 +76,12 @@ def test_the_methods_of_the_application() -> None:
         "enqueue_many",
         "migrate",
         "migrate_sync",
+        "process",
         "run",
         "run_worker",
+        "signal",
         "task",
+        "upcast",
         "worker",
     }
 

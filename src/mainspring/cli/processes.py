@@ -1,4 +1,4 @@
-"""`mainspring processes`: start, list, search, show, why, parked, settings."""
+"""`mainspring processes`: start, signal, cancel, restart, list, search, show, why, parked, settings."""
 
 from __future__ import annotations
 
@@ -174,16 +174,13 @@ def start(
     app: options.App = None,
 ) -> None:
     """Start a process of the application (`--app`)."""
-    place = app or os.environ.get("MAINSPRING_APP")
-    if place is None:
-        raise InvalidSetting("a start needs the application that declares the process: --app")
+    found = _application(app, "a start needs the application that declares the process: --app")
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise InvalidArguments(
             f"arguments must be a JSON object by parameter name: {error}; got {arguments!r}"
         ) from None
-    found = load_app(place)
 
     async def begin() -> Any:
         async with found:
@@ -194,6 +191,68 @@ def start(
 
     handle = asyncio.run(begin())
     show.say(f"{'started' if handle.is_new else 'it is there:'} {handle.id}")
+
+
+@group.command()
+def signal(
+    id: Id,
+    name: Annotated[str, typer.Argument(help="The signal's name.")],
+    payload: Annotated[str, typer.Argument(help="What it says, as JSON.")] = "null",
+    once: Annotated[
+        str | None, typer.Option("--once", help="Sent again under this id it is the same one.")
+    ] = None,
+    app: options.App = None,
+) -> None:
+    """Send a signal that the application (`--app`) declares."""
+    found = _application(app, "a signal needs the application that declares it: --app")
+    try:
+        value = msgspec.json.decode(payload)
+    except msgspec.DecodeError as error:
+        raise InvalidArguments(f"the payload must be JSON: {error}; got {payload!r}") from None
+
+    async def send() -> bool:
+        async with found:
+            process = await found.operator.processes.find(id)
+            handle = found.process_handle(process.type, process.id)
+            is_new: bool = await handle.signal(name, value, id=once, sent_by=options.source())
+            return is_new
+
+    show.say("sent" if asyncio.run(send()) else "it was sent before")
+
+
+@group.command()
+def cancel(id: Id, url: options.Url = None, app: options.App = None) -> None:
+    """Cancel a process and its child processes."""
+    answer = ask(lambda operator: operator.processes.cancel(id), url, app)
+    show.say(f"cancelled: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+
+
+@group.command()
+def restart(
+    id: Id,
+    task: Annotated[
+        str | None, typer.Option("--from", help="Redo only from this task on (its id).")
+    ] = None,
+    fresh_signals: Annotated[
+        bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
+    ] = False,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Redo a process from scratch, or what one task made and what depends on it."""
+
+    async def order(operator: Operator) -> Any:
+        return await operator.processes.restart(id, task, fresh_signals=fresh_signals)
+
+    answer = ask(order, url, app)
+    show.say(f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+
+
+def _application(app: str | None, complaint: str) -> Any:
+    place = app or os.environ.get("MAINSPRING_APP")
+    if place is None:
+        raise InvalidSetting(complaint)
+    return load_app(place)
 
 
 @group.command()

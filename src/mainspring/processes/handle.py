@@ -7,11 +7,21 @@ import time
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
+import psycopg
 
 from mainspring.errors import NotFound, ProcessFailed, ResultTimeout
 from mainspring.tasks.promise import Failure
 
 R = TypeVar("R")
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A signal on its way. The same id is the same signal."""
+
+    signal: Any  # a Signal, or the name of one
+    payload: Any = None
+    id: str | None = None
+    sent_by: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -28,6 +38,16 @@ class Lookup(Protocol):
 
     async def look_up_process(self, type: str, id: str) -> Found: ...
     def look_up_process_sync(self, type: str, id: str) -> Found: ...
+    async def send_signal(
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+    ) -> bool: ...
+    def send_signal_sync(
+        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+    ) -> bool: ...
+    async def request_cancel(
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None
+    ) -> None: ...
+    def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None: ...
 
 
 class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
@@ -75,6 +95,42 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             self._check_deadline(deadline, timeout)
             time.sleep(pause)
             pause = min(0.5, pause * 1.5)
+
+    async def signal(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> bool:
+        """Send a signal; it is kept until the process waits for it. Answers whether it is new.
+
+        `id`: sent twice under one id it is one signal. `sent_by`: who answered, for the record.
+        `on`: your own psycopg connection; the signal is part of its transaction.
+        """
+        return await self._lookup.send_signal(self.id, Sent(signal, payload, id, sent_by), on)
+
+    def signal_sync(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[Any] | None = None,
+    ) -> bool:
+        """The same for code that is not async."""
+        return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
+
+    async def cancel(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
+        """Ask for the process to be cancelled, with its child processes: a worker does it next."""
+        await self._lookup.request_cancel(self.id, on)
+
+    def cancel_sync(self, *, on: psycopg.Connection[Any] | None = None) -> None:
+        """The same for code that is not async."""
+        self._lookup.request_cancel_sync(self.id, on)
 
     def _has_ended(self, found: Found) -> bool:
         if found.state == "unknown":

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import psycopg
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.errors import DuplicateTask, InvalidProcess, InvalidSetting, UnknownProcess
+from mainspring.errors import (
+    DuplicateTask,
+    InvalidProcess,
+    InvalidSetting,
+    UnknownProcess,
+    UnknownSignal,
+)
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.actor import FunctionActor
 from mainspring.processes.drive import Walk, drive, drive_psycopg, drive_psycopg_sync
-from mainspring.processes.handle import Found, ProcessHandle
+from mainspring.processes.handle import Found, ProcessHandle, Sent
 from mainspring.processes.layer import Processes
 from mainspring.processes.process import Process, ProcessSettings, ProcessSignature, StartOptions
 from mainspring.processes.settings import register
+from mainspring.processes.signals import send_steps
 from mainspring.processes.start import Started, start_steps
 from mainspring.processes.store import SQL
+from mainspring.processes.structural import request_cancel, request_steps
 from mainspring.processes.verbs import Signal
 from mainspring.processes.versions import Versions
 from mainspring.tasks.connections import Connections
@@ -30,6 +38,8 @@ from mainspring.tasks.execute import Executor
 from mainspring.tasks.promise import Failure
 from mainspring.tasks.queue import never_run, queue_settings
 from mainspring.tasks.task import Task, check_priority
+
+T = TypeVar("T")
 
 
 class Application(Protocol):
@@ -166,11 +176,7 @@ class Hub:
             )
         database = await self._app.database()
         walk = self._start(process, args, options, database.shard_count)
-        if options.on is not None:
-            return self._started(process, await drive_psycopg(options.on, walk))
-        pool = await self._app.pool()
-        async with pool.connection(transaction=True) as connection:
-            return self._started(process, await drive(connection, walk))
+        return self._started(process, await self._walk(walk, options.on))
 
     def start_process_sync(
         self, process: Process[Any, Any], args: str, options: StartOptions
@@ -180,10 +186,7 @@ class Hub:
                 "an async psycopg connection was given to start_sync; await start instead"
             )
         walk = self._start(process, args, options, self._app.database_sync().shard_count)
-        if options.on is not None:
-            return self._started(process, drive_psycopg_sync(options.on, walk))
-        with self._app.sync_pool().connection() as connection:
-            return self._started(process, drive_psycopg_sync(connection, walk))
+        return self._started(process, self._walk_sync(walk, options.on))
 
     def _start(
         self, process: Process[Any, Any], args: str, options: StartOptions, shard_count: int
@@ -213,6 +216,60 @@ class Hub:
         with self._app.sync_pool().connection() as connection:
             rows = connection.execute(SQL["read_process"].text, {"id": id}).fetchall()
         return self._found(type, rows)
+
+    async def send_signal(
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+    ) -> bool:
+        database = await self._app.database()
+        return await self._walk(self._send(process_id, sent, database.shard_count), on)
+
+    def send_signal_sync(
+        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+    ) -> bool:
+        shard_count = self._app.database_sync().shard_count
+        return self._walk_sync(self._send(process_id, sent, shard_count), on)
+
+    def _send(self, process_id: str, sent: Sent, shard_count: int) -> Walk[bool]:
+        signal = sent.signal if isinstance(sent.signal, Signal) else self.find_signal(sent.signal)
+        return send_steps(
+            process_id,
+            signal.name,
+            signal.encode(sent.payload),
+            shard_count=shard_count,
+            id=sent.id,
+            sent_by=sent.sent_by,
+        )
+
+    def find_signal(self, name: str) -> Signal[Any]:
+        """The signal of that name; an error that names the nearest otherwise."""
+        try:
+            return self.signals[name]
+        except KeyError:
+            raise UnknownSignal(name, self.signals) from None
+
+    async def request_cancel(
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None
+    ) -> None:
+        database = await self._app.database()
+        await self._walk(request_steps([request_cancel(process_id)], database.shard_count), on)
+
+    def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None:
+        shard_count = self._app.database_sync().shard_count
+        self._walk_sync(request_steps([request_cancel(process_id)], shard_count), on)
+
+    async def _walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None) -> T:
+        """On the caller's connection, or on one of our own, in a transaction."""
+        if on is not None:
+            return await drive_psycopg(on, walk)
+        pool = await self._app.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await drive(connection, walk)
+
+    def _walk_sync(self, walk: Walk[T], on: psycopg.Connection[Any] | None) -> T:
+        if on is not None:
+            return drive_psycopg_sync(on, walk)
+        with self._app.sync_pool().connection() as connection:
+            return drive_psycopg_sync(connection, walk)
 
     def _found(self, type: str, rows: list[Any]) -> Found:
         if not rows:

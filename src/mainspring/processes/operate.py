@@ -17,6 +17,7 @@ from mainspring.processes import graph, search, settings, why
 from mainspring.processes.graph import Graph
 from mainspring.processes.search import FoundProcess, ParkedTaskGroup, ProcessFilter, Template
 from mainspring.processes.settings import Change
+from mainspring.processes.structural import Answer, Structural, refuse, run_alone
 from mainspring.processes.why import ProcessWhy
 
 
@@ -74,6 +75,32 @@ class ProcessOperator:
         """Parked tasks by process type, actor and kind of error, the largest group first."""
         found: list[ParkedTaskGroup] = await self._ask(search.group_parked, type=type, actor=actor)
         return found
+
+    # -- orders
+
+    async def cancel(self, id: str) -> Answer:
+        """Cancel a process and its child processes, now; refused if it has ended."""
+        process = await self.find(id)
+        return await self._change(process.id, lambda change: change.cancel())
+
+    async def restart(
+        self, id: str, task: str | None = None, *, fresh_signals: bool = False
+    ) -> Answer:
+        """Redo a process from scratch, or from a task on: what it made and what depends on it.
+
+        Other branches keep their results. Signals that were taken by what is redone are given to it
+        again, unless `fresh_signals` asks for new ones.
+        """
+        process = await self.find(id)
+        return await self._change(
+            process.id, lambda change: change.restart(task, fresh_signals=fresh_signals)
+        )
+
+    async def _change(self, process_id: str, order: Any) -> Answer:
+        database, pool = await self._host.database(), await self._host.pool()
+        change = Structural(process_id, database.shard_count)
+        async with pool.connection() as connection:
+            return refuse(await run_alone(connection, process_id, order(change)))
 
     # -- filters under a name
 
