@@ -192,7 +192,7 @@ class Processes:
         async with self.lines.connection() as connection:
             answer = await run_alone(connection, process_id, with_settle())
         if not answer.done:
-            facts = {"process": process_id, "visit": run.visit.key, "why": answer.why}
+            facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
             log.warning("process.change_refused", extra=facts)
         run.settled = True
         return Done()
@@ -273,7 +273,7 @@ class Processes:
     async def _inconsistent(self, process_id: str, run: Run) -> Outcome:
         """A visit without its task: nothing to run. The process is marked, its other branches go on."""
         reason = f"task {run.visit.key} of {run.visit.queue!r} has a visit and no row"
-        log.error("process.inconsistent", extra={"process": process_id, "reason": reason})
+        log.error("process.inconsistent", extra={"process_id": process_id, "reason": reason})
         await self.lines.fetch(SQL["mark_inconsistent"], {"id": process_id, "reason": reason})
         return Parked("mainspring.errors.Inconsistent", reason)
 
