@@ -15,7 +15,14 @@ one durable table: queue Q should look at key K at time T.
 from importlib.metadata import version
 
 from mainspring.app import Mainspring
-from mainspring.errors import MainspringError
+from mainspring.errors import (
+    DatabaseUnavailable,
+    Fenced,
+    InvalidArguments,
+    MainspringError,
+    ResultTimeout,
+    TaskFailed,
+)
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.process import Process
@@ -30,8 +37,11 @@ __version__ = version("mainspring")
 
 __all__ = [
     "Context",
+    "DatabaseUnavailable",
     "Failure",
+    "Fenced",
     "Handle",
+    "InvalidArguments",
     "Mainspring",
     "MainspringError",
     "Outcome",
@@ -39,9 +49,11 @@ __all__ = [
     "ProcessFilter",
     "ProcessHandle",
     "Promise",
+    "ResultTimeout",
     "RetryPolicy",
     "Signal",
     "Task",
+    "TaskFailed",
     "gather",
     "scope",
     "set_attrs",

@@ -31,8 +31,8 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.kernel.bulk import KINDS
-from mainspring.kernel.config import WorkerSettings
-from mainspring.kernel.operation import operation_queue
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
@@ -285,7 +285,8 @@ class Mainspring:
         with database.connect_sync("migrate", client=True) as connection:
             queues = [queue_settings(task, never_run) for task in self.tasks.values()]
             queues += self._processes.declared_queues()
-            queues += [operation_queue(database, KINDS), recurring_queue(database)]
+            for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
+                queues += _own_queues(database, pool)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -433,7 +434,7 @@ class Mainspring:
         worker, executor, connections, layer = await self._make_worker(WorkerSettings(**settings))
         await worker.start()
         try:
-            await self._sync_recurring()
+            await self._sync(worker.settings.pool)
             await self._processes.sync()
             yield worker
         finally:
@@ -450,19 +451,20 @@ class Mainspring:
         connections = Connections(database, lambda: holder[0].hand.worker_id)
         executor = Executor(connections, threads=settings.concurrency)
         layer, queues = self._processes.layer(database, executor, connections)
-        queues += [operation_queue(database, KINDS), recurring_queue(database)]
+        queues += _own_queues(database, settings.pool)
         worker = Worker(database, queues, settings)
         worker.interrupt = executor.interrupt
         layer.take_in = worker.take_in
         holder.append(worker)
         return worker, executor, connections, layer
 
-    async def _sync_recurring(self) -> None:
-        """Make the cron lines of the tasks known."""
+    async def _sync(self, pool_name: str) -> None:
+        """Make the cron lines of the tasks known, and take on operations that were left alone."""
         schedules = [s for task in self.tasks.values() if (s := schedule(task)) is not None]
         pool = await self.pool()
         async with pool.connection(transaction=True) as connection:
             await sync_recurring(await self.database(), connection, schedules, queues=self.tasks)
+            await adopt(await self.database(), connection, pool_name)
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
@@ -487,12 +489,15 @@ class Mainspring:
             loop.add_signal_handler(number, signalled)
         try:
             async with self.worker(**settings) as worker:
-                waits = [loop.create_task(stop.wait())]
+                ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
                 if drain:
-                    waits.append(loop.create_task(worker.drained()))  # type: ignore[arg-type]
-                _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    ends.append(worker.drained())
+                waits = [loop.create_task(end) for end in ends]
+                done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in pending:
                     wait.cancel()
+                for wait in done:
+                    wait.result()  # a worker that may not work says why
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
@@ -516,6 +521,11 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def _own_queues(database: Database, pool: str) -> list[QueueSettings]:
+    """The engine's own queues, which every worker of a pool serves."""
+    return [operation_queue(database, KINDS, pool), recurring_queue(database, pool)]
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:

@@ -144,6 +144,27 @@ class NotFound(MainspringError, LookupError):
     code = "not_found"
 
 
+class MixedPool(MainspringError):
+    """Workers of another application serve this pool: neither could run the other's visits."""
+
+    code = "mixed_pool"
+
+    def __init__(self, pool: str, mine: list[str], theirs: list[str], place: str) -> None:
+        self.pool = pool
+        self.mine = mine
+        self.theirs = theirs
+        super().__init__(
+            f"pool {pool!r} is served by another application ({place}, with the queues "
+            f"{_listed(theirs)}), which cannot run this one's ({_listed(mine)}); give the tasks of "
+            "one of them a pool of their own: @app.task(pool='...') and mainspring worker --pool"
+        )
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
 class WorkerLost(MainspringError):
     """A worker process ended for a reason of its own and was not replaced."""
 

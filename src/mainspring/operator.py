@@ -21,7 +21,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
 from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
-from mainspring.kernel.bulk import KINDS, ParkedOrder, PutBackOrder
+from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.doctor import Finding
 from mainspring.kernel.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.kernel.live import LiveVisit
@@ -78,16 +78,23 @@ class Operator:
         )
         return found
 
-    async def find(self, key: str, *, queue: str | None = None) -> list[LiveVisit]:
-        """Live visits of a key: a task's id, or its uniqueness key."""
-        found: list[LiveVisit] = await self._ask(live.find_visit, key, queue=queue)
+    async def find(
+        self, key: str, *, queue: str | None = None, group: str | None = None
+    ) -> list[LiveVisit]:
+        """Live visits of a key: a task's id, or its key within its group."""
+        found: list[LiveVisit] = await self._ask(live.find_visit, key, queue=queue, group=group)
         return found
 
     async def cancel(
-        self, queue: str, key: str, *, reason: str = "cancelled by an operator"
+        self,
+        queue: str,
+        key: str,
+        *,
+        group: str | None = None,
+        reason: str = "cancelled by an operator",
     ) -> LiveVisit:
         """Call a visit off that no run holds; history keeps it as cancelled."""
-        found = await self.find(key, queue=queue)
+        found = await self.find(key, queue=queue, group=group)
         if not found:
             raise NotFound(f"queue {queue!r} has no visit {key!r}")
         gone = await self._ask(parked.cancel_visits, [found[0].place], reason=reason)
@@ -120,9 +127,9 @@ class Operator:
         id: str = await self._ask(_enqueue, task, values)
         return id
 
-    async def why(self, queue: str, key: str) -> Why:
+    async def why(self, queue: str, key: str, *, group: str | None = None) -> Why:
         """Why a visit has not run."""
-        answer: Why = await self._ask(why, queue, key)
+        answer: Why = await self._ask(why, queue, key, group)
         return answer
 
     # -- parked
@@ -150,21 +157,22 @@ class Operator:
         count: int = await self._ask(parked.count_parked, wanted or ParkedFilter())
         return count
 
-    async def restart(self, queue: str, key: str, *, fresh_id: bool = False) -> None:
+    async def restart(
+        self, queue: str, key: str, *, group: str | None = None, fresh_id: bool = False
+    ) -> None:
         """Restart one parked visit at once."""
-        place = await self._parked_place(queue, key)
+        place = await self._parked_place(queue, key, group)
         if not await self._ask(parked.restart_parked, [place], fresh_ids=fresh_id):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
-    async def delete(self, queue: str, key: str) -> None:
+    async def delete(self, queue: str, key: str, *, group: str | None = None) -> None:
         """Delete one parked visit at once; history keeps it as cancelled."""
-        place = await self._parked_place(queue, key)
-        reason = ParkedOrder().reason
-        if not await self._ask(parked.cancel_visits, [place], reason=reason, parked_only=True):
+        place = await self._parked_place(queue, key, group)
+        if not await self._ask(parked.cancel_visits, [place], reason=DELETED, parked_only=True):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
-    async def _parked_place(self, queue: str, key: str) -> Place:
-        found = await self.find(key, queue=queue)
+    async def _parked_place(self, queue: str, key: str, group: str | None) -> Place:
+        found = await self.find(key, queue=queue, group=group)
         if not found or found[0].state != "parked":
             state = f"; it is {found[0].state}" if found else ""
             raise NotFound(f"queue {queue!r} has no parked visit {key!r}{state}")
@@ -179,14 +187,14 @@ class Operator:
         dry_run: bool = False,
     ) -> Operation:
         """Restart all that fit, as an operation."""
-        order = ParkedOrder(wanted, fresh_ids=fresh_ids)
+        order = RestartOrder(wanted, fresh_ids=fresh_ids)
         return await self.start("restart_parked", order, source=source, dry_run=dry_run)
 
     async def delete_parked(
         self, wanted: ParkedFilter, *, source: str, dry_run: bool = False
     ) -> Operation:
         """Delete all that fit, as an operation."""
-        order = ParkedOrder(wanted)
+        order = DeleteOrder(wanted)
         return await self.start("delete_parked", order, source=source, dry_run=dry_run)
 
     # -- history

@@ -49,6 +49,7 @@ def test_status_shows_workers_queues_and_lag(on, busy):
     known = on("status", "--json").json()
 
     assert "1 workers" in shown.out
+    assert "silent" in shown.out
     assert QUEUE in shown.out
     (queue,) = known["queues"]
     assert [queue[s] for s in ("waiting", "scheduled", "running", "parked")] == [1, 1, 1, 1]
@@ -67,6 +68,48 @@ def test_tasks_are_listed_shown_and_cancelled(on, busy):
     assert busy.row("waiting") is None
     assert refused.code == 2
     assert "runs, so it cannot be called off" in refused.err
+
+
+def test_a_key_within_a_group_is_named_and_shown_with_its_group(on, visits, me):
+    given = ("--group", "tenant-4")
+    on("tasks", "enqueue", QUEUE, "--key", "page-1", *given)
+    on("tasks", "enqueue", QUEUE, "--key", "5:x")
+    (listed, odd) = sorted(
+        on("tasks", "list", "--json").json(), key=lambda v: str(v["group"]), reverse=True
+    )
+    shown = on("tasks", "show", "page-1", *given, "--json").json()
+    why = on("why", QUEUE, "page-1", *given, "--json").json()
+    visits.query(
+        "update mainspring.visit set parked_at = now(), error = 'E: no' where grp is not null"
+    )
+    parked = on("parked", "list", "--key", "page-1", *given, "--json").json()
+    restarted = on("parked", "restart", "--queue", QUEUE, "--key", "page-1", *given)
+    alone = on("tasks", "show", "page-1")
+    cancelled = on("tasks", "cancel", QUEUE, "page-1", *given)
+    past = on("history", "--key", "page-1", *given, "--json").json()
+
+    assert [(v["group"], v["key"]) for v in (listed, odd)] == [
+        ("tenant-4", "page-1"),
+        (None, "5:x"),
+    ]
+    assert [v["key"] for v in shown["live"]] == ["page-1"]
+    assert (why["group"], why["causes"][0]["name"]) == ("tenant-4", "about_to_run")
+    assert [(v["group"], v["key"]) for v in parked] == [("tenant-4", "page-1")]
+    assert (restarted.code, cancelled.code) == (0, 0)
+    assert alone.code == 4
+    assert "give --group" in alone.err
+    assert [(v["group"], v["key"], v["outcome"]) for v in past] == [
+        ("tenant-4", "page-1", "cancelled")
+    ]
+    assert on("tasks", "show", "5:x", "--json").json()["live"][0]["key"] == "5:x"
+
+
+def test_an_id_in_a_group_is_found_with_and_without_its_group(on, visits, me):
+    id = on("tasks", "enqueue", QUEUE, "--group", "g", "--json").json()["id"]
+
+    for given in ((), ("--group", "g")):
+        assert on("tasks", "show", id, *given, "--json").json()["live"][0]["id"] == id
+    assert on("tasks", "show", id, "--group", "other").code == 4
 
 
 def test_a_task_is_enqueued_by_its_name(on, visits):
@@ -105,6 +148,38 @@ def test_a_bulk_order_becomes_an_operation(on, busy):
     assert "delete_parked" in shown.out
     assert again.code == 2
     assert "is cancelled" in again.err
+
+
+def test_the_order_of_a_restart_has_no_reason_of_a_deletion(on, busy):
+    on("parked", "restart", "--all")
+    on("parked", "delete", "--all")
+
+    deleted, restarted = on("operations", "list", "--json").json()
+
+    assert restarted["order"].keys() == {"wanted", "fresh_ids"}
+    assert deleted["order"]["reason"] == "deleted by an operator while parked"
+
+
+def test_the_first_attempt_is_1_wherever_it_is_shown(on, busy):
+    """Of the run under way or to come; of a parked visit, of its last."""
+    busy.offer("failed", after=60)
+    busy.change("failed", attempt=2, error="OSError: down")
+    listed = {v["key"]: v["attempt"] for v in on("tasks", "list", "--json").json()}
+    found = {
+        key: on("tasks", "show", key, "--json").json()["live"][0]["attempt"]
+        for key in (*listed, "parked")
+    }
+    (parked,) = on("parked", "list", "--json").json()
+    facts = on("why", QUEUE, "failed", "--json").json()["causes"][0]["facts"]
+    for key in ("waiting", "failed"):
+        on("tasks", "cancel", QUEUE, key)
+    past = {r["key"]: r["attempt"] for r in on("history", "--since", "1h", "--json").json()}
+
+    assert listed == {"held": 1, "waiting": 1, "later": 1, "failed": 3}
+    assert found == {**listed, "parked": 9}
+    assert parked["attempt"] == 9
+    assert (facts["failures"], facts["attempt"]) == (2, 3)
+    assert past == {"waiting": 1, "failed": 3}
 
 
 def test_a_queue_is_paused_resumed_and_limited(on, visits):

@@ -12,6 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from mainspring.cli.child import Orders
+from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.worker import Watch
 from mainspring.testing import wait_until
 
@@ -95,6 +97,93 @@ def test_a_process_that_a_poison_task_kills_is_replaced(work, cli, database_url)
             "select queue from mainspring.visit where parked_at is not null"
         ).fetchall()
     assert parked == [("poison",)]
+
+
+def test_what_a_dead_process_had_does_not_wait_a_lease_time(work, cli, database_url):
+    """T1: the supervisor saw it end, so it declares the worker dead at once."""
+    migrated(cli, database_url)
+    enqueue(database_url, ("poison", {}), ("add", {"a": 1, "b": 2}))
+
+    process = work("--drain", "--lease", "120")
+    seen = events(process)
+
+    assert process.returncode == 0
+    (buried,) = [event for event in seen if event["event"] == "worker.buried"]
+    assert buried["shards"] == 1024
+
+
+FAILING = """
+    import sys
+    from mainspring import Mainspring
+    if sys.argv[0].endswith("child.py"):
+        raise RuntimeError("not here")
+    app = Mainspring()
+"""
+
+
+def test_a_drain_whose_processes_cannot_start_is_given_up(module, spawn):
+    """T14: exit 0 means drained; this one says why it is not."""
+    module("failing", FAILING)
+
+    process = spawn("worker", "failing:app", "--drain", "--processes", "2", "--log-json")
+    _, err = process.communicate(timeout=40)
+
+    assert process.returncode == 2
+    assert err.count('"event": "worker.given_up"') == 2
+    assert "ended 3 times in a row (exit code 2) and is not started again" in err
+
+
+async def test_a_worker_in_another_application_s_pool_ends_with_the_error(
+    work, module, spawn, database_url
+):
+    """T2: the command says what is wrong and ends, instead of trying for ever."""
+    module(
+        "mail", "from mainspring import Mainspring\napp = Mainspring()\n@app.task\ndef mail(): ..."
+    )
+    work()
+    await joined(database_url, 1)
+
+    process = spawn("worker", "mail:app", "--lease", "1", "--log-json")
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert "pool 'default' is served by another application" in err
+
+
+class Blocking:
+    """A process whose end never comes."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+
+    def poll(self) -> None:
+        return None
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def wait(self) -> None:
+        raise AssertionError("waited for")
+
+
+def test_a_signal_handler_only_takes_note():
+    """T10: whatever is sent or waited for, it is not from within the handler."""
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False)
+    process = Blocking()
+    supervisor._seats[0].process = process
+
+    supervisor._signalled(signal.SIGINT, None)
+    assert process.signals == []
+    supervisor._turn()
+    assert process.signals == [signal.SIGINT]
+
+    supervisor._signalled_at = 0
+    supervisor._signalled(signal.SIGTERM, None)
+    supervisor._turn()
+    assert process.signals == [signal.SIGINT]
+    assert supervisor._over()
 
 
 async def counted(url: str, what: str, count: int) -> None:

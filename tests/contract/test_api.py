@@ -13,8 +13,11 @@ from mainspring.kernel.steps import STEPS
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "Context",
+        "DatabaseUnavailable",
         "Failure",
+        "Fenced",
         "Handle",
+        "InvalidArguments",
         "Mainspring",
         "MainspringError",
         "Outcome",
@@ -22,9 +25,11 @@ def test_the_names_of_the_package() -> None:
         "ProcessFilter",
         "ProcessHandle",
         "Promise",
+        "ResultTimeout",
         "RetryPolicy",
         "Signal",
         "Task",
+        "TaskFailed",
         "gather",
         "scope",
         "set_attrs",

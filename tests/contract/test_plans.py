@@ -24,6 +24,12 @@ select mainspring.shard('key ' || n, 1024), 'key ' || n, 'ring', gen_random_uuid
   now() - make_interval(secs => n * 0.001), n, '{}'
 from generate_series(1, 100000) n
 """
+# Timers that are all another worker's.
+TIMERS = """
+insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload)
+select 7, 'timer ' || n, 'timer', gen_random_uuid(), 5, now() + make_interval(secs => 3600 + n), n, '{}'
+from generate_series(1, 20000) n
+"""
 HISTORY = """
 insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
   created_at, due_at, started_at, ended_at, duration_ms, payload)
@@ -40,6 +46,7 @@ def visits(mainspring_server: TestServer) -> Iterator[Visits]:
         found.register(queue())
         found.query(FILL)
         found.query("delete from mainspring.visit where version %% 2 = 0")
+        found.query(TIMERS)
         found.query(HISTORY)
         found.query("analyze mainspring.visit, mainspring.history")
         yield found
@@ -186,6 +193,14 @@ class TestPlans:
 
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 200
+
+    def test_timers_of_other_workers_are_not_all_walked_over(self, visits: Visits) -> None:
+        values = {"queues": ["timer"], "shards": [5, 6]}
+
+        nodes = plan_of(visits, SQL["next_due"].text, values)
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 500
 
     def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})

@@ -86,6 +86,51 @@ def test_a_new_directory_gets_a_private_utf8_server_with_checksums(tmp_path: Pat
         server.stop()
 
 
+@pytest.mark.parametrize("name", ['say "hi"', "$HOME", "it's", "a `b`", "back\\slash", " a  b "])
+def test_a_directory_of_any_name_has_a_server(
+    copied: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """pg_ctl hands its arguments to a shell. That a database was made is logged, once."""
+    copied.chmod(0o755)  # walked to by its name, not handed over by root
+    server = server_in(copied / name / ".mainspring")
+
+    with caplog.at_level("WARNING", logger="mainspring"):
+        server.start()
+    try:
+        server.create_database()
+        assert query(server, "select 7") == 7
+        server.restart()
+        assert query(server, "select 7") == 7
+    finally:
+        server.stop()
+
+    assert not server.running
+    assert caplog.messages.count("embedded.database_created") == 1
+
+
+def test_programs_below_a_quote_are_copied(
+    stopped: EmbeddedServer, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment may be in the same directory as the data."""
+    bin_dir = binaries.binaries(BIN)
+    if not (bin_dir.parent / "share").exists():
+        pytest.skip("only a relocatable tree can be copied")
+    copied.chmod(0o755)
+    quoted = copied / 'say "$x"'
+    quoted.mkdir(mode=0o755)
+    subprocess.run(["cp", "-a", bin_dir.parent, quoted / "tree"], check=True)
+    with tempfile.TemporaryDirectory(dir="/tmp") as cache:
+        Path(cache).chmod(0o755)
+        monkeypatch.setattr(binaries, "CACHE", Path(cache))
+        monkeypatch.setattr(Path, "home", lambda: Path(cache))
+        server = EmbeddedServer(stopped.directory, bin_dir=quoted / "tree/bin", settings=SETTINGS)
+
+        server.start()
+
+        assert query(server, "select 1") == 1
+        server.stop()
+
+
 async def test_its_url_serves_both_drivers(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,7 +442,20 @@ def test_a_directory_that_may_not_be_written_is_named() -> None:
 
         said = run_as(nobody, lambda: server_in(Path(name) / "m").start())
 
-    assert f"cannot write in {name}/m: Permission denied; give a directory" in said[0]
+    expected = (
+        f"cannot write in {name}/m: Permission denied; {name} belongs to root: give a directory"
+    )
+    assert expected in said[0]
+
+
+@as_root
+def test_a_directory_of_another_user_is_said_to_be_whose(copied: Path) -> None:
+    copied.chmod(0o755)
+    (copied / "m").chmod(0o755)
+
+    said = run_as(pwd.getpwnam("nobody"), lambda: server_in(copied / "m").start())
+
+    assert f"{copied / 'm'} belongs to root" in said[0]
 
 
 def start_query_kill_stop(directory: Path, bin_dir: Path) -> str:

@@ -61,6 +61,15 @@ async def test_lag_and_queues_that_nobody_serves_are_found(visits, app, clock):
     assert "'ring'" in named(found, "unserved")[0].text
 
 
+async def test_operations_in_a_pool_without_workers_are_a_finding_with_the_remedy(visits, app):
+    visits.offer("1", queue="mainspring.operation@billing")
+
+    (finding,) = named(await app.operator.doctor(), "unserved")
+
+    assert "no worker is in pool 'billing'" in finding.text
+    assert "--pool billing" in finding.remedy
+
+
 async def test_days_of_history_that_are_missing_are_named(visits, app, clock):
     await clock.advance(86_400 * 30)
 

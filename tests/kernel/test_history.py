@@ -115,7 +115,7 @@ from generate_series(1, 20000) n
 """
 _PLAIN = {
     "queue": None,
-    "key": None,
+    "keys": None,
     "grp": None,
     "since": None,
     "until": None,
@@ -134,7 +134,7 @@ _SEARCHES = [
     ("search_history", {"queue": QUEUE}, "queue_ended_at_idx"),
     ("search_history", {}, "queue_ended_at_idx"),
     ("search_failed", {"queue": QUEUE, "error_type": "E3"}, "queue_error_type_ended_at_idx"),
-    ("search_key", {"key": "k77"}, "_pkey"),
+    ("search_key", {"keys": ["k77"]}, "_pkey"),
     ("search_field", {"queue": QUEUE, "searchable": ["order=77"]}, "searchable_idx"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from hypothesis import given
@@ -17,11 +18,12 @@ from mainspring.kernel.lease import (
     surplus_gift,
 )
 
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 ME, ANN, BOB = sorted((uuid4() for _ in range(3)), key=str)
 
 
 def peer(id: UUID, beat: int = 0, *, free: int = 0) -> Peer:
-    return Peer(id, beat, frozenset({"ring"}), 4, free)
+    return Peer(id, beat, frozenset({"ring"}), 4, free, STARTED, "here", 1)
 
 
 def leases(*owners: UUID | None, offered: dict[int, UUID] | None = None) -> list[Lease]:

@@ -16,6 +16,7 @@ from mainspring.kernel.history import HistoryFilter
 from mainspring.kernel.operation import Kind, Page, Result
 from mainspring.kernel.parked import ParkedFilter
 from mainspring.testing import WorkerProcess, run_until_idle, wait_until
+from mainspring.testing.idle import FAST_SETTINGS
 from visits import QUEUE, Visits
 
 _BARE = """
@@ -81,6 +82,38 @@ async def test_parked_visits_are_deleted_by_filter(parked, app):
 
     assert live(parked) == 6
     assert [row["outcome"] for row in parked.history("k3")] == ["cancelled"]
+
+
+async def test_workers_of_any_pool_carry_operations_out(parked, app):
+    async with app.worker(**FAST_SETTINGS, pool="billing") as worker:
+        await worker.ready()
+        begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+        await worker.drained()
+
+    assert (await app.operator.operation(begun.id)).state == "done"
+
+
+async def test_an_operation_that_nobody_serves_goes_to_the_pool_of_the_next_worker(parked, app):
+    parked.join(pool="gone")
+    parked.query("update mainspring.worker set beat_at = beat_at - interval '2 minutes'")
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+    await app.operator.pause_operation(begun.id)
+    await app.operator.resume_operation(begun.id)
+
+    await run_until_idle(app, pool="billing")
+
+    assert (await app.operator.operation(begun.id)).state == "done"
+    left = "select count(*) from mainspring.visit where queue like 'mainspring.%%'"
+    assert parked.value(left) == 0
+
+
+async def test_an_operation_stays_in_a_pool_that_has_workers(parked, app):
+    parked.join(queues=[operation.QUEUE])
+    begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
+
+    await run_until_idle(app, pool="billing")
+
+    assert (await app.operator.operation(begun.id)).state == "running"
 
 
 async def test_a_paused_operation_goes_on_where_it_stopped(parked, app, small_pages):

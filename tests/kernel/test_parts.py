@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from mainspring.db.connect import Database
+from mainspring.kernel import moment
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -74,6 +75,35 @@ async def test_what_is_lent_is_no_longer_used_before_the_commit(
     worker.heart._parts.keep()
 
     assert seen == [(2, 5.0, 2, 5.0)]
+
+
+async def test_an_idle_worker_keeps_no_token_of_a_rate_that_others_use(
+    worker: Worker, visits: Visits
+) -> None:
+    """T13: else every idle worker has one in stock, and they all start at once."""
+    other = visits.join()
+    parts, state = worker.heart._parts, worker.buffer.queues["ring"]
+    state.bucket._tokens = 1.0  # one has dripped
+
+    parts.keep()  # wants nothing: all is given back
+    visits.call("keep_part", queue="ring", worker_id=other, size=1, rate=5.0, wants=False)
+    state.wants_part = True
+    parts.keep()
+
+    assert state.bucket.rate == 5.0
+    assert state.bucket.ready_at(moment.local()) > moment.local() + 0.1
+
+
+async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
+    """T13: a lone task of a queue with a slow rate need not wait."""
+    parts, state = worker.heart._parts, worker.buffer.queues["ring"]
+    state.bucket._tokens = 1.0
+
+    parts.keep()
+    state.wants_part = True
+    parts.keep()
+
+    assert state.bucket.ready_at(moment.local()) <= moment.local()
 
 
 async def test_what_runs_is_kept_though_the_limit_was_lowered(

@@ -160,6 +160,31 @@ def test_next_due_answers_the_seconds_until_the_earliest_future_visit(visits: Vi
 
 
 @pytest.mark.usefixtures("me")
+def test_next_due_passes_over_the_timers_of_others(visits: Visits) -> None:
+    visits.offer("theirs", after=5)
+    visits.offer("mine", after=9)
+    mine = visits.row("mine")["shard"]
+
+    seconds = visits.call("next_due", queues=["ring"], shards=[mine])[0]["seconds"]
+
+    assert 8 < seconds <= 9
+
+
+@pytest.mark.usefixtures("me")
+def test_next_due_is_never_late_where_others_have_many_timers(visits: Visits) -> None:
+    """It looks at so many of them and then answers for the last: the reader looks again then."""
+    for n in range(30):
+        visits.offer(*(f"{n} {m}" for m in range(10)), after=5 + n)
+    visits.query("update mainspring.visit set shard = 7")
+    visits.offer("mine", after=100)
+    visits.query("update mainspring.visit set shard = 8 where key = 'mine'")
+
+    seconds = visits.call("next_due", queues=["ring"], shards=[8])[0]["seconds"]
+
+    assert 20 < seconds < 30
+
+
+@pytest.mark.usefixtures("me")
 def test_next_due_is_null_when_nothing_is_scheduled(visits: Visits) -> None:
     visits.offer("now")
 

@@ -179,6 +179,34 @@ async def test_a_line_that_is_no_longer_declared_is_removed(hourly, clock, visit
     assert ticks(visits) == []
 
 
+async def test_the_workers_of_the_task_s_pool_make_its_ticks(app, clock, visits):
+    """T13: no worker of the default pool is needed."""
+    app.task(cron="0 * * * *", pool="billing")(tick)
+    await run_until_idle(app, pool="billing")
+    await app.operator.pause_recurring("tick")
+    await app.operator.resume_recurring("tick")
+    due = await to_the_next_tick(app, clock)
+
+    await run_until_idle(app, pool="billing")
+
+    assert [f"tick@{due.isoformat()}"] == ticks(visits)
+
+
+async def test_a_schedule_moves_with_its_task_to_another_pool(hourly, clock, visits):
+    await run_until_idle(hourly)
+    hourly.tasks.clear()
+    hourly.task(cron="0 * * * *", pool="billing")(tick)
+    await run_until_idle(hourly, pool="billing")
+    due = await to_the_next_tick(hourly, clock)
+
+    for pool in ("default", "billing", "default", "billing"):
+        await run_until_idle(hourly, pool=pool)
+
+    assert [f"tick@{due.isoformat()}"] == ticks(visits)
+    recurring = visits.query("select queue from mainspring.visit where key = 'tick'")
+    assert recurring == [{"queue": "mainspring.recurring@billing"}]
+
+
 async def test_schedules_of_another_application_are_left_alone(hourly, database_url):
     await run_until_idle(hourly)
     async with Mainspring(database_url) as other:

@@ -30,7 +30,8 @@ async def test_a_future_time_and_a_backoff_are_told_apart(visits, me, app):
     scheduled, backoff = await causes(app, "a"), await causes(app, "b")
 
     assert 55 < scheduled["scheduled"].facts["seconds"] <= 60
-    assert backoff["backoff"].facts["attempt"] == 2
+    facts = backoff["backoff"].facts
+    assert (facts["failures"], facts["attempt"]) == (2, 3)
     assert "OSError: down" in backoff["backoff"].text
 
 
@@ -60,6 +61,25 @@ async def test_a_held_visit_shows_who_runs_it_until_when(visits, me, app):
 
     assert (me, "here", 1) == tuple(running.facts[name] for name in ("holder", "host", "process"))
     assert running.facts["until"] - running.facts["since"] == timedelta(seconds=60)
+
+
+async def test_a_worker_that_is_silent_is_named_with_how_long(visits, me, app):
+    visits.offer("a", "b")
+    visits.hold(me, visits.start("a"))
+    visits.query("update mainspring.worker set beat_at = beat_at - interval '40 seconds'")
+
+    running, waiting = (await causes(app))["running"], (await causes(app, "b"))["owner_silent"]
+
+    assert 40 <= running.facts["silent_seconds"] < 50
+    assert "that worker has been silent for 4" in running.text
+    assert 40 <= waiting.facts["silent_seconds"] < 50
+    (shown,) = (await app.operator.status()).workers
+    assert 40 <= shown.silent_seconds < 50
+
+    visits.call("beat", worker_id=me, slots=4, free=4)
+
+    assert (await causes(app))["running"].facts["silent_seconds"] < 5
+    assert {"about_to_run"} == set(await causes(app, "b"))
 
 
 async def test_a_hold_of_a_dead_worker_is_an_orphan(visits, me, app):
@@ -115,6 +135,17 @@ async def test_a_shard_without_an_owner(visits, app):
     assert {"no_owner"} == set(await causes(app))
 
 
+async def test_a_shard_whose_owner_does_not_know_the_queue(visits, me, app):
+    """In a rolling deploy, an old worker reads the shard of a visit that only new code can run."""
+    visits.register(queue("new"))
+    visits.join(queues=[QUEUE, "new"])
+    visits.offer("a", queue="new")
+
+    (cause,) = (await causes(app, name="new")).values()
+
+    assert (cause.name, cause.facts["owner"]) == ("owner_lacks_queue", me)
+
+
 async def test_a_renamed_task_is_kept_and_reported(visits, me, app):
     visits.offer("a", queue="old_name")
 
@@ -137,6 +168,17 @@ async def test_a_queue_that_never_was_names_the_nearest(visits, app):
     (cause,) = (await app.operator.why("rings", "a")).causes
 
     assert cause.text == "no queue is named 'rings'; did you mean 'ring'?"
+
+
+async def test_a_queue_that_is_near_to_none_names_those_that_are_there(visits, app):
+    visits.register(*(queue(f"queue {n}") for n in range(7)))
+
+    (cause,) = (await app.operator.why("xyz", "a")).causes
+
+    assert cause.text == (
+        "no queue is named 'xyz'; there are 'queue 0', 'queue 1', 'queue 2', 'queue 3', 'queue 4' "
+        "and 3 more"
+    )
 
 
 @pytest.mark.parametrize("name", REMEDIES)

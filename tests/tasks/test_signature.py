@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID, uuid4
 
@@ -52,6 +54,20 @@ class Order(msgspec.Struct):
 
 class Address(TypedDict):
     street: str
+
+
+class Plain:
+    """A class that msgspec cannot read."""
+
+
+@dataclasses.dataclass
+class Holder:
+    inside: tuple[Plain, ...]
+
+
+@dataclasses.dataclass
+class Tree:
+    branches: list[Tree]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +247,33 @@ class TestDeclaring:
 
         with pytest.raises(InvalidTask, match="cannot travel as JSON"):
             app.task(task)
+
+    @pytest.mark.parametrize(
+        "kind", [Plain, list[Plain], dict[str, Plain | None], Path, Holder, Callable[[], int]]
+    )
+    @pytest.mark.parametrize("place", ["value", "return"])
+    def test_a_class_that_no_json_becomes_is_refused(self, app, kind: Any, place: str) -> None:
+        """It would be refused at every enqueue, or after the work was done."""
+
+        async def task(value: int) -> None: ...
+
+        task.__annotations__[place] = kind
+
+        with pytest.raises(InvalidTask, match=r"cannot travel as JSON: \w+(\.\w+)+ is not such"):
+            app.task(task)
+
+    @pytest.mark.parametrize("kind", [object, Hashable, Tree, Sequence[int], Any, set[UUID]])
+    def test_a_type_that_holds_json_is_taken(self, app: Mainspring, kind: Any) -> None:
+        async def task(value: int) -> None: ...
+
+        task.__annotations__["value"] = kind
+
+        app.task(task)
+
+    def test_a_lambda_is_refused(self, app: Mainspring) -> None:
+        for settings in ({}, {"name": "short"}):
+            with pytest.raises(InvalidTask, match=r"is a lambda.*with def"):
+                app.task(**settings)(lambda: None)
 
     def test_an_annotation_that_cannot_be_resolved_is_refused(self, app: Mainspring) -> None:
         async def task(value: Nowhere) -> None: ...  # noqa: F821

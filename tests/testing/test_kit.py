@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from datetime import timedelta
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import psycopg
@@ -130,3 +133,13 @@ class TestProcesses:
             assert await handle.result(timeout=20) == 42
             worker.process.terminate()
             assert await asyncio.to_thread(worker.wait) == 0
+
+
+def test_a_start_of_pytest_does_not_import_mainspring() -> None:
+    """Its plugin is loaded by every pytest of the environment, whatever is tested."""
+    (plugin,) = (p for p in entry_points(group="pytest11") if p.name == "mainspring")
+    program = f"import sys, {plugin.module}; print('mainspring' in sys.modules)"
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert said.stdout == "False\n"

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -28,6 +29,7 @@ class Orders(msgspec.Struct, frozen=True):
     drain: bool = False
     log_level: str = "info"
     log_json: bool = False
+    worker_id: UUID | None = None
 
 
 def main(orders: Orders) -> None:
@@ -50,7 +52,9 @@ def main(orders: Orders) -> None:
 
 async def _work(app: Mainspring, orders: Orders) -> None:
     async with app:
-        await app.run_worker(drain=orders.drain, fence="exit", **orders.settings)
+        await app.run_worker(
+            drain=orders.drain, fence="exit", worker_id=orders.worker_id, **orders.settings
+        )
     _leave(codes.OK)
 
 

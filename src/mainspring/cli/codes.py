@@ -11,6 +11,7 @@ from mainspring.errors import (
     InvalidSetting,
     InvalidTime,
     MainspringError,
+    MixedPool,
     NotFound,
     UnknownTask,
 )
@@ -36,7 +37,7 @@ def code_of(error: BaseException) -> int | None:
             return UNAVAILABLE
         case NotFound() | UnknownTask():
             return NOT_FOUND
-        case InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
+        case MixedPool() | InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE
         case MainspringError() | asyncpg.PostgresError():
             return PROBLEM

@@ -14,7 +14,6 @@ from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
 
 Key = Annotated[str | None, typer.Option("--key", help="Of this key.")]
-Group = Annotated[str | None, typer.Option("--group", help="Of this group.")]
 Outcomes = Annotated[
     list[str] | None,
     typer.Option("--outcome", help="done, again, retry, parked, cancelled, expired; may repeat."),
@@ -33,7 +32,7 @@ Fields = Annotated[
 def history(
     queue: options.Queue = None,
     key: Key = None,
-    group_name: Group = None,
+    group_name: options.Group = None,
     since: options.Since = None,
     until: options.Until = None,
     outcome: Outcomes = None,
@@ -61,16 +60,17 @@ def history(
         )
         return await operator.history(wanted, limit=limit)
 
-    found = ask(question, url, app)
+    found = show.keys_apart(ask(question, url, app))
     if json:
         show.as_json(found)
         return
     show.print_table(
-        ("ended", "queue", "key", "attempt", "outcome", "ms", "error"),
+        ("ended", "queue", "group", "key", "attempt", "outcome", "ms", "error"),
         (
             (
                 r.ended_at,
                 r.queue,
+                r.group,
                 r.key,
                 r.attempt,
                 r.outcome,
@@ -86,7 +86,7 @@ def history(
 def put_back(
     queue: options.Queue = None,
     key: Key = None,
-    group_name: Group = None,
+    group_name: options.Group = None,
     since: options.Since = None,
     until: options.Until = None,
     outcome: Outcomes = None,

@@ -54,6 +54,7 @@ def show_operation(
         return found, await operator.operation_items(id, failed_only=failed, limit=limit)
 
     found, items = ask(question, url, app)
+    items = show.keys_apart(items)
     if json:
         show.as_json({"operation": found, "items": items})
         return

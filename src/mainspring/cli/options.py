@@ -24,6 +24,9 @@ App = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so many rows.")]
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue only.")]
+Group = Annotated[
+    str | None, typer.Option("--group", help="Of this group; a key is a key within it.")
+]
 Since = Annotated[
     str | None, typer.Option("--since", help="A time with zone (2026-01-31T12:00Z) or 90s, 2h, 3d.")
 ]

@@ -17,7 +17,6 @@ from mainspring.operator import Operator
 group = typer.Typer(help="Visits that failed for good and wait.", no_args_is_help=True)
 
 Key = Annotated[str | None, typer.Option("--key", help="This one only.")]
-Group = Annotated[str | None, typer.Option("--group", help="Of this group.")]
 Error = Annotated[str | None, typer.Option("--error", help="Whose error has this text.")]
 ErrorType = Annotated[str | None, typer.Option("--error-type", help="Whose error is of this type.")]
 All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
@@ -27,7 +26,7 @@ All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 def list_parked(
     queue: options.Queue = None,
     key: Key = None,
-    group_name: Group = None,
+    group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
     since: options.Since = None,
@@ -43,14 +42,14 @@ def list_parked(
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
         return await operator.parked(wanted, limit=limit)
 
-    found = ask(question, url, app)
+    found = show.keys_apart(ask(question, url, app))
     if json:
         show.as_json(found)
         return
     show.print_table(
-        ("queue", "key", "attempts", "crashes", "parked", "error"),
+        ("queue", "group", "key", "attempt", "crashes", "parked", "error"),
         (
-            (v.queue, v.key, v.attempt, v.crashes, v.parked_at, show.first_line(v.error))
+            (v.queue, v.group, v.key, v.attempt, v.crashes, v.parked_at, show.first_line(v.error))
             for v in found
         ),
         empty="nothing is parked",
@@ -87,7 +86,7 @@ def groups(
 def restart(
     queue: options.Queue = None,
     key: Key = None,
-    group_name: Group = None,
+    group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
     since: options.Since = None,
@@ -105,7 +104,7 @@ def restart(
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
         _refuse_all(wanted, everything)
         if queue and key and not dry_run:
-            await operator.restart(queue, key, fresh_id=fresh_ids)
+            await operator.restart(queue, key, group=group_name, fresh_id=fresh_ids)
             return None
         return await operator.restart_parked(
             wanted, source=options.source(), fresh_ids=fresh_ids, dry_run=dry_run
@@ -118,7 +117,7 @@ def restart(
 def delete(
     queue: options.Queue = None,
     key: Key = None,
-    group_name: Group = None,
+    group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
     since: options.Since = None,
@@ -135,7 +134,7 @@ def delete(
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
         _refuse_all(wanted, everything)
         if queue and key and not dry_run:
-            await operator.delete(queue, key)
+            await operator.delete(queue, key, group=group_name)
             return None
         return await operator.delete_parked(wanted, source=options.source(), dry_run=dry_run)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from rich import box
@@ -13,6 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mainspring.kernel.keys import user_key
+
+T = TypeVar("T")
 _PIPE_WIDTH = 200  # a table that nobody sees need not fit a screen
 
 
@@ -25,6 +29,11 @@ def as_json(value: Any) -> None:
     """Print a value as JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(text.decode() + "\n")
+
+
+def keys_apart(found: Iterable[T]) -> list[T]:
+    """Visits, runs or items with the keys that users gave: the group is a field of its own."""
+    return [replace(one, key=user_key(one.key)) for one in found]  # type: ignore[type-var, attr-defined]
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> Table:

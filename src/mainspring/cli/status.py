@@ -64,7 +64,18 @@ def _shown(found: Status) -> Group:
     )
     parts: list[Any] = [Text(head)]
     workers = show.table(
-        ("worker", "pool", "host", "process", "slots", "free", "shards", "holds", "since"),
+        (
+            "worker",
+            "pool",
+            "host",
+            "process",
+            "slots",
+            "free",
+            "shards",
+            "holds",
+            "silent",
+            "since",
+        ),
         (
             (
                 str(w.id)[:8],
@@ -75,6 +86,7 @@ def _shown(found: Status) -> Group:
                 w.free,
                 w.shards,
                 w.holds,
+                f"{w.silent_seconds:.1f} s",
                 w.started_at,
             )
             for w in found.workers

@@ -1,9 +1,10 @@
 """The supervisor: keeps a number of worker processes alive.
 
-A process that dies (a poison task, a fence, the kernel's memory killer) is replaced after a pause
-that grows while they keep dying. The first signal is passed on and lets them end in order, a second
-one ends everything at once. Each process has a session of its own, so that a terminal's Ctrl-C
-reaches it once, through here.
+A process that dies (a poison task, a fence, the kernel's memory killer) is declared dead at once and
+replaced after a pause that grows while they keep dying. A drain gives up in the end, and so does a
+worker whose processes all end because they were told what cannot be (exit code 2). The first signal
+is passed on and lets them end in order, a second one ends everything at once. Each process has a
+session of its own, so that a terminal's Ctrl-C reaches it once, through here.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+from uuid import UUID, uuid4
 
 import msgspec
 
 from mainspring.app import ECHO_SECONDS
+from mainspring.cli import codes, show
 from mainspring.cli.child import Orders
 from mainspring.db.connect import backoff
 
@@ -29,6 +32,10 @@ log = logging.getLogger("mainspring")
 STEADY_SECONDS = 30.0  # a process that lived so long did not die at its start
 STOP_MARGIN_SECONDS = 30.0  # beyond the grace, for settling and leaving
 SECOND_SIGNAL = 130
+# A seat is given up after so many deaths in a row: before the worker joined its pool, and at all.
+# (A task that kills its worker is parked after a few deaths; several may come one after the other.)
+START_TRIES = 3
+DRAIN_DEATHS = 50
 
 
 @dataclass(slots=True)
@@ -36,23 +43,40 @@ class Seat:
     """A place for one process."""
 
     process: subprocess.Popen[bytes] | None = None
+    worker_id: UUID | None = None
     began: float = 0.0
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
     drained: bool = False
+    refused: bool = False  # its processes ended with exit code 2, again and again
+    given_up: bool = False
     leaving: bool = False  # told to end, to be started anew
 
 
 class Supervisor:
     """Runs `count` processes by these orders until a signal, or until all have drained."""
 
-    def __init__(self, orders: Orders, count: int, *, grace: float) -> None:
+    def __init__(
+        self,
+        orders: Orders,
+        count: int,
+        *,
+        grace: float,
+        bury: Callable[[UUID], bool],
+        gives_up: bool = True,
+    ) -> None:
         self._orders = orders
         self._grace = grace
+        self._bury = bury  # declares a worker dead; answers whether it had joined its pool
+        self._gives_up = gives_up
         self._seats = [Seat() for _ in range(count)]
+        # Set by the handler, which does nothing else; `_turn` passes the first signal on.
         self._signals = 0
+        self._signal = signal.SIGTERM
         self._signalled_at = 0.0
+        self._passed_on = False
         self._deadline = float("inf")
+        self._failed = 0  # the exit code when a seat was given up
 
     def run(self, *, each_turn: Callable[[], bool] = lambda: False) -> int:
         """Watch over the processes; answers the exit code.
@@ -69,18 +93,27 @@ class Supervisor:
                 time.sleep(0.05)
         finally:
             self._send(signal.SIGKILL)
+            for seat in self._seats:
+                if seat.process is not None:
+                    seat.process.wait()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return SECOND_SIGNAL if self._signals > 1 else 0
+        return SECOND_SIGNAL if self._signals > 1 else self._failed
 
     def _over(self) -> bool:
         if self._signals > 1:
             return True
         idle = all(seat.process is None for seat in self._seats)
-        return idle and (self._signals == 1 or all(seat.drained for seat in self._seats))
+        return idle and (
+            self._signals == 1 or all(seat.drained or seat.given_up for seat in self._seats)
+        )
 
     def _turn(self) -> None:
         now = time.monotonic()
+        if self._signals and not self._passed_on:
+            self._passed_on = True
+            self._deadline = self._signalled_at + self._grace + STOP_MARGIN_SECONDS
+            self._send(self._signal)
         if now > self._deadline:
             log.error("worker.killed", extra={"seconds": self._grace + STOP_MARGIN_SECONDS})
             self._send(signal.SIGKILL)
@@ -88,8 +121,8 @@ class Supervisor:
         for seat in self._seats:
             if seat.process is not None and (code := seat.process.poll()) is not None:
                 self._ended(seat, code, now)
-            waits = seat.process is None and not seat.drained and now >= seat.start_at
-            if waits and not self._signals:
+            over = seat.drained or seat.given_up or self._signals
+            if seat.process is None and not over and now >= seat.start_at:
                 self._start(seat, now)
 
     def _renew(self) -> None:
@@ -102,7 +135,8 @@ class Supervisor:
 
     def _start(self, seat: Seat, now: float) -> None:
         command = [sys.executable, "-m", "mainspring.cli.child"]
-        orders = msgspec.structs.replace(self._orders, parent=os.getpid())
+        seat.worker_id = uuid4()
+        orders = msgspec.structs.replace(self._orders, parent=os.getpid(), worker_id=seat.worker_id)
         seat.process = subprocess.Popen(
             [*command, msgspec.json.encode(orders).decode()],
             stdin=subprocess.DEVNULL,
@@ -113,9 +147,11 @@ class Supervisor:
 
     def _ended(self, seat: Seat, code: int, now: float) -> None:
         assert seat.process is not None
+        assert seat.worker_id is not None
         facts: dict[str, Any] = {"pid": seat.process.pid, "code": code}
         seat.process = None
-        if self._signals or seat.leaving:
+        had_joined = code != 0 and self._bury(seat.worker_id)
+        if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)
             return
@@ -123,23 +159,38 @@ class Supervisor:
             seat.drained = True
             log.info("worker.process_drained", extra=facts)
             return
-        seat.deaths = 0 if now - seat.began > STEADY_SECONDS else seat.deaths + 1
+        steady = now - seat.began > STEADY_SECONDS and code != codes.USAGE
+        seat.deaths = 0 if steady else seat.deaths + 1
+        seat.refused = code == codes.USAGE and seat.deaths >= START_TRIES
+        if self._orders.drain and seat.deaths >= (DRAIN_DEATHS if had_joined else START_TRIES):
+            self._give_up([seat], code)
+            return
+        if self._gives_up and all(other.refused for other in self._seats):
+            self._give_up(self._seats, code)
+            return
         pause = backoff(seat.deaths, first=0.1, most=10.0)
         seat.start_at = now + pause
         log.error("worker.process_died", extra={**facts, "restart_after": round(pause, 3)})
+
+    def _give_up(self, seats: list[Seat], code: int) -> None:
+        deaths = max(seat.deaths for seat in seats)
+        for seat in seats:
+            seat.given_up = True
+        self._failed = max(code, codes.PROBLEM)
+        log.error("worker.given_up", extra={"code": code, "deaths": deaths})
+        show.complain(
+            f"a worker process ended {deaths} times in a row (exit code {code}) and is not started "
+            "again: its log says why; what is due is still there"
+        )
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._signals and now - self._signalled_at < ECHO_SECONDS:
             return  # the same one, from the process group and from a wrapper
         self._signals += 1
-        self._signalled_at = now
-        self._deadline = time.monotonic() + self._grace + STOP_MARGIN_SECONDS
-        self._send(signal.Signals(number) if self._signals == 1 else signal.SIGKILL)
+        self._signal, self._signalled_at = signal.Signals(number), now
 
     def _send(self, number: signal.Signals) -> None:
         for seat in self._seats:
             if seat.process is not None and seat.process.poll() is None:
                 seat.process.send_signal(number)
-                if number == signal.SIGKILL:
-                    seat.process.wait()

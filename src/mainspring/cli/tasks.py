@@ -29,12 +29,13 @@ def list_tasks(
 ) -> None:
     """Running tasks, then those that wait, in the order in which they will run."""
     found = ask(lambda operator: operator.visits(queue=queue, state=state, limit=limit), url, app)
+    found = show.keys_apart(found)
     if json:
         show.as_json(found)
         return
     show.print_table(
-        ("queue", "key", "state", "priority", "due", "attempt", "group"),
-        ((v.queue, v.key, v.state, v.priority, v.due_at, v.attempt + 1, v.group) for v in found),
+        ("queue", "group", "key", "state", "priority", "due", "attempt"),
+        ((v.queue, v.group, v.key, v.state, v.priority, v.due_at, v.attempt) for v in found),
         empty="nothing waits",
     )
 
@@ -43,6 +44,7 @@ def list_tasks(
 def show_task(
     key: Key,
     queue: options.Queue = None,
+    group_name: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
@@ -50,12 +52,15 @@ def show_task(
     """One task: where it is, and its runs so far."""
 
     async def question(operator: Operator) -> tuple[list[LiveVisit], list[PastRun]]:
-        live = await operator.find(key, queue=queue)
-        return live, await operator.history(HistoryFilter(key=key, queue=queue), limit=20)
+        live = await operator.find(key, queue=queue, group=group_name)
+        wanted = HistoryFilter(key=key, queue=queue, group=group_name)
+        return live, await operator.history(wanted, limit=20)
 
-    live, runs = ask(question, url, app)
+    found, past = ask(question, url, app)
+    live, runs = show.keys_apart(found), show.keys_apart(past)
     if not live and not runs:
-        raise NotFound(f"no task {key!r} is live or in history")
+        hint = "" if group_name else "; if it is in a group, give --group"
+        raise NotFound(f"no task {key!r} is live or in history{hint}")
     if json:
         show.as_json({"live": live, "runs": runs})
         return
@@ -81,7 +86,7 @@ def show_task(
 
 
 def _facts(visit: LiveVisit) -> list[tuple[str, Any]]:
-    names = ("queue", "key", "id", "state", "group", "priority", "due_at", "attempt", "crashes")
+    names = ("queue", "group", "key", "id", "state", "priority", "due_at", "attempt", "crashes")
     more = ("holder", "started_at", "held_until", "expires_at", "parked_at", "error", "payload")
     return [(name, getattr(visit, name)) for name in (*names, *more, "created_at", "changed_at")]
 
@@ -90,11 +95,12 @@ def _facts(visit: LiveVisit) -> list[tuple[str, Any]]:
 def cancel(
     queue: Annotated[str, typer.Argument(help="The task's name.")],
     key: Key,
+    group_name: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
     """Call a task off that does not run yet."""
-    ask(lambda operator: operator.cancel(queue, key), url, app)
+    ask(lambda operator: operator.cancel(queue, key, group=group_name), url, app)
     show.say(f"task {queue!r} {key!r} is cancelled")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,14 +14,15 @@ from mainspring.cli.target import ask
 def why(
     queue: Annotated[str, typer.Argument(help="Its queue: the task's name.")],
     key: Annotated[str, typer.Argument(help="Its key: the task's id, or its uniqueness key.")],
+    group: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
     """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked..."""
-    found = ask(lambda operator: operator.why(queue, key), url, app)
+    found = ask(lambda operator: operator.why(queue, key, group=group), url, app)
     if json:
-        show.as_json(found)
+        show.as_json(replace(found, last_runs=show.keys_apart(found.last_runs)))
     else:
         for cause in found.causes:
             show.say(f"{cause.name}: {cause.text}")

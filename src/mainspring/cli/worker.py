@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
+import psycopg
 import typer
 
 from mainspring.app import Mainspring
@@ -16,7 +19,9 @@ from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import PRIVATE, load_app
 from mainspring.db.shared import release, shared
-from mainspring.kernel.config import WorkerSettings
+from mainspring.errors import MainspringError
+from mainspring.kernel.burial import bury_ended
+from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings
 
 WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
@@ -40,7 +45,7 @@ def worker(
 ) -> None:
     """Run workers until a signal stops them; a second signal ends them at once.
 
-    A process that dies is replaced.
+    A process that dies is replaced; one that cannot work at all is given up after a few tries.
     """
     log.configure(log_level, json=log_json)
     settings: dict[str, Any] = {
@@ -54,7 +59,7 @@ def worker(
     app.database_sync()  # says here, once, if it is not there; a private one stays up meanwhile
     orders = Orders(place, settings, os.getpid(), drain, log_level, log_json)
     try:
-        code = Supervisor(orders, processes, grace=grace).run()
+        code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool)).run()
     finally:
         app.close_sync()
     raise typer.Exit(code)
@@ -77,11 +82,27 @@ def dev(
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": 5.0}
     orders = Orders(place, settings, os.getpid(), log_level=log_level)
     try:
-        code = Supervisor(orders, 1, grace=_DEV_GRACE).run(each_turn=Watch(Path.cwd()).changed)
+        bury = _burial(Mainspring(os.environ["MAINSPRING_URL"]), DEFAULT_POOL)
+        supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
+        code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:
         if server is not None:
             release(server)
     raise typer.Exit(code)
+
+
+def _burial(app: Mainspring, pool: str) -> Callable[[UUID], bool]:
+    """How the supervisor declares a worker dead; if it cannot, others will in a lease time."""
+
+    def bury(worker_id: UUID) -> bool:
+        try:
+            return bury_ended(app.database_sync(), pool=pool, dead_id=worker_id)
+        except (MainspringError, psycopg.Error, OSError) as error:
+            facts = {"worker": str(worker_id), "error": str(error)}
+            logging.getLogger("mainspring").warning("worker.not_buried", extra=facts)
+            return False
+
+    return bury
 
 
 class Watch:

@@ -1,7 +1,8 @@
 """PostgreSQL's programs: where they are, and the account that runs them.
 
 PostgreSQL refuses uid 0. Under root it runs as the owner of its data, at first `postgres`, else
-`nobody`. Where that account cannot run the programs they are copied to /var/cache/mainspring, once.
+`nobody`. Where that account cannot run the programs they are copied to /var/cache/mainspring, once;
+so they are where the shell that pg_ctl uses would misread their path.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from mainspring.errors import EmbeddedServerError
 log = logging.getLogger("mainspring")
 
 CACHE = Path("/var/cache/mainspring")  # of binaries; root's own, and nothing takes old files out
+
+# What a shell reads between the double quotes that pg_ctl and initdb put around paths.
+MISREAD = frozenset('"$`\\\n')
 
 Account = tuple[int, int]  # uid and gid that the server runs under when this process is root
 
@@ -53,6 +57,8 @@ def binaries(bin_dir: Path | None = None) -> Path:
 def runnable_binaries(bin_dir: Path | None, account: Account | None) -> tuple[Path, int]:
     """Where the programs are that the account can run, and their major version."""
     bin_dir = (bin_dir or _of_the_wheel()).absolute()
+    if MISREAD & set(str(bin_dir)):
+        bin_dir = _copied(bin_dir.parent) / bin_dir.name
     major, why = _major(bin_dir, account)
     if major is None and account:
         major, why = _major(bin_dir, None)
@@ -85,13 +91,15 @@ def _major(bin_dir: Path, account: Account | None) -> tuple[int | None, str]:
 
 
 def _copied(tree: Path) -> Path:
-    copy = CACHE / f"postgres-{digest(f'{tree} {tree.stat().st_mtime_ns}')}"
+    cache = CACHE if os.geteuid() == 0 else Path.home() / ".cache" / "mainspring"
+    copy = cache / f"postgres-{digest(f'{tree} {tree.stat().st_mtime_ns}')}"
     if copy.exists():
         return copy
-    # The server's account cannot walk to them: usually a virtual environment below /root.
+    # The server's account cannot walk to them: usually a virtual environment below /root. Or a quote
+    # is in their path.
     log.warning("embedded.binaries_copied", extra={"tree": str(tree), "copy": str(copy)})
-    CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as new:
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as new:
         whole = shutil.copytree(tree, Path(new) / "tree", symlinks=True)
         for path in (whole, *whole.rglob("*")):
             if not path.is_symlink():
@@ -106,6 +114,8 @@ def execute(
     account: Account | None,
     output: int | IO[bytes],
     fds: Sequence[int] = (),
+    *,
+    cwd: str | Path = "/",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program under an account, with none of our settings of PostgreSQL and locale."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_"))}
@@ -116,7 +126,7 @@ def execute(
         stdout=output,
         stderr=subprocess.STDOUT,
         pass_fds=fds,
-        cwd="/",
+        cwd=cwd,
         env={**env, "LC_ALL": "C", "TZ": "UTC"},
         user=uid,
         group=gid,

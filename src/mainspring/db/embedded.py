@@ -11,7 +11,9 @@ directory and knows it as /proc/self/fd/N.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import pwd
 import shlex
 import shutil
 import signal
@@ -25,8 +27,10 @@ import psycopg
 from psycopg import sql
 
 from mainspring.db import process
-from mainspring.db.binaries import Account, account_of, digest, execute, runnable_binaries
+from mainspring.db.binaries import MISREAD, Account, account_of, digest, execute, runnable_binaries
 from mainspring.errors import EmbeddedServerError
+
+log = logging.getLogger("mainspring")
 
 START_SECONDS = 60.0  # crash recovery of a laptop's database included
 LOCK_SECONDS = 120.0  # longer than any start or stop that another process may be in
@@ -88,7 +92,8 @@ class EmbeddedServer:
             pid = process.listener(self.socket_dir / f".s.PGSQL.{PORT}")
         except OSError as error:
             raise EmbeddedServerError(
-                f"cannot reach the server of {self.directory}: {error.strerror}"
+                f"cannot reach the server of {self.directory}: {error.strerror}; "
+                f"{_owner(self.directory)}"
             ) from error
         if pid == 0:
             raise EmbeddedServerError(
@@ -100,7 +105,8 @@ class EmbeddedServer:
     def socket_dir(self) -> Path:
         """The data directory, or a short one in /tmp where that makes no socket address."""
         path = str(self.data)
-        if len(os.fsencode(f"{path}/.s.PGSQL.{PORT}")) <= SOCKET_BYTES and "," not in path:
+        plain = not (MISREAD | {","}) & set(path)
+        if plain and len(os.fsencode(f"{path}/.s.PGSQL.{PORT}")) <= SOCKET_BYTES:
             return self.data
         return Path("/tmp") / f"mainspring-{digest(path)}"
 
@@ -128,7 +134,7 @@ class EmbeddedServer:
             (self.directory / "lock").touch()
         except OSError as error:
             raise EmbeddedServerError(
-                f"cannot write in {self.directory}: {error.strerror}; "
+                f"cannot write in {self.directory}: {error.strerror}; {_owner(self.directory)}: "
                 "give a directory that this user may write to"
             ) from error
         with process.locked(self.directory / "lock", LOCK_SECONDS):
@@ -175,13 +181,15 @@ class EmbeddedServer:
         if code:
             raise EmbeddedServerError(f"initdb failed in {self.directory}:\n{output}")
         new.rename(self.data)
+        log.warning("embedded.database_created", extra={"directory": str(self.directory)})
 
     def _check_version(self, major: int) -> None:
         try:
             found = (self.data / "PG_VERSION").read_text().strip()
         except OSError as error:
             raise EmbeddedServerError(
-                f"{self.data} is no PostgreSQL data directory of this user ({error.strerror}); "
+                f"{self.data} is no PostgreSQL data directory of this user ({error.strerror}; "
+                f"{_owner(self.directory)}); "
                 "move it away or give another directory"
             ) from error
         if found != str(major):
@@ -240,19 +248,22 @@ class EmbeddedServer:
     ) -> tuple[int, str]:
         """Run a server's binary over a directory: its exit code and the end of what it logged."""
         with contextlib.ExitStack() as stack:
-            log = stack.enter_context(open(self.log, "ab", opener=_open_private))
-            begin, name, fds = log.tell(), str(path), list[int]()
+            output = stack.enter_context(open(self.log, "ab", opener=_open_private))
+            begin, name, fds = output.tell(), str(path), list[int]()
             if account and not all(p.stat().st_mode & stat.S_IXOTH for p in path.parents):
                 fds = [os.open(path, os.O_RDONLY | os.O_DIRECTORY)]
                 stack.callback(os.close, fds[0])
                 name = f"/proc/self/fd/{fds[0]}"
-            code = execute(command(name), account, log, fds).returncode
+            # pg_ctl hands the path to a shell, between double quotes.
+            here = "." if MISREAD & set(name) else name
+            cwd = path if here == "." else Path("/")
+            code = execute(command(here), account, output, fds, cwd=cwd).returncode
         return code, self._log_end(begin)
 
     def _log_end(self, begin: int) -> str:
-        with self.log.open("rb") as log:
-            log.seek(max(begin, log.seek(0, os.SEEK_END) - 4000))
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-15:])
+        with self.log.open("rb") as written:
+            written.seek(max(begin, written.seek(0, os.SEEK_END) - 4000))
+            return "\n".join(written.read().decode(errors="replace").splitlines()[-15:])
 
     def take_down(self, fast_seconds: float = FAST_SECONDS) -> None:
         """Stop it in bounded time; the caller has the lock."""
@@ -264,6 +275,17 @@ class EmbeddedServer:
         if self.socket_dir != self.data:
             with contextlib.suppress(OSError):
                 self.socket_dir.rmdir()
+
+
+def _owner(path: Path) -> str:
+    """Whose directory it is, or the nearest above it that is there."""
+    found = next(p for p in (path, *path.parents) if p.exists())
+    uid = found.stat().st_uid
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = f"uid {uid}"
+    return f"{found} belongs to {name}"
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -824,7 +824,8 @@ CREATE TABLE mainspring.worker (
     asleep boolean DEFAULT false NOT NULL,
     host text NOT NULL,
     process integer NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -903,7 +904,10 @@ CREATE VIEW mainspring.visit_status AS
             ELSE 'waiting'::text
         END)::mainspring.visit_state AS state,
     v.due_at,
-    v.attempt,
+        CASE
+            WHEN (v.parked_at IS NULL) THEN (v.attempt + 1)
+            ELSE GREATEST(1, v.attempt)
+        END AS attempt,
     v.crashes,
     v.work_timeouts,
     v.holder,

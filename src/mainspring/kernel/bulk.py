@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,13 +36,26 @@ _MISSED = "it was no longer parked, or somebody had it locked"
 _LIVE = "a task with its key is live"
 
 
+DELETED = "deleted by an operator while parked"
+
+
 @dataclass(frozen=True, slots=True)
-class ParkedOrder:
-    """Restart or delete the parked visits that fit."""
+class RestartOrder:
+    """Restart the parked visits that fit."""
 
     wanted: ParkedFilter = field(default_factory=ParkedFilter)
     fresh_ids: bool = False
-    reason: str = "deleted by an operator while parked"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOrder:
+    """Delete the parked visits that fit; history says why."""
+
+    wanted: ParkedFilter = field(default_factory=ParkedFilter)
+    reason: str = DELETED
+
+
+ParkedOrder = TypeVar("ParkedOrder", RestartOrder, DeleteOrder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +82,18 @@ def _freeze_parked(order: ParkedOrder, now: datetime) -> ParkedOrder:
     return replace(order, wanted=replace(order.wanted, until=_earlier(order.wanted.until, now)))
 
 
-async def _count_parked(database: Database, connection: Any, order: ParkedOrder) -> int:
+async def _count_parked(
+    database: Database, connection: Any, order: RestartOrder | DeleteOrder
+) -> int:
     return await count_parked(database, connection, order.wanted)
 
 
 async def _page_parked(
-    database: Database, connection: Any, order: ParkedOrder, position: str | None, most: int
+    database: Database,
+    connection: Any,
+    order: RestartOrder | DeleteOrder,
+    position: str | None,
+    most: int,
 ) -> Page:
     before = None if position is None else msgspec.json.decode(position, type=ParkedPosition)
     found = await list_parked(database, connection, order.wanted, limit=most, before=before)
@@ -82,14 +101,14 @@ async def _page_parked(
 
 
 async def _restart(
-    database: Database, connection: Any, order: ParkedOrder, items: Sequence[ParkedVisit]
+    database: Database, connection: Any, order: RestartOrder, items: Sequence[ParkedVisit]
 ) -> list[Result]:
     changed = await restart_parked(database, connection, _places(items), fresh_ids=order.fresh_ids)
     return _results(items, {(c.queue, c.key) for c in changed})
 
 
 async def _delete(
-    database: Database, connection: Any, order: ParkedOrder, items: Sequence[ParkedVisit]
+    database: Database, connection: Any, order: DeleteOrder, items: Sequence[ParkedVisit]
 ) -> list[Result]:
     changed = await cancel_visits(
         database, connection, _places(items), reason=order.reason, parked_only=True
@@ -155,8 +174,8 @@ def _encoded(position: ParkedPosition | HistoryPosition) -> str:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("restart_parked", ParkedOrder, _freeze_parked, _count_parked, _page_parked, _restart),
-        Kind("delete_parked", ParkedOrder, _freeze_parked, _count_parked, _page_parked, _delete),
+        Kind("restart_parked", RestartOrder, _freeze_parked, _count_parked, _page_parked, _restart),
+        Kind("delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete),
         Kind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
     )
 }

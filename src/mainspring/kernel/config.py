@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
+
+# Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
+OWN = "mainspring."
+DEFAULT_POOL = "default"
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 
@@ -17,7 +22,7 @@ Handler = Callable[[Run], Awaitable[Outcome]]
 class WorkerSettings:
     """How a worker behaves. Times are seconds."""
 
-    pool: str = "default"
+    pool: str = DEFAULT_POOL
     concurrency: int = 50
     lease: float = 10.0  # a worker that does not beat for so long is taken over
     poll: float = 1.0  # always on, whatever notifications do
@@ -25,6 +30,8 @@ class WorkerSettings:
     page: int = 1000  # visits read and settled at once
     fence: str = "cancel"  # 'exit': a run that cannot be stopped in time ends the process
     history_days: int = 30
+    # Under which it joins first (later under new ones), for whoever will see its process end.
+    worker_id: UUID | None = None
 
     def __post_init__(self) -> None:
         _whole("concurrency", self.concurrency, 1, 10_000)
@@ -49,7 +56,7 @@ class QueueSettings:
 
     name: str
     handler: Handler
-    pool: str = "default"
+    pool: str = DEFAULT_POOL
     kind: str = "task"
     turns: str | None = None
     hold_after: float = 1.0
@@ -97,6 +104,11 @@ class QueueSettings:
             "group_rate": self.group_rate,
             "searchable": list(self.searchable),
         }
+
+
+def own_queue(name: str, pool: str) -> str:
+    """The name that one of the engine's own queues has in a pool."""
+    return name if pool == DEFAULT_POOL else f"{name}@{pool}"
 
 
 def _whole(name: str, value: int, least: int, most: int) -> None:

@@ -18,6 +18,7 @@ from mainspring.db.migrate import migrations, read_schema
 from mainspring.errors import MissingRights
 from mainspring.kernel import recurring, rights
 from mainspring.kernel.ask import ask
+from mainspring.kernel.config import DEFAULT_POOL, OWN
 from mainspring.kernel.status import Status, read_status
 
 LEVELS = ("ok", "warn", "bad")
@@ -201,6 +202,10 @@ def judge_status(status: Status) -> Iterator[Finding]:
         count = queue.waiting + queue.scheduled
         text = f"{count} visits of queue {queue.name!r} wait and no worker knows it"
         remedy = "start a worker that declares it; if it was renamed, declare the old name too"
+        if queue.name.startswith(OWN):
+            pool = queue.name.partition("@")[2] or DEFAULT_POOL
+            text = f"{count} visits of {queue.name!r} wait and no worker is in pool {pool!r}"
+            remedy = f"start a worker with --pool {pool}; operations move to any that starts"
         yield Finding("unserved", "warn", text, remedy)
 
 

@@ -59,6 +59,7 @@ class Heart(threading.Thread):
         self._shards = Shards(self._session, hand, mind, settings, self._queues)
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
         self._parts = Parts(self._session, hand, mind)
+        self._first_id = settings.worker_id
         self._poke = threading.Event()
         self._beat_at = 0.0  # when the last good beat was sent
         self._beat_now = False  # the next turn beats, whatever the time
@@ -170,7 +171,8 @@ class Heart(threading.Thread):
 
     def _join(self) -> None:
         """Appear under an id that was never used before; ids never come back."""
-        worker_id, settings = uuid4(), self._settings
+        worker_id, settings = self._first_id or uuid4(), self._settings
+        self._first_id = None  # used, even if the answer is lost
         self._session.call(
             "join_pool",
             worker_id=worker_id,

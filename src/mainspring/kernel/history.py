@@ -17,6 +17,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.ask import ask, check_page, decoded
+from mainspring.kernel.keys import stored_keys
 
 OUTCOMES = ("done", "again", "retry", "parked", "cancelled", "expired")
 # How a task can have ended for good: only such can be put back.
@@ -26,7 +27,8 @@ _TEXT_MOST = 500  # characters of 'field=value' that the index keeps
 
 @dataclass(frozen=True, slots=True)
 class HistoryFilter:
-    """Which past runs. `error` is a part of the error's text, `fields` are payload fields."""
+    """Which past runs. `key` is an id or the key within `group`; `error` a part of the error's
+    text; `fields` are payload fields."""
 
     queue: str | None = None
     key: str | None = None
@@ -70,7 +72,7 @@ class PastRun:
     key: str
     group: str | None
     priority: int
-    attempt: int
+    attempt: int  # 1 is the first
     outcome: str
     superseded: bool
     worker_id: UUID
@@ -154,7 +156,7 @@ def field_text(value: Any) -> str:
 
 def _statement(values: Mapping[str, Any]) -> str:
     """The search that rides the best index for what is asked."""
-    if values["key"] is not None:
+    if values["keys"] is not None:
         return "search_key"
     if values["searchable"] is not None:
         return "search_field"
@@ -168,7 +170,7 @@ async def _values(database: Database, connection: Any, wanted: HistoryFilter) ->
     indexed, compared = await _fields(database, connection, wanted)
     return {
         "queue": wanted.queue,
-        "key": wanted.key,
+        "keys": None if wanted.key is None else stored_keys(wanted.key, wanted.group),
         "grp": wanted.group,
         "since": wanted.since,
         "until": wanted.until,

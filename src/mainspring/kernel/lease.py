@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
+
+from mainspring.kernel.config import OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,15 @@ class Peer:
     queues: frozenset[str]
     slots: int
     free: int
+    started_at: datetime
+    host: str
+    process: int
+
+    def is_stranger(self, queues: Collection[str]) -> bool:
+        """Whether it has no queue in common with these: it is of another application."""
+        mine = {name for name in queues if not name.startswith(OWN)}
+        theirs = {name for name in self.queues if not name.startswith(OWN)}
+        return bool(mine and theirs) and mine.isdisjoint(theirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,7 @@ class Watch:
     def __init__(self, lease_seconds: float) -> None:
         self._lease = lease_seconds
         self._seen: dict[UUID, tuple[int, float]] = {}
+        self._moved: set[UUID] = set()  # I have seen their counter move: they lived, for certain
         self._last = float("-inf")
 
     def look(self, peers: Iterable[Peer], *, me: UUID, now: float) -> list[Peer]:
@@ -67,11 +80,17 @@ class Watch:
             beat, since = self._seen.get(peer.id, (peer.beat, now))
             if beat != peer.beat:  # any change is movement
                 since = now
+                self._moved.add(peer.id)
             seen[peer.id] = (peer.beat, since)
             if now - since >= self._lease:
                 dead.append(peer)
         self._seen = seen
+        self._moved &= seen.keys()
         return dead
+
+    def saw_beat(self, peer: Peer) -> bool:
+        """Whether it has beaten since I know it."""
+        return peer.id in self._moved
 
 
 def shards_to_take(leases: Sequence[Lease], alive: Collection[UUID], *, me: UUID) -> int:

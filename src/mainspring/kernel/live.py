@@ -10,6 +10,7 @@ from uuid import UUID
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.ask import ask, check_page, decoded
+from mainspring.kernel.keys import stored_keys
 from mainspring.kernel.parked import Place
 
 STATES = ("waiting", "scheduled", "running", "parked")
@@ -26,7 +27,7 @@ class LiveVisit:
     priority: int
     state: str
     due_at: datetime
-    attempt: int
+    attempt: int  # of the run under way or to come, of a parked one its last; 1 is the first
     crashes: int
     holder: UUID | None
     started_at: datetime | None
@@ -45,10 +46,16 @@ class LiveVisit:
 
 
 async def find_visit(
-    database: Database, connection: Any, key: str, *, queue: str | None = None
+    database: Database,
+    connection: Any,
+    key: str,
+    *,
+    queue: str | None = None,
+    group: str | None = None,
 ) -> list[LiveVisit]:
-    """Visits of a key (a task's id, or its uniqueness key), of one queue or of all."""
-    return _live(await ask(database, connection, "find_visit", key=key, queue=queue))
+    """Visits of a key (a task's id, or its key within a group), of one queue or of all."""
+    keys = stored_keys(key, group)
+    return _live(await ask(database, connection, "find_visit", keys=keys, queue=queue, grp=group))
 
 
 async def list_visits(

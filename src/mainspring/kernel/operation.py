@@ -1,6 +1,7 @@
 """Operations: an operator's bulk jobs, with items, progress, pause, resume and cancel.
 
-An operation is a row and a visit of the queue `mainspring.operation`. A run of the visit does one
+An operation is a row and a visit of the queue `mainspring.operation`, which in another pool than the
+default one is `mainspring.operation@pool`: any pool's workers may do it. A run of the visit does one
 page: it reads which items come next, then changes them, notes them and moves the position in the
 transaction that settles the visit. So progress and effect are committed together, and a crash at
 any moment repeats nothing and leaves nothing out.
@@ -19,7 +20,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask, check_page, decoded
-from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, own_queue
 from mainspring.kernel.offer import Offer, offer
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.queues import nearest
@@ -119,7 +120,7 @@ async def start(
         filter=text,
         total=total,
     )
-    await offer(database, connection, [Offer(QUEUE, str(rows[0]["id"]))])
+    await _offer(database, connection, rows[0]["id"])
     return _operation(rows[0])
 
 
@@ -176,12 +177,30 @@ async def pause(database: Database, connection: Any, id: int) -> None:
 async def resume(database: Database, connection: Any, id: int) -> None:
     """Go on where it stopped, in the caller's transaction."""
     await _change(database, connection, id, "running", ("paused",))
-    await offer(database, connection, [Offer(QUEUE, str(id))])
+    await _offer(database, connection, id)
 
 
 async def cancel(database: Database, connection: Any, id: int) -> None:
     """End it; what was done stays done."""
     await _change(database, connection, id, "cancelled", ("running", "paused"))
+
+
+async def _offer(database: Database, connection: Any, id: int) -> None:
+    """Have the next step done where there are workers.
+
+    A step that another pool still has does no harm: of two the one that comes second does nothing.
+    """
+    rows = await ask(database, connection, "pick_pool")
+    queue = own_queue(QUEUE, rows[0]["pool"] if rows else DEFAULT_POOL)
+    await offer(database, connection, [Offer(queue, str(id))])
+
+
+async def adopt(database: Database, connection: Any, pool: str) -> None:
+    """Take on the operations of pools that nobody serves any more, in the caller's transaction."""
+    queue = own_queue(QUEUE, pool)
+    rows = await ask(database, connection, "adopt_operations", queue=queue)
+    if rows:
+        await offer(database, connection, [Offer(queue, row["key"]) for row in rows])
 
 
 async def _change(
@@ -206,8 +225,8 @@ def _operation(row: Any) -> Operation:
 # -- running
 
 
-def operation_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSettings:
-    """The queue whose visits are the steps of operations."""
+def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> QueueSettings:
+    """The queue whose visits are the steps of the operations that a pool has."""
     turn = asyncio.Semaphore(1)  # one step at a time needs one connection
 
     async def handle(run: Run) -> Outcome:
@@ -219,7 +238,8 @@ def operation_queue(database: Database, kinds: Mapping[str, Kind]) -> QueueSetti
                 await connection.close(timeout=5)
 
     retry = RetryPolicy(attempts=10 * ATTEMPTS, first=0.5, most=60)
-    return QueueSettings(name=QUEUE, handler=handle, kind="operation", retry=retry)
+    name = own_queue(QUEUE, pool)
+    return QueueSettings(name=name, handler=handle, pool=pool, kind="operation", retry=retry)
 
 
 async def _step(

@@ -15,11 +15,13 @@ from uuid import UUID
 
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask, check_page, decoded
+from mainspring.kernel.keys import stored_keys
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedFilter:
-    """Which parked visits. `error` is a part of the error's text, in any case."""
+    """Which parked visits. `key` is an id or the key within `group`; `error` is a part of the error's
+    text, in any case."""
 
     queue: str | None = None
     key: str | None = None
@@ -53,7 +55,7 @@ class ParkedVisit:
     id: UUID
     group: str | None
     priority: int
-    attempt: int
+    attempt: int  # of its last run; 1 is the first
     crashes: int
     parked_at: datetime
     offered_while_parked: bool
@@ -122,6 +124,8 @@ async def list_parked(
 def _values(wanted: ParkedFilter) -> dict[str, Any]:
     values = asdict(wanted)
     values["grp"] = values.pop("group")
+    key = values.pop("key")
+    values["keys"] = None if key is None else stored_keys(key, wanted.group)
     return values
 
 

@@ -69,7 +69,9 @@ class Parts:
                     rate=part.rate,
                     wants=part.wants,
                 )
-        self._mind.part_set(queue, part.size, part.rate)
+        # A token that was left over from an earlier part is the others' by now.
+        anew = mine.rate == 0 and any(other.rate > 0 for other in others.values())
+        self._mind.part_set(queue, part.size, part.rate, anew)
 
     def _next(
         self,

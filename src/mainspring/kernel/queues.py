@@ -16,6 +16,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask
+from mainspring.kernel.config import OWN
 
 LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 
@@ -103,7 +104,16 @@ async def _order(
 async def unknown_queue(database: Database, connection: Any, name: str) -> NotFound:
     """The error for a queue that is not there, with the nearest that is."""
     names = [row["name"] for row in await ask(database, connection, "list_names")]
-    return NotFound(f"no queue is named {name!r}{nearest(name, names)}")
+    return NotFound(f"no queue is named {name!r}{nearest_queue(name, names)}")
+
+
+def nearest_queue(name: str, known: Iterable[str]) -> str:
+    """The nearest queue, or, where none is near, which there are."""
+    tasks = sorted(other for other in known if not other.startswith(OWN))
+    if near := nearest(name, known):
+        return near
+    more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
+    return f"; there are {', '.join(map(repr, tasks[:5]))}{more}" if tasks else "; there are none"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

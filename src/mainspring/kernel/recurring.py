@@ -1,6 +1,8 @@
 """Recurring visits: targets that come again by a cron line, in the time zone they name.
 
-A schedule is a row and a visit of the queue `mainspring.recurring`, due at the next tick. Its run
+A schedule is a row and a visit of the queue `mainspring.recurring`, due at the next tick; in another
+pool than the default one the queue is `mainspring.recurring@pool`, so that whoever serves the target
+makes its ticks. Its run
 inserts the target under a key of its own, `name@tick`, notes the tick and moves on to the next, all
 in the transaction that settles it: a tick is made once, whatever crashes. After a time when nothing
 ran, the latest missed tick is made up for, and only that one. A changed line holds from its change
@@ -19,7 +21,7 @@ from uuid import UUID
 from mainspring.db.connect import Database
 from mainspring.errors import NotFound
 from mainspring.kernel.ask import ask, decoded
-from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, own_queue
 from mainspring.kernel.cron import check_schedule, last_tick, next_tick
 from mainspring.kernel.offer import Offer, offer, offer_new
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
@@ -40,6 +42,7 @@ class Schedule:
     zone: str = "UTC"
     payload: str = "{}"
     priority: int = DEFAULT_PRIORITY
+    pool: str = DEFAULT_POOL
 
     def __post_init__(self) -> None:
         check_schedule(self.cron, self.zone)
@@ -61,6 +64,7 @@ class Recurring:
     created_at: datetime
     changed_at: datetime
     next_at: datetime | None
+    pool: str  # that of its queue, whose workers make the ticks
 
 
 # -- orders
@@ -91,7 +95,10 @@ async def sync_recurring(
     )
     changed = {row["name"] for row in rows}
     now = await _now(database, connection)
-    offers = {s.name: Offer(QUEUE, s.name, next_tick(s.cron, s.zone, now)) for s in declared}
+    offers = {
+        s.name: Offer(own_queue(QUEUE, s.pool), s.name, next_tick(s.cron, s.zone, now))
+        for s in declared
+    }
     # A visit that is there keeps its time: if that has passed, a tick was missed.
     await offer_new(database, connection, list(offers.values()))
     if changed:
@@ -122,7 +129,7 @@ async def resume_recurring(database: Database, connection: Any, name: str) -> No
     """Go on with the next tick; those of the pause are skipped. In the caller's transaction."""
     row = await _pause(database, connection, name, paused=False)
     at = next_tick(row["cron"], row["zone"], await _now(database, connection))
-    await offer(database, connection, [Offer(QUEUE, name, at)])
+    await offer(database, connection, [Offer(own_queue(QUEUE, row["pool"]), name, at)])
 
 
 async def remove_recurring(database: Database, connection: Any, name: str) -> None:
@@ -153,8 +160,8 @@ async def _now(database: Database, connection: Any) -> datetime:
 # -- running
 
 
-def recurring_queue(database: Database) -> QueueSettings:
-    """The queue whose visits make ticks."""
+def recurring_queue(database: Database, pool: str) -> QueueSettings:
+    """The queue whose visits make the ticks of a pool."""
     turn = asyncio.Semaphore(1)  # one tick at a time needs one connection
 
     async def handle(run: Run) -> Outcome:
@@ -166,10 +173,13 @@ def recurring_queue(database: Database) -> QueueSettings:
                 await connection.close(timeout=5)
         if not rows or rows[0]["paused_at"] is not None:
             return Done()  # resuming, or declaring it again, offers it again
+        if rows[0]["pool"] != pool and rows[0]["next_at"] is not None:
+            return Done()  # its task has moved, and so has it
         return _outcome(database, rows[0])
 
     retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
-    return QueueSettings(name=QUEUE, handler=handle, kind="recurring", retry=retry)
+    name = own_queue(QUEUE, pool)
+    return QueueSettings(name=name, handler=handle, pool=pool, kind="recurring", retry=retry)
 
 
 def _outcome(database: Database, row: Any) -> Outcome:

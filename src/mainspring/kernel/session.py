@@ -1,4 +1,4 @@
-"""The heart's own connection: plain calls of the kernel's statements, opened again when it breaks."""
+"""A connection of the heart's own: plain calls of the kernel's statements, opened again when it breaks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from mainspring.kernel.store import SQL
 class Session:
     """One psycopg connection, used by one thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, role: str = "heart") -> None:
         self._database = database
+        self._role = role
         self._connection: Any = None
 
     def transaction(self) -> Any:
         """A transaction; `fetch` runs in it."""
         if self._connection is None:
-            self._connection = self._database.connect_sync("heart")
+            self._connection = self._database.connect_sync(self._role)
         return self._database.transaction_sync(self._connection)
 
     def fetch(self, name: str, **values: Any) -> list[Any]:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from mainspring.errors import MixedPool
 from mainspring.kernel import moment, steps
+from mainspring.kernel.burial import bury
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import hold_arguments
@@ -73,7 +75,10 @@ class Shards:
         self._adopt(renewed.values())
 
     def _warn_of_strangers(self) -> None:
-        """Workers of a pool should serve the same queues: one cannot run what only the other knows."""
+        """Workers of a pool should serve the same queues: one cannot run what only the other knows.
+
+        That is so for a while in a rolling deploy; hence a word of warning and no more.
+        """
         for peer in self.peers:
             unknown, missing = peer.queues - self._queues, self._queues - peer.queues
             if unknown and missing and peer.id not in self._strangers:
@@ -90,7 +95,7 @@ class Shards:
                 )
 
     def _read_peers(self, rows: Sequence[Any]) -> None:
-        self.peers = [Peer(row[0], row[1], frozenset(row[2]), row[3], row[4]) for row in rows]
+        self.peers = [Peer(row[0], row[1], frozenset(row[2]), *row[3:]) for row in rows]
 
     def _adopt(self, leases: Iterable[Lease]) -> None:
         """Make these leases, and only these, mine: load what is held there before anything starts."""
@@ -119,14 +124,10 @@ class Shards:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
         for peer in self._watch.look(self.peers, me=self._me, now=beat_at):
-            with self._session.transaction():
-                if not self._session.fetch("declare_dead", dead_id=peer.id, beat=peer.beat):
-                    continue
-                freed = self._session.fetch(
-                    "free_leases", dead_id=peer.id, pool=pool, epoch=token()
-                )
-            steps.reach("dead.declared")
-            facts = {"worker": str(peer.id), "shards": len(freed), "by": str(self._me)}
+            freed = bury(self._session, pool=pool, dead_id=peer.id, beat=peer.beat)
+            if freed is None:
+                continue
+            facts = {"worker": str(peer.id), "shards": freed, "by": str(self._me)}
             log.warning("worker.dead", extra=facts)
             self._leases = [Lease(*row) for row in self._session.call("read_leases", pool=pool)]
             self.peers = [p for p in self.peers if p.id != peer.id]
@@ -134,6 +135,9 @@ class Shards:
     def take(self) -> None:
         """Take free shards up to a fair share, and those freed for me."""
         me = self._me
+        if strangers := self._older_strangers():
+            self._give_way(strangers)
+            return
         staying = {peer.id for peer in self.peers if peer.slots}
         most = shards_to_take(self._leases, staying, me=me)
         if most <= 0:
@@ -152,6 +156,32 @@ class Shards:
         self._leases = [taken.get(lease.shard, lease) for lease in self._leases]
         self._adopt([lease for lease in self._leases if lease.worker_id == me])
 
+    def _older_strangers(self) -> list[Peer]:
+        """Workers of another application that were in this pool before me and mean to stay.
+
+        Of two that are strangers one is the older, whatever each has seen of the other: that one
+        works, the other takes nothing until the older is gone.
+        """
+        mine = next((p for p in self.peers if p.id == self._me), None)
+        return [
+            peer
+            for peer in self.peers
+            if mine is not None
+            and peer.slots
+            and peer.is_stranger(self._queues)
+            and (peer.started_at, peer.id) < (mine.started_at, mine.id)
+        ]
+
+    def _give_way(self, strangers: Sequence[Peer]) -> None:
+        """One that beats is there to stay; one that does not will be declared dead."""
+        for peer in strangers:
+            if self._watch.saw_beat(peer):
+                place = f"process {peer.process} on {peer.host}"
+                pool, mine = self._settings.pool, sorted(self._queues)
+                self._mind.turned_away(MixedPool(pool, mine, sorted(peer.queues), place))
+                return
+        self._say_waiting()
+
     def _say_waiting(self) -> None:
         """A worker that has nothing says once why: others have the shards, alive or not yet known dead."""
         if self._hand.shards or self._said_waiting:
@@ -166,11 +196,10 @@ class Shards:
         me = self._me
         if look:
             self._read_peers(self._session.call("read_workers", pool=self._settings.pool))
-        staying = [peer for peer in self.peers if peer.slots]
+        # A fair share for all versions of an application; what waits only for who can run all of it.
+        staying = [p for p in self.peers if p.slots and not p.is_stranger(self._queues)]
         serving = [p for p in staying if p.id == me or p.queues >= self._queues]
         gift = surplus_gift(self._leases, staying, me=me)
-        if gift is not None and gift.to not in {peer.id for peer in serving}:
-            gift = None
         if gift is None and self._mind.free_slots() == 0:
             recent = moment.local() - self._settings.lease
             keep = {shard for shard, at in self._given.items() if at > recent}

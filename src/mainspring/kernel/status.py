@@ -28,6 +28,7 @@ class WorkerStatus:
     process: int
     started_at: datetime
     beat: int
+    silent_seconds: float  # since its last beat; it beats five times a lease time
     shards: int
     holds: int
 

@@ -13,11 +13,16 @@ from typing import Any
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
-from mainspring.kernel.queues import nearest
+from mainspring.kernel.keys import stored_keys, user_key
+from mainspring.kernel.queues import nearest_queue
+
+# A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
+SILENT_SECONDS = 5.0
 
 # Every cause, with what an operator can do about it.
 REMEDIES: Mapping[str, str] = {
-    "not_found": "it ran (see its history), was never committed, or its history was dropped by age",
+    "not_found": "it ran (see its history), was never committed, or its history was dropped by age; "
+    "a key within a group is found with its group",
     "parked": "restart it when its reason is gone: mainspring parked restart",
     "running": "nothing: it runs",
     "orphaned": "nothing: the shard's owner frees it within a lease time",
@@ -28,6 +33,10 @@ REMEDIES: Mapping[str, str] = {
     "paused": "mainspring queues resume",
     "no_worker": "start a worker whose application declares the queue, in its pool",
     "no_owner": "nothing: a worker takes the shard at its next beat",
+    "owner_silent": "nothing: another worker takes over a lease time after its death; if there is "
+    "none, start one",
+    "owner_lacks_queue": "stop the workers that do not declare it (a deploy has not ended?), or give its "
+    "task a pool of its own",
     "group_busy": "nothing: it runs when the group has room",
     "turn_busy": "nothing: it runs when the other run of its key has ended",
     "queue_full": "raise the queue's limit, or wait",
@@ -55,18 +64,23 @@ class Why:
 
     queue: str
     key: str
+    group: str | None
     causes: list[Cause]
     last_runs: list[PastRun]
 
 
-async def why(database: Database, connection: Any, queue: str, key: str) -> Why:
+async def why(
+    database: Database, connection: Any, queue: str, key: str, group: str | None = None
+) -> Why:
     """Why a visit has not run; if it is not there, what became of it."""
-    rows = await ask(database, connection, "explain_visit", queue=queue, key=key)
-    past = await search_history(database, connection, HistoryFilter(queue=queue, key=key), limit=5)
+    keys = stored_keys(key, group)
+    rows = await ask(database, connection, "explain_visit", queue=queue, keys=keys, grp=group)
+    wanted = HistoryFilter(queue=queue, key=key, group=group)
+    past = await search_history(database, connection, wanted, limit=5)
     if rows:
-        return Why(queue, key, causes(rows[0]), past)
+        return Why(queue, key, rows[0]["grp"], causes(rows[0]), past)
     names = [row["name"] for row in await ask(database, connection, "list_names")]
-    return Why(queue, key, [_missing(queue, names, past)], past)
+    return Why(queue, key, group, [_missing(queue, names, past)], past)
 
 
 def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
@@ -75,7 +89,7 @@ def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
         text = f"there is no such visit any more; its last run ended as {last.outcome}"
         return Cause("not_found", text, {"outcome": last.outcome, "ended_at": last.ended_at})
     if queue not in names:
-        return Cause("not_found", f"no queue is named {queue!r}{nearest(queue, names)}")
+        return Cause("not_found", f"no queue is named {queue!r}{nearest_queue(queue, names)}")
     return Cause("not_found", "there is no such visit, and none is in history")
 
 
@@ -98,7 +112,7 @@ def _stopping(row: Any) -> Iterator[Cause]:
     if row["parked_at"] is not None:
         facts = {
             "since": row["parked_at"],
-            "attempt": row["attempt"],
+            "attempt": max(1, row["attempt"]),
             "crashes": row["crashes"],
             "error": row["error"],
             "offered_while_parked": row["offered_while_parked"],
@@ -113,10 +127,9 @@ def _stopping(row: Any) -> Iterator[Cause]:
     if row["due_at"] > now:
         facts = {"due_at": row["due_at"], "seconds": (row["due_at"] - now).total_seconds()}
         if row["attempt"]:
-            facts |= {"attempt": row["attempt"], "error": row["error"]}
-            text = (
-                f"failed {row['attempt']} times, tried again at {row['due_at']}: {_first_line(row)}"
-            )
+            failures = row["attempt"]
+            facts |= {"failures": failures, "attempt": failures + 1, "error": row["error"]}
+            text = f"failed {failures} times, tried again at {row['due_at']}: {_first_line(row)}"
             yield Cause("backoff", text, facts)
         else:
             yield Cause("scheduled", f"due at {row['due_at']}", facts)
@@ -129,12 +142,18 @@ def _held(row: Any) -> Cause:
         "process": row["holder_process"],
         "since": row["started_at"],
         "until": row["held_until"],
+        "silent_seconds": row["holder_silent"],
     }
     if not row["holder_lives"] and row["held_until"] is None:
         return Cause("orphaned", f"its worker {row['holder']} is gone", facts)
     until = f" until {row['held_until']}" if row["held_until"] else ""
     where = f"{row['holder_host']} process {row['holder_process']}"
-    return Cause("running", f"run by {where} since {row['started_at']}{until}", facts)
+    text = f"run by {where} since {row['started_at']}{until}"
+    if row["holder_silent"] is None:
+        text += "; that worker is gone"
+    elif row["holder_silent"] >= SILENT_SECONDS:
+        text += f"; that worker has been silent for {row['holder_silent']:.0f} s"
+    return Cause("running", text, facts)
 
 
 def _serving(row: Any) -> Iterator[Cause]:
@@ -156,6 +175,27 @@ def _serving(row: Any) -> Iterator[Cause]:
             f"shard {row['shard']} of pool {row['pool']!r} has no owner at the moment",
             {**facts, "shard": row["shard"]},
         )
+    elif not row["owner_serves"]:
+        owner = f"{row['owner_host']} process {row['owner_process']}"
+        yield Cause(
+            "owner_lacks_queue",
+            f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, whose application "
+            f"does not declare queue {row['queue']!r}",
+            {**facts, "shard": row["shard"], "owner": row["owner"]},
+        )
+    elif row["owner_silent"] >= SILENT_SECONDS:
+        owner = f"{row['owner_host']} process {row['owner_process']}"
+        yield Cause(
+            "owner_silent",
+            f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, which has been "
+            f"silent for {row['owner_silent']:.0f} s",
+            {
+                **facts,
+                "shard": row["shard"],
+                "owner": row["owner"],
+                "silent_seconds": row["owner_silent"],
+            },
+        )
 
 
 def _crowding(row: Any) -> Iterator[Cause]:
@@ -166,11 +206,11 @@ def _crowding(row: Any) -> Iterator[Cause]:
             "group": row["grp"],
             "running": running,
             "limit": limit,
-            "key": row["group_key"],
+            "key": user_key(row["group_key"]),
             "holder": row["group_holder"],
             "since": row["group_started_at"],
         }
-        text = f"group {row['grp']!r} is busy: {running} of {limit} run, first {row['group_key']!r}"
+        text = f"group {row['grp']!r} is busy: {running} of {limit} run, first {facts['key']!r}"
         yield Cause("group_busy", text, facts)
     if row["turn_queue"] is not None:
         facts = {"queue": row["turn_queue"], "holder": row["turn_holder"]}

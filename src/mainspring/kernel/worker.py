@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from mainspring.db.connect import Database
+from mainspring.errors import MixedPool
 from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import QueueSettings, WorkerSettings
@@ -81,6 +82,7 @@ class Worker:
         self._looked_at = 0  # the change of shards that the loop has last looked at
         # The change as of which every visit that a dead worker may have run was looked at.
         self._suspects_done_at = -1
+        self._turned_away: MixedPool | None = None
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
 
@@ -121,11 +123,23 @@ class Worker:
     async def ready(self) -> None:
         """Wait until the worker has its shards and has read once."""
         while not (self.heart.joined.is_set() and self.hand.shards and self.reader.passes):
+            self._check_welcome()
             await asyncio.sleep(0.01)
+
+    async def rejected(self) -> None:
+        """Wait for ever; raises when the pool turns out to be another application's."""
+        while True:
+            self._check_welcome()
+            await asyncio.sleep(0.1)
+
+    def _check_welcome(self) -> None:
+        if self._turned_away is not None:
+            raise self._turned_away
 
     async def drained(self) -> None:
         """Wait until nothing is due in these queues and nothing is under way here."""
         while True:
+            self._check_welcome()
             if self._at_rest() and not await self._anything_due() and self._at_rest():
                 return
             await asyncio.sleep(0.05)
@@ -362,6 +376,14 @@ class Worker:
         self.interrupt(self.hand.active())
         self._tell(self.runner.stop_all, "fenced")
 
+    def turned_away(self, error: MixedPool) -> None:
+        """Take no part any more: nobody should count on this worker for shards."""
+        if self._turned_away is None:
+            log.error("worker.turned_away", extra={"error": str(error)})
+            self._turned_away = error
+            self.heart.leaving.set()
+            self.heart.poke_beat()
+
     def waiting_by_shard(self) -> dict[int, int]:
         counts: dict[int, int] = {}
         for queue in list(self.buffer.queues.values()):
@@ -405,12 +427,13 @@ class Worker:
                 state.bucket.change(rate, moment.local())
             return state.running
 
-    def part_set(self, queue: str, size: int, rate: float) -> None:
-        """Under the gate and at once, so that no later shrink is undone by an earlier word."""
+    def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
+        """Under the gate and at once, so that no later shrink is undone by an earlier word.
+        `anew`: begin without a token."""
         state, now = self.buffer.queues[queue], moment.local()
         with self.hand.gate:
             state.part = size
-            if state.bucket is None:
+            if state.bucket is None or anew:
                 state.bucket = Bucket(rate, now)
             else:
                 state.bucket.change(rate, now)

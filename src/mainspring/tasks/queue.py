@@ -34,7 +34,7 @@ def schedule(task: Task[Any, Any]) -> Schedule | None:
     if s.cron is None:
         return None
     payload = task.signature.encode((), {}).decode()
-    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority)
+    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority, s.pool)
 
 
 async def never_run(_: Any) -> Any:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import math
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
 from mainspring.tasks.promise import Promise
@@ -70,6 +71,7 @@ class Signature:
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
             result = self._result_type(hints.get("return", Any))
             self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
+            _check_travels([*(f[1] for f in declared), result])
         except (TypeError, NotImplementedError) as error:
             raise InvalidTask(
                 f"task {name!r} has a parameter or result that cannot travel as JSON: {error}; "
@@ -205,6 +207,35 @@ class Signature:
             ) from None
 
 
+def _check_travels(kinds: Iterable[Any]) -> None:
+    """Raise TypeError for a type, however deep inside, that no JSON value can become again.
+
+    msgspec takes any class for one that a hook of the caller's reads; there is none here.
+    """
+    waiting: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    seen: set[int] = set()
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, tuple):
+            waiting += kind
+        elif isinstance(kind, msgspec.inspect.CustomType):
+            if not _holds_json(kind.cls):
+                raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
+        elif (
+            isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen
+        ):
+            seen.add(id(kind))  # a dataclass may contain itself
+            waiting += msgspec.structs.asdict(kind).values()
+
+
+def _holds_json(cls: type) -> bool:
+    """Whether a value as JSON has it is an instance: of `object`, or of an abstract class."""
+    try:
+        return any(issubclass(builtin, cls) for builtin in (dict, list, str, int, float))
+    except TypeError:
+        return False
+
+
 def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
@@ -221,6 +252,11 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _check_function(name: str, function: Callable[..., Any]) -> None:
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise InvalidTask(
+            f"task {name!r} is a lambda, which has no name to be found by and no types to check "
+            "arguments against: write it as a function, with def"
+        )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidTask(
             f"task {name!r} is a generator, whose values nobody would take: "

@@ -17,7 +17,8 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     idle.py             a worker that runs until nothing is due
     steps.py            named steps of a worker: watched, waited for, died at
     process.py          workers as processes of their own
-    pytest_plugin.py    the fixtures
+
+The fixtures themselves are in the package mainspring_pytest.
 """
 
 from mainspring.testing.clock import Clock

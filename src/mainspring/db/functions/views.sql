@@ -1,5 +1,5 @@
 -- The state of each visit as an enumerated type (T4). A run shorter than its queue's hold_after shows as waiting,
--- with the worker whose lease covers it.
+-- with the worker whose lease covers it. attempt is that of the run under way or to come, of a parked one its last; 1 is the first.
 create or replace view mainspring.visit_status as
   select v.queue, v.key, v.id, v.grp, v.priority,
     case
@@ -8,7 +8,7 @@ create or replace view mainspring.visit_status as
       when v.due_at > mainspring.now() then 'scheduled'
       else 'waiting'
     end::mainspring.visit_state as state,
-    v.due_at, v.attempt, v.crashes, v.work_timeouts, v.holder, l.worker_id as leased_by, v.started_at, v.held_until,
+    v.due_at, case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.crashes, v.work_timeouts, v.holder, l.worker_id as leased_by, v.started_at, v.held_until,
     v.expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard
   from mainspring.visit v
   left join mainspring.queue q on q.name = v.queue

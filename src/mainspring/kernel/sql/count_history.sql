@@ -3,7 +3,7 @@ select count(*) as count
 from mainspring.queue q
 join mainspring.history h on h.queue = q.name
 where (%(queue)s::text is null or q.name = %(queue)s::text)
-  and (%(key)s::text is null or h.key = %(key)s::text)
+  and (%(keys)s::text[] is null or h.key = any(%(keys)s::text[]))
   and not h.superseded
   and h.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
   and h.ended_at <= coalesce(%(until)s::timestamptz, 'infinity')

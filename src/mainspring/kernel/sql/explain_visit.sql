@@ -3,9 +3,13 @@
 -- visit_held; those of the whole queue are counted only where it has a limit.
 select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.crashes, v.error, v.parked_at,
   v.offered_while_parked, v.expires_at, v.pass is not null as held, v.holder, h.host as holder_host, h.process as holder_process,
-  h.id is not null as holder_lives, v.started_at, v.held_until, mainspring.now() as now,
+  h.id is not null as holder_lives,
+  greatest(0, extract(epoch from mainspring.now() - h.beat_at))::double precision as holder_silent,
+  v.started_at, v.held_until, mainspring.now() as now,
   q.name is not null as known, q.pool, q.paused_at, q.concurrency, q.rate, q.group_concurrency, q.group_rate,
   o.id as owner, o.host as owner_host, o.process as owner_process,
+  greatest(0, extract(epoch from mainspring.now() - o.beat_at))::double precision as owner_silent,
+  o.queues @> array[v.queue::text] as owner_serves,
   (select count(*) from mainspring.worker w where w.pool = q.pool) as pool_workers,
   (select count(*) from mainspring.worker w where w.pool = q.pool and v.queue = any(w.queues)) as workers,
   case when q.concurrency is not null then (
@@ -37,5 +41,6 @@ left join lateral (
   limit 1
 ) t on true
 where v.shard = any(array(select generate_series(0, shard_count - 1) from mainspring.install))
-  and v.key = %(key)s::text
+  and v.key = any(%(keys)s::text[])
+  and (%(grp)s::text is null or v.grp = %(grp)s::text)
   and v.queue = %(queue)s::text

@@ -10,7 +10,7 @@ where v.parked_at is not null
   and v.parked_at >= coalesce(%(since)s::timestamptz, '-infinity')
   and v.parked_at <= coalesce(%(until)s::timestamptz, 'infinity')
   and (%(queue)s::text is null or v.queue = %(queue)s::text)
-  and (%(key)s::text is null or v.key = %(key)s::text)
+  and (%(keys)s::text[] is null or v.key = any(%(keys)s::text[]))
   and (%(grp)s::text is null or v.grp = %(grp)s::text)
   and (%(error)s::text is null or strpos(lower(v.error), lower(%(error)s::text)) > 0)
   and (%(error_type)s::text is null or t.error_type = %(error_type)s::text)

@@ -12,7 +12,7 @@ select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.attempt, v.crashes, v
   v.error_type, v.error, v.payload, v.created_at
 from name n
 cross join lateral (
-  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.attempt, v.crashes, v.parked_at, v.offered_while_parked,
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, greatest(1, v.attempt) as attempt, v.crashes, v.parked_at, v.offered_while_parked,
     t.error_type, v.error, v.payload::text as payload, v.created_at
   from mainspring.visit v
   cross join lateral (
@@ -25,7 +25,7 @@ cross join lateral (
     and v.parked_at <= least(coalesce(%(until)s::timestamptz, 'infinity'), coalesce(%(before_at)s::timestamptz, 'infinity'))
     and (%(before_at)s::timestamptz is null
       or (v.parked_at, v.queue, v.key) < (%(before_at)s::timestamptz, %(before_queue)s::text, %(before_key)s::text))
-    and (%(key)s::text is null or v.key = %(key)s::text)
+    and (%(keys)s::text[] is null or v.key = any(%(keys)s::text[]))
     and (%(grp)s::text is null or v.grp = %(grp)s::text)
     and (%(error)s::text is null or strpos(lower(v.error), lower(%(error)s::text)) > 0)
     and (%(error_type)s::text is null or t.error_type = %(error_type)s::text)

@@ -3,4 +3,4 @@ update mainspring.recurring
 set changed_at = case when %(paused)s::boolean or paused_at is null then changed_at else mainspring.now() end,
   paused_at = case when %(paused)s::boolean then coalesce(paused_at, mainspring.now()) end
 where name = %(name)s::text
-returning name, cron, zone
+returning name, cron, zone, coalesce((select q.pool from mainspring.queue q where q.name = recurring.queue), 'default') as pool

@@ -1,9 +1,9 @@
--- Past runs of one key, newest first, before a position. Locks nothing. Rides the primary key.
+-- Past runs of one key (as it may be stored), newest first, before a position. Locks nothing. Rides the primary key.
 select h.day, h.run, h.id, h.queue, h.key, h.grp, h.priority, h.attempt, h.outcome::text as outcome, h.superseded, h.worker_id,
   h.created_at, h.due_at, h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload::text as payload,
   h.result::text as result
 from mainspring.history h
-where h.key = %(key)s::text
+where h.key = any(%(keys)s::text[])
   and (%(queue)s::text is null or h.queue = %(queue)s::text)
   and (%(error_type)s::text is null or h.error_type = %(error_type)s::text)
   and h.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')

@@ -3,6 +3,9 @@
 `mainspring_server` is started once a session (and once per xdist worker) when a test first asks;
 `mainspring_url` is a fresh database in it; `mainspring_app` a `Mainspring` on that, closed after
 the test; `mainspring_clock` moves its time. Sessions that use none of them start nothing.
+
+It is a package of its own because pytest imports it at every start, in projects that test other
+things too: Mainspring itself is imported when a fixture is first asked for.
 """
 
 from __future__ import annotations
