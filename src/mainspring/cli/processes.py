@@ -10,10 +10,13 @@ import msgspec
 import typer
 
 from mainspring.cli import codes, options, show
+from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, load_app
 from mainspring.errors import InvalidArguments, InvalidSetting
+from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes import graph
+from mainspring.processes.mass import TaskFilter
 from mainspring.processes.search import FoundProcess, ProcessFilter
 
 group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
@@ -246,6 +249,31 @@ def restart(
 
     answer = ask(order, url, app)
     show.say(f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+
+
+@group.command("restart-tasks")
+def restart_tasks(
+    type: Type = None,
+    task: Annotated[str | None, typer.Option("--task", help="Of this actor.")] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Whose error has this text.")] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", help="Of this group (processes parked).")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Really all of them.")] = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Let parked tasks go on, by a filter: an operation, which workers carry out."""
+    wanted = TaskFilter(type, task, fingerprint, error)
+
+    async def order(operator: Operator) -> Operation:
+        return await operator.processes.restart_tasks(
+            wanted, source=options.source(), dry_run=dry_run, everything=everything
+        )
+
+    show_begun(ask(order, url, app), json=json)
 
 
 def _application(app: str | None, complaint: str) -> Any:

@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
-from mainspring.processes import graph, search, settings, why
+from mainspring.kernel.operation import Operation
+from mainspring.processes import graph, mass, search, settings, why
 from mainspring.processes.graph import Graph
+from mainspring.processes.mass import CancelProcesses, RestartProcesses, RestartTasks, TaskFilter
 from mainspring.processes.search import FoundProcess, ParkedTaskGroup, ProcessFilter, Template
 from mainspring.processes.settings import Change
 from mainspring.processes.structural import Answer, Structural, refuse, run_alone
@@ -95,6 +97,55 @@ class ProcessOperator:
         return await self._change(
             process.id, lambda change: change.restart(task, fresh_signals=fresh_signals)
         )
+
+    async def restart_tasks(
+        self,
+        wanted: TaskFilter,
+        *,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Let parked tasks that fit go on, as an operation with progress; a dry run only counts."""
+        return await self._order(
+            "restart_tasks", RestartTasks(wanted), source, dry_run=dry_run, everything=everything
+        )
+
+    async def restart_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        fresh_signals: bool = False,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Redo processes that fit from scratch, as an operation."""
+        order = RestartProcesses(wanted, fresh_signals)
+        return await self._order(
+            "restart_processes", order, source, dry_run=dry_run, everything=everything
+        )
+
+    async def cancel_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Cancel processes that fit, as an operation."""
+        return await self._order(
+            "cancel_processes",
+            CancelProcesses(wanted),
+            source,
+            dry_run=dry_run,
+            everything=everything,
+        )
+
+    async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
+        begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
+        return begun
 
     async def _change(self, process_id: str, order: Any) -> Answer:
         database, pool = await self._host.database(), await self._host.pool()
