@@ -35,7 +35,9 @@ class Graph:
         self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._waiting: dict[str, list[str]] = defaultdict(list)
         self._made: dict[str, list[str]] = defaultdict(list)
+        self._interest: dict[str, set[str]] = defaultdict(set)
         for promise, task, kind in edges:
+            self._interest[promise].add(task)
             if kind != "handle":
                 self.inputs[task].append((promise, kind))
                 self._waiting[promise].append(task)
@@ -73,6 +75,10 @@ class Graph:
             elif is_first_of or (outcome == "err" and kind in ("value", "order")):
                 is_stopped = True
         return count, is_stopped
+
+    def interest(self, promise: str) -> int:
+        """How many tasks have an edge of any kind on it."""
+        return len(self._interest[promise])
 
     def live(self) -> list[Node]:
         """Tasks that have not ended."""

@@ -26,13 +26,14 @@ from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
-from mainspring.processes.change import Change, change_of
+from mainspring.processes.change import FIRST_OF, Change, change_of
 from mainspring.processes.commit import LEAVE, Commit
 from mainspring.processes.decision import Decision, validate
 from mainspring.processes.drive import Step, drive
 from mainspring.processes.hand_out import Desk, Handout
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
+from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.visits import QUEUE, as_read, is_process_visit, payload_of
@@ -225,6 +226,9 @@ class Processes:
                 change.state = change.promise = None
                 change.keeps = True
             return self._noted(run, change)
+        if handout.actor == FIRST_OF:
+            racing = Racing(handout.process_id, self.database.shard_count)
+            return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
         if handout.actor in external.KINDS:
             return self._noted(run, external.begin_waiting(run, handout))
         try:
