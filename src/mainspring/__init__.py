@@ -27,7 +27,7 @@ from mainspring.kernel.retry import RetryPolicy
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.process import Process
 from mainspring.processes.search import ProcessFilter
-from mainspring.processes.verbs import Signal, gather, scope, set_attrs, sleep
+from mainspring.processes.verbs import First, Signal, first_of, gather, scope, set_attrs, sleep
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.promise import Failure, Outcome, Promise
@@ -40,6 +40,7 @@ __all__ = [
     "DatabaseUnavailable",
     "Failure",
     "Fenced",
+    "First",
     "Handle",
     "InvalidArguments",
     "Mainspring",
@@ -54,6 +55,7 @@ __all__ = [
     "Signal",
     "Task",
     "TaskFailed",
+    "first_of",
     "gather",
     "scope",
     "set_attrs",

@@ -25,6 +25,9 @@ from mainspring.testing import run_until_idle
 ONCE = RetryPolicy(attempts=1)
 
 
+def nothing() -> None: ...
+
+
 class Receipt(msgspec.Struct):
     order: int
     total: int
@@ -107,9 +110,9 @@ def test_names_of_processes(shop: Mainspring) -> None:
     ):
         shop.find_process("oder")
     with pytest.raises(DuplicateTask, match="'price' is declared twice"):
-        shop.process(name="price")(lambda: None)
+        shop.process(name="price")(nothing)
     with pytest.raises(InvalidSetting, match="idle_timeout must be 1 or more seconds, got 0"):
-        shop.process(name="other", idle_timeout=0)(lambda: None)
+        shop.process(name="other", idle_timeout=0)(nothing)
 
 
 async def test_deciders_call_deciders_as_steps_of_one_process(app: Mainspring) -> None:

@@ -15,6 +15,9 @@ from mainspring.tasks.promise import Promise
 from mainspring.testing import run_until_idle
 
 
+def nothing() -> None: ...
+
+
 def application(url: str) -> Mainspring:
     return Mainspring(url)
 
@@ -48,7 +51,7 @@ async def test_a_renamed_continuation_is_served_under_its_former_name(database_u
 
     assert await handle.result(5) == 30
     with pytest.raises(DuplicateTask, match="an alias is for a name that is gone"):
-        new.process(name="other", aliases=["conclude"])(lambda: None)
+        new.process(name="other", aliases=["conclude"])(nothing)
     await stop(old)
     await stop(new)
 

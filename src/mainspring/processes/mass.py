@@ -19,8 +19,9 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
-from mainspring.kernel.parked import Place, restart_parked
 from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.processes.drive import drive
+from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Order, request_cancel, request_restart
@@ -60,16 +61,6 @@ class CancelProcesses:
     """Cancel the processes that fit."""
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
-
-
-class ParkedTask(msgspec.Struct, frozen=True):
-    """A parked task and the place of its visit."""
-
-    task: str
-    process_id: str
-    shard: int
-    key: str
-    queue: str
 
 
 async def order(
@@ -132,21 +123,10 @@ async def _page_tasks(
 async def _restart_tasks(
     database: Database, connection: Any, order: RestartTasks, items: Sequence[ParkedTask]
 ) -> list[Result]:
-    """Processes, visits, task rows: the lock order of decisions."""
-    ids = sorted({item.process_id for item in items})
-    locked = {row[0] for row in await _ask(database, connection, "lock_processes", ids=ids)}
-    free = [item for item in items if item.process_id in locked]
-    places = [Place(item.shard, item.key, item.queue) for item in free]
-    freed = {c.key for c in await restart_parked(database, connection, places)}
-    going = [item for item in free if item.key in freed]
-    await _ask(
-        database,
-        connection,
-        "reopen_parked",
-        processes=[item.process_id for item in going],
-        tasks=[item.task for item in going],
-    )
-    return [Result(item.queue, item.key, None if item.key in freed else _MISSED) for item in items]
+    going = await drive(connection, unpark_steps(items, database.shard_count))
+    return [
+        Result(item.actor, item.task, None if item.task in going else _MISSED) for item in items
+    ]
 
 
 # -- processes

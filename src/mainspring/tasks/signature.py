@@ -219,7 +219,8 @@ def _check_travels(kinds: Iterable[Any]) -> None:
         if isinstance(kind, tuple):
             waiting += kind
         elif isinstance(kind, msgspec.inspect.CustomType):
-            if not _holds_json(kind.cls):
+            # A promise is handed over unopened, as its id: _revive reads it.
+            if not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
                 raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
         elif (
             isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen

@@ -1,9 +1,7 @@
--- Parked tasks that fit, in the order of their ids, from a position on; with the places of their visits.
--- Rides parked_task_group or the primary key, and the visit's key.
-select k.task::text, k.process_id::text, v.shard, v.key, v.queue
+-- Parked tasks that fit, in the order of their ids, from a position on.
+-- Rides parked_task_group or the primary key.
+select k.process_id::text, k.task::text, k.actor
 from mainspring.parked_task k
-join mainspring.visit v on v.key = k.task::text and v.parked_at is not null
-  and v.queue = case when left(k.actor, 1) = '@' then 'mainspring.process' else k.actor end
 where (%(type)s::text is null or k.type = %(type)s::text)
   and (%(actor)s::text is null or k.actor = %(actor)s::text)
   and (%(fingerprint)s::text is null or k.fingerprint = %(fingerprint)s::text)
