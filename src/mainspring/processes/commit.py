@@ -22,7 +22,14 @@ from mainspring.kernel.visit import new_id
 from mainspring.processes.change import FIRST_OF, Change, NewTask
 from mainspring.processes.decision import fingerprint
 from mainspring.processes.external import closing_of
-from mainspring.processes.hand_out import NO_OPTIONS, Handout, Input, Options, decode_options
+from mainspring.processes.hand_out import (
+    NO_OPTIONS,
+    Handout,
+    Input,
+    Options,
+    deadline_of,
+    decode_options,
+)
 from mainspring.processes.start import start_steps
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
@@ -349,6 +356,7 @@ class Commit:
                 due_at=due_at,
                 priority=options.priority,
                 group=options.group,
+                deadline_at=deadline_of(options, self.now),
             )
         )
 

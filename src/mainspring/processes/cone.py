@@ -35,9 +35,9 @@ class Graph:
         self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._waiting: dict[str, list[str]] = defaultdict(list)
         self._made: dict[str, list[str]] = defaultdict(list)
-        self._interest: dict[str, set[str]] = defaultdict(set)
+        self.edges_on: dict[str, set[str]] = defaultdict(set)  # of any kind, by promise
         for promise, task, kind in edges:
-            self._interest[promise].add(task)
+            self.edges_on[promise].add(task)
             if kind != "handle":
                 self.inputs[task].append((promise, kind))
                 self._waiting[promise].append(task)
@@ -78,7 +78,7 @@ class Graph:
 
     def interest(self, promise: str) -> int:
         """How many tasks have an edge of any kind on it."""
-        return len(self._interest[promise])
+        return len(self.edges_on[promise])
 
     def live(self) -> list[Node]:
         """Tasks that have not ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -72,6 +72,13 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
 _options = msgspec.json.Decoder(Options)
 NO_OPTIONS = Options()
+
+
+def deadline_of(options: Options, now: datetime) -> datetime | None:
+    """The task timeout counts from the first queueing, queue time included (P4)."""
+    if options.task_timeout is None:
+        return None
+    return now + timedelta(seconds=options.task_timeout)
 
 
 def decode_options(text: str | None) -> Options:

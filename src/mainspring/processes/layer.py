@@ -33,6 +33,7 @@ from mainspring.processes.drive import Step, drive
 from mainspring.processes.hand_out import Desk, Handout
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
+from mainspring.processes.prune import KEEP, Pruning
 from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
@@ -99,6 +100,7 @@ class Processes:
         self._alone = Decisions(database.shard_count, 1, self._committed)
         # Told of visits that were just committed: the worker starts those of its shards at once.
         self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
+        self.keep = KEEP  # ended tasks of a loop
         self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
 
     async def close(self) -> None:
@@ -147,6 +149,9 @@ class Processes:
             case "cancel":
                 change = Structural(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, change.cancel())
+            case "prune":
+                pruning = Pruning(process_id, self.database.shard_count)
+                return await self._alone_with(process_id, run, pruning.prune(self.keep))
             case "restart":
                 return await self._restart(process_id, run)
         raise ValueError(f"the engine has no visits of the kind {kind!r}")

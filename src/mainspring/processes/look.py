@@ -225,7 +225,7 @@ class Looking(Structural):
             else:
                 others.append((rule, detail, task))
         if unready:
-            visits = [visit_of(self.process_id, node) for node in unready]
+            visits = [visit_of(self.process_id, node, now=locked.now) for node in unready]
             yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
             yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
         if miscounted:

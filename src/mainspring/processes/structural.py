@@ -8,6 +8,7 @@ a cancel or a restart only offers it. Generators of statements without I/O, as i
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from mainspring.processes.change import FIRST_OF, Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.cone import Graph, Node
 from mainspring.processes.drive import Step, drive
-from mainspring.processes.hand_out import decode_options
+from mainspring.processes.hand_out import deadline_of, decode_options
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
@@ -198,7 +199,7 @@ class Structural:
             {"process_id": self.process_id, "promises": sorted(reopened)},
         )
         yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
-        yield from self._reset(graph, reset, reopened)
+        yield from self._reset(graph, reset, reopened, locked.now)
         freed = yield (
             SQL["free_signals"],
             {"process_id": self.process_id, "tasks": sorted(cone), "fresh": fresh_signals},
@@ -244,7 +245,9 @@ class Structural:
                 )
         return None
 
-    def _reset(self, graph: Graph, reset: Sequence[str], reopened: set[str]) -> Steps:
+    def _reset(
+        self, graph: Graph, reset: Sequence[str], reopened: set[str], now: datetime
+    ) -> Steps:
         counts = {}
         for id in reset:
             count, is_stopped = graph.open_inputs(id, reopened)
@@ -264,7 +267,11 @@ class Structural:
                 SQL["insert_waits"],
                 {"process_id": self.process_id, "tasks": counted, "counts": numbers},
             )
-        visits = [visit_of(self.process_id, graph.nodes[id], 1) for id in reset if counts[id] == 0]
+        visits = [
+            visit_of(self.process_id, graph.nodes[id], 1, now=now)
+            for id in reset
+            if counts[id] == 0
+        ]
         if visits:
             yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
 
@@ -278,7 +285,9 @@ class Structural:
             yield from commit.structural_steps(locked.root, locked.type, locked.now)
 
 
-def visit_of(process_id: str, node: Node, ahead: int = 0) -> NewVisit:
+def visit_of(
+    process_id: str, node: Node, ahead: int = 0, *, now: datetime | None = None
+) -> NewVisit:
     """The visit by which a task is run, now or in a generation to come."""
     options = decode_options(node.options)
     return task_visit(
@@ -288,6 +297,7 @@ def visit_of(process_id: str, node: Node, ahead: int = 0) -> NewVisit:
         generation=node.generation + ahead,
         priority=options.priority,
         group=options.group,
+        deadline_at=None if now is None else deadline_of(options, now),
     )
 
 
