@@ -4,6 +4,7 @@ It runs code when something happens and never loses one of them. Everything it d
 one durable table: queue Q should look at key K at time T.
 
     app         the one object an application holds
+    processes   graphs of tasks, decided by plain functions
     tasks       functions whose calls are durable
     entities    stages that bring each entity of a table to rest
     reactive    functions that run when the state of the data says so
@@ -32,9 +33,14 @@ from mainspring.errors import (
     TaskFailed,
 )
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.process import Process
+from mainspring.processes.search import ProcessFilter
+from mainspring.processes.verbs import First, Signal, first_of, gather, scope, set_attrs, sleep
 from mainspring.reactive.context import ReactiveRun
 from mainspring.tasks.context import Context
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Failure, Outcome, Promise
 from mainspring.tasks.task import Task
 
 __version__ = version("mainspring")
@@ -45,21 +51,34 @@ __all__ = [
     "Crawl",
     "Dao",
     "DatabaseUnavailable",
+    "Failure",
     "Fenced",
+    "First",
     "Handle",
     "InvalidArguments",
     "Kind",
     "Mainspring",
     "MainspringError",
+    "Outcome",
+    "Process",
+    "ProcessFilter",
+    "ProcessHandle",
+    "Promise",
     "ReactiveRun",
     "ResultTimeout",
     "RetryPolicy",
     "Saved",
+    "Signal",
     "Sink",
     "Task",
     "TaskFailed",
     "Untouched",
     "Update",
+    "first_of",
+    "gather",
     "now",
     "one_by_one",
+    "scope",
+    "set_attrs",
+    "sleep",
 ]

@@ -46,6 +46,11 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.operator import Operator
+from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.hub import Hub
+from mainspring.processes.process import Process, ProcessDecorator
+from mainspring.processes.verbs import Signal
+from mainspring.processes.versions import Upcast
 from mainspring.reactive.advancing import Advancing
 from mainspring.reactive.declare import Data, declare
 from mainspring.reactive.durations import Duration
@@ -58,10 +63,19 @@ from mainspring.reactive.values import Param
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Promise
 from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
 from mainspring.tasks.store import SQL as TASKS_SQL
-from mainspring.tasks.task import Call, Connection, Task, TaskSettings, as_tuple, check_priority
+from mainspring.tasks.task import (
+    Call,
+    Connection,
+    Task,
+    TaskDecorator,
+    TaskSettings,
+    as_tuple,
+    check_priority,
+)
 
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
@@ -108,13 +122,21 @@ class Mainspring(Advancing):
         self.params: dict[str, Param] = {}
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
+        self.hub = Hub(self)
         _applications.add(self)
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
 
+    @property
+    def processes(self) -> Mapping[str, Process[Any, Any]]:
+        """The declared process types, by name."""
+        return self.hub.types
+
     # -- declaring
 
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
@@ -135,7 +157,7 @@ class Mainspring(Advancing):
         searchable: Iterable[str] | None = None,
         cron: str | None = None,
         zone: str = "UTC",
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    ) -> TaskDecorator: ...
     @overload
     def task(
         self,
@@ -207,6 +229,66 @@ class Mainspring(Advancing):
         schedule(task)
         self.tasks[name] = task
         return task
+
+    @overload
+    def process(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R]]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, Promise[R]], /) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Process[P, R]: ...
+    @overload
+    def process(self, function: Callable[P, R], /) -> Process[P, R]: ...
+    @overload
+    def process(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        pool: str = "default",
+        priority: int = DEFAULT_PRIORITY,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = 10.0,
+        work_timeout: float = 60.0,
+        process_timeout: float = 86_400.0,
+        idle_timeout: float = 3_600.0,
+    ) -> ProcessDecorator: ...
+    def process(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
+        """Declare a process type by its decider, an async or plain function.
+
+        Tasks called in it are recorded and give promises; what it returns - a value or a promise - is
+        the process's result. It runs once, to its end; there is no replay. `process_timeout`,
+        `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `aliases`: former
+        names, under which running processes still have tasks.
+        """
+        if function is None:
+            return lambda f: self.hub.declare(f, settings)
+        return self.hub.declare(function, settings)
+
+    def signal(self, name: str, kind: type[R]) -> Signal[R]:
+        """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
+        return self.hub.declare_signal(name, kind)
+
+    def upcast(
+        self, actor: Task[Any, Any] | Process[Any, Any], *, version: int
+    ) -> Callable[[Upcast], Upcast]:
+        """Say how recorded arguments of a version become those of the next one."""
+
+        def add(function: Upcast) -> Upcast:
+            self.hub.versions.add(actor.name, version, function)
+            return function
+
+        return add
+
+    def find_process(self, name: str) -> Process[Any, Any]:
+        """The process type of that name; an error that names the nearest otherwise."""
+        return self.hub.find(name)
+
+    def process_handle(self, type: str, id: str) -> ProcessHandle[Any]:
+        """The handle of a process that was started elsewhere, by its own id."""
+        self.find_process(type)
+        return ProcessHandle(type, id, False, self.hub)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name; an error that names the nearest otherwise."""

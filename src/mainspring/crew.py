@@ -17,6 +17,7 @@ from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
 from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.worker import Worker
+from mainspring.processes.hub import Hub
 from mainspring.reactive.register import PoolSettings
 from mainspring.reactive.runtime import Runtime as Reactive
 from mainspring.reactive.runtime import declared_queues
@@ -36,11 +37,13 @@ class Declared(Protocol):
     reactive_tasks: dict[str, ReactiveTask]
     params: dict[str, Param]
     reactive_pools: dict[str, PoolSettings]
+    hub: Hub  # the process types
 
 
 def idle_queues(app: Declared, database: Database) -> list[QueueSettings]:
     """All queues of an application as the database should know them; none of them can run."""
     queues = [queue_settings(task, never_run) for task in app.tasks.values()]
+    queues += app.hub.declared_queues()
     for kind in app.kinds.values():
         queues += kind_queues(kind)
     for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
@@ -66,22 +69,25 @@ async def crew(
         executor.call,
         pool=settings.pool,
     )
-    queues = [queue_settings(task, executor.handler(task)) for task in app.tasks.values()]
+    processes, queues = app.hub.layer(database, executor, connections)
     queues += stages.queues()
     queues += reactive.queues()
     queues += _own_queues(database, app.kinds, settings.pool)
     worker = Worker(database, queues, settings)
     worker.interrupt = executor.interrupt
+    processes.take_in = worker.take_in
     holder.append(worker)
     await worker.start()
     try:
         await _sync(app, database, pool, settings.pool)
+        await app.hub.sync()
         await reactive.start()
         yield worker
     finally:
         await worker.stop()
         await reactive.close()
         executor.close()
+        await processes.close()
         await connections.close()
         await stages.close()
 

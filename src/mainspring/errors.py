@@ -311,3 +311,92 @@ class UnknownReactiveTask(MainspringError, LookupError):
             f"no reactive task is named {name!r}{hint} declare it with @app.task(when=...); it is "
             "registered by a worker or by `mainspring reactive apply`"
         )
+
+
+class PromiseMisused(MainspringError, TypeError):
+    """A decider asked a promise for the value that it does not have yet."""
+
+    code = "promise_misused"
+
+
+class PromiseAttribute(PromiseMisused, AttributeError):
+    """The same, by an attribute of the value."""
+
+    code = "promise_attribute"
+
+
+class OutcomeFailed(MainspringError):
+    """The value of an `Outcome` was asked for, and its task had failed."""
+
+    code = "outcome_failed"
+
+    def __init__(self, message: str, failure: object = None) -> None:
+        self.failure = failure
+        super().__init__(message)
+
+
+class InvalidDecision(MainspringError, ValueError):
+    """A decision cannot be committed: it names a promise it was not given, or is too wide."""
+
+    code = "invalid_decision"
+
+
+class NoDecider(MainspringError, RuntimeError):
+    """Something that only a decider can do was asked for outside of one."""
+
+    code = "no_decider"
+
+
+class InvalidProcess(InvalidTask):
+    """A function cannot be a process as it is declared."""
+
+    code = "invalid_process"
+
+
+class UnknownProcess(MainspringError, LookupError):
+    """No process type of that name is declared in this application."""
+
+    code = "unknown_process"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        super().__init__(f"no process type is named {name!r}{hint} declare it with @app.process")
+
+
+class UnknownSignal(MainspringError, LookupError):
+    """No signal of that name is declared in this application."""
+
+    code = "unknown_signal"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        super().__init__(
+            f"no signal is named {name!r}{hint} declare it with app.signal(name, type)"
+        )
+
+
+class IdInUse(MainspringError):
+    """A process was started with an id that another one has, and it was asked to refuse that."""
+
+    code = "id_in_use"
+
+
+class ProcessFailed(MainspringError):
+    """Raised by `process.result()` when the process ended with an error or was cancelled."""
+
+    code = "process_failed"
+
+    def __init__(self, message: str, *, state: str, failure: object = None) -> None:
+        self.state = state
+        self.failure = failure
+        super().__init__(message)
+
+
+class Refused(MainspringError):
+    """An order to a process was refused as it stands; the message says what to do instead."""
+
+    code = "refused"

@@ -33,6 +33,7 @@ from mainspring.kernel.queues import QueueLoad
 from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
+from mainspring.processes.operate import ProcessOperator
 from mainspring.tasks.store import SQL as TASKS_SQL
 
 
@@ -68,6 +69,11 @@ class Operator:
     def entities(self) -> EntityOperator:
         """Questions and orders about entities and their stages."""
         return EntityOperator(self._host)
+
+    @property
+    def processes(self) -> ProcessOperator:
+        """Questions about processes."""
+        return ProcessOperator(self._host)
 
     # -- visits
 

@@ -14,7 +14,8 @@ from mainspring.kernel.visit import Run
 class Writer(Protocol):
     """Writes of a layer that belong to the settle of its runs: one transaction for many runs.
 
-    Outcomes that name the same writer are settled together, at most `most` at once.
+    Outcomes that name the same writer are settled together, at most `most` at once. A writer that
+    has a method `committed()` is told when its last batch is committed.
     """
 
     most: int

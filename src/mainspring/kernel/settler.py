@@ -273,6 +273,8 @@ class Settler:
             kept = ("settled", "superseded") if writer.stands else ("settled",)
             if all(answers[n] in kept for n in part):
                 await transaction.commit()
+                if (committed := getattr(writer, "committed", None)) is not None:
+                    committed()
                 return answers
         except BaseException:
             _restore(batch, outcomes)

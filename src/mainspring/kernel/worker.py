@@ -34,6 +34,8 @@ from mainspring.kernel.visit import Run, Visit
 from mainspring.kernel.wake import Listener
 
 log = logging.getLogger("mainspring")
+# Visits in memory from which on those that a commit of ours adds are left to the reader.
+TAKEN_IN = 4000
 
 
 class Worker:
@@ -230,6 +232,15 @@ class Worker:
             self.heart.poke_parts()
         if self.runner.free < self.buffer.startable(moment.local()):
             self.heart.poke_share()
+
+    def take_in(self, visits: Sequence[Visit]) -> None:
+        """Visits that this worker has just committed: those of its shards start without a read."""
+        room = TAKEN_IN - self.buffer.size
+        known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
+        fresh = self.buffer.new_of(known, self.hand.shards)
+        if fresh:
+            self.buffer.add(fresh)
+            self._filled()
 
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""

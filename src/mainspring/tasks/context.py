@@ -145,9 +145,7 @@ class Transaction:
         try:
             async with self._connections.transaction() as connection:
                 yield connection
-                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-                await cursor.execute(SQL["settle"].text, self._context._settle_arguments())
-                settled = self._check(await cursor.fetchall())
+                settled = await self._settle(connection)
         except psycopg.OperationalError as lost:
             if not settled:
                 raise
@@ -156,6 +154,12 @@ class Transaction:
             )
         if settled:
             self._committed()
+
+    async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        """Complete the task, as the last thing before COMMIT; a layer above writes more."""
+        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+        await cursor.execute(SQL["settle"].text, self._context._settle_arguments())
+        return self._check(await cursor.fetchall())
 
     # -- sync
 
@@ -177,15 +181,18 @@ class Transaction:
         try:
             with self._connections.transaction_sync() as connection:
                 yield connection
-                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-                cursor.execute(SQL["settle"].text, self._context._settle_arguments())
-                settled = self._check(cursor.fetchall())
+                settled = self._settle_sync(connection)
         except psycopg.OperationalError as lost:
             if not settled:
                 raise
             self._check_commit(self._connections.did_commit(self._run), lost)
         if settled:
             self._committed()
+
+    def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
+        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+        cursor.execute(SQL["settle"].text, self._context._settle_arguments())
+        return self._check(cursor.fetchall())
 
     # -- both
 

@@ -17,11 +17,29 @@ import msgspec
 import msgspec.inspect
 
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
+from mainspring.tasks.promise import Promise
 
 PAYLOAD_BYTES = 2 * 1024 * 1024
 PAYLOAD_WARNING_BYTES = 256 * 1024
 
-_encoder = msgspec.json.Encoder(decimal_format="string")
+
+def _refuse(value: Any) -> Any:
+    if isinstance(value, Promise):
+        raise TypeError(
+            f"{value!r} is inside a value, and has none of its own yet; return a promise alone, "
+            "several as gather(...), and pass promises as arguments of calls"
+        )
+    raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+
+
+def _revive(kind: Any, value: Any) -> Any:
+    """A promise that a task is handed unopened travels as its id."""
+    if (typing.get_origin(kind) or kind) is Promise and isinstance(value, str):
+        return Promise(value)
+    raise TypeError(f"expected {getattr(kind, '__name__', kind)}, got {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_refuse)
 
 
 class Signature:
@@ -50,8 +68,8 @@ class Signature:
             self._struct = msgspec.defstruct(
                 "Arguments", declared, kw_only=True, forbid_unknown_fields=True
             )
-            self._decoder = msgspec.json.Decoder(self._struct)
-            result = hints.get("return", Any)
+            self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
+            result = self._result_type(hints.get("return", Any))
             self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
             _check_travels([*(f[1] for f in declared), result])
         except (TypeError, NotImplementedError) as error:
@@ -60,6 +78,22 @@ class Signature:
                 "use builtin types, dataclasses, msgspec Structs or TypedDicts"
             ) from None
         self._fields = tuple(self._parameters)
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}  # of single arguments, as needed
+        self.types = {name: hints.get(name, Any) for name in self._fields}
+
+    def _result_type(self, declared: Any) -> Any:
+        """What the result is read as; a process may say that it returns a promise of it."""
+        return declared
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return self._fields
+
+    @property
+    def required(self) -> set[str]:
+        """The names of the arguments without a default."""
+        return self._required
 
     def check_fields(self, setting: str, fields: Sequence[str]) -> None:
         """Refuse a setting that names arguments the function does not have."""
@@ -72,7 +106,7 @@ class Signature:
 
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
         """The arguments of a call as JSON, checked against the signature."""
-        arguments = self._bind(positional, named) if positional else named
+        arguments = self.bind(positional, named) if positional else named
         try:
             payload = _encoder.encode(arguments)
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
@@ -92,6 +126,24 @@ class Signature:
                 f"arguments of task {self.name!r} do not fit its signature: {error}; "
                 f"got {_shown(arguments)}"
             ) from None
+        self.check_values(payload, arguments)
+        return payload
+
+    def check_argument(self, name: str, text: bytes) -> None:
+        """Check one argument, written as JSON, against its type."""
+        if (decoder := self._decoders.get(name)) is None:
+            decoder = msgspec.json.Decoder(self.types[name], dec_hook=_revive)
+            self._decoders[name] = decoder
+        try:
+            decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise InvalidArguments(
+                f"argument {name!r} of {self.name!r} does not fit its type: {error}; "
+                f"got {text[:200].decode(errors='replace')}"
+            ) from None
+
+    def check_values(self, payload: bytes, arguments: Any) -> None:
+        """Refuse what JSON or PostgreSQL cannot hold, though it fits the types."""
         if b"null" in payload and _has_nan(arguments):
             raise InvalidArguments(
                 f"arguments of task {self.name!r} contain NaN or an infinity, which JSON cannot "
@@ -102,9 +154,9 @@ class Signature:
                 f"arguments of task {self.name!r} contain the character NUL, which PostgreSQL "
                 "cannot store; remove it, or encode the bytes"
             )
-        return payload
 
-    def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
         if len(positional) > len(self._fields):
             raise InvalidArguments(
                 f"task {self.name!r} takes {len(self._fields)} arguments "
@@ -167,7 +219,8 @@ def _check_travels(kinds: Iterable[Any]) -> None:
         if isinstance(kind, tuple):
             waiting += kind
         elif isinstance(kind, msgspec.inspect.CustomType):
-            if not _holds_json(kind.cls):
+            # A promise is handed over unopened, as its id: _revive reads it.
+            if not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
                 raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
         elif (
             isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen

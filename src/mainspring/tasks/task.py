@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -10,10 +10,12 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 import psycopg
 
-from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
+from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, NoDecider
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.tasks.handle import Handle
+from mainspring.tasks.promise import Promise
+from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import Signature
 
 P = ParamSpec("P")
@@ -131,6 +133,8 @@ class Task(Generic[P, R]):
     """A function whose calls are durable.
 
     Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
+    Inside a decider (`@app.process`) calling it records a step of the process and gives a promise;
+    that is the type a checker sees. `task.function` is the function itself, with its own types.
 
         await send_email.enqueue(to="someone@example.org")
         await send_email.options(delay=timedelta(hours=1), key="welcome-7").enqueue(to="...")
@@ -161,9 +165,30 @@ class Task(Generic[P, R]):
         """The task's name, which is its queue's."""
         return self.settings.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function itself, as if it were no task."""
-        return self.function(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Promise[R]:
+        """Call the function itself, as if it were no task; in a decider: record the call."""
+        if (records := recorder.get()) is not None:
+            return records.call(self, args, kwargs)
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def map(
+        self, items: Iterable[Any], /, *, window: int | None = None, **named: Any
+    ) -> Promise[list[R]]:
+        """In a decider: a call for each item (the first parameter), made in chunks.
+
+        `window`: about so many of them at a time. `named`: arguments that are the same for all.
+        """
+        if (records := recorder.get()) is None:
+            raise NoDecider(
+                f"{self.name}.map(...) is for deciders: elsewhere call the function for each item, or "
+                "use enqueue_many"
+            )
+        return records.map(self, items, named, window=window)
+
+    @property
+    def call_options(self) -> Options:
+        """How calls made through this object are enqueued."""
+        return self._options
 
     def options(
         self,
@@ -222,6 +247,15 @@ class Task(Generic[P, R]):
     def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
         encode, options = self.signature.encode, self._options
         return [Call(self, encode((), arguments), options) for arguments in calls]
+
+
+class TaskDecorator(Protocol):
+    """`@app.task(...)`: the result of an async function is what it comes to."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload

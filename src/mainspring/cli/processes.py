@@ -1,0 +1,318 @@
+"""`mainspring processes`: start, signal, cancel, restart, list, search, show, why, parked, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from mainspring.cli import codes, options, show
+from mainspring.cli.operations import show_begun
+from mainspring.cli.target import ask, load_app
+from mainspring.errors import InvalidArguments, InvalidSetting
+from mainspring.kernel.operation import Operation
+from mainspring.operator import Operator
+from mainspring.processes import graph
+from mainspring.processes.mass import TaskFilter
+from mainspring.processes.search import FoundProcess, ProcessFilter
+
+group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(help="The process's id, or the one you gave it.")]
+Type = Annotated[str | None, typer.Option("--type", help="Of this type.")]
+State = Annotated[str | None, typer.Option("--state", help="open, finished or cancelled.")]
+
+
+@group.command("list")
+def list_processes(
+    type: Type = None,
+    state: State = None,
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Processes, newest first."""
+    wanted = ProcessFilter(type=type, state=state)
+    _print(ask(lambda operator: operator.processes.search(wanted, limit=limit), url, app), json)
+
+
+@group.command()
+def search(
+    type: Type = None,
+    state: State = None,
+    id: Annotated[str | None, typer.Option("--id", help="With this id.")] = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    attr: Annotated[
+        list[str] | None, typer.Option("--attr", help="With this attribute: name=value.")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="With a task of this actor.")] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", help="With a parked task of this error.")
+    ] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", help="With a parked task of this group.")
+    ] = None,
+    parked: Annotated[bool, typer.Option("--parked", help="With a parked task.")] = False,
+    save: Annotated[
+        str | None, typer.Option("--save", help="Keep the filter under this name.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", help="Use the filter kept under this name.")
+    ] = None,
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Processes that meet all conditions, newest first."""
+
+    async def question(operator: Operator) -> list[FoundProcess]:
+        if template is not None:
+            wanted = (await operator.processes.template(template)).filter
+        else:
+            wanted = ProcessFilter(
+                type, state, id,
+                await options.moment(operator, "since", since),
+                await options.moment(operator, "until", until),
+                options.pairs("attr", attr) or None, task, error, fingerprint, parked,
+            )  # fmt: skip
+        if save is not None:
+            await operator.processes.save_template(save, wanted, source=options.source())
+        return await operator.processes.search(wanted, limit=limit)
+
+    _print(ask(question, url, app), json)
+
+
+def _print(found: list[FoundProcess], json: bool) -> None:
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("type", "id", "state", "parked", "started", "ended", "attributes"),
+        (
+            (p.type, p.key, p.state, p.parked, p.created_at, p.ended_at, p.attrs or None)
+            for p in found
+        ),
+        empty="no process is like that",
+    )
+
+
+@group.command("show")
+def show_process(
+    id: Id,
+    dot: Annotated[bool, typer.Option("--dot", help="As a picture for Graphviz.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a picture for Mermaid.")] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Tasks of earlier generations too.")
+    ] = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """The graph of a process: as a tree, or as a picture."""
+    found = ask(lambda operator: operator.processes.graph(id, superseded=superseded), url, app)
+    if json:
+        show.as_json(found)
+    elif dot:
+        print(graph.dot(found))
+    elif mermaid:
+        print(graph.mermaid(found))
+    else:
+        for line in graph.tree(found):
+            show.say(line)
+
+
+@group.command()
+def why(
+    id: Id, url: options.Url = None, app: options.App = None, json: options.Json = False
+) -> None:
+    """Say why a process does not go on."""
+    found = ask(lambda operator: operator.processes.why(id), url, app)
+    if json:
+        show.as_json(found)
+        return
+    for cause in found.causes:
+        show.say(f"{cause.name}: {cause.text}")
+        show.say(f"  what to do: {cause.remedy}")
+
+
+@group.command()
+def parked(
+    type: Type = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Parked tasks, counted by process type, actor and kind of error."""
+    found = ask(lambda operator: operator.processes.parked_groups(type=type), url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("type", "task", "count", "error", "fingerprint", "newest"),
+        (
+            (
+                g.type, g.actor, g.count,
+                show.first_line(f"{g.error_type}: {g.example}"), g.fingerprint, g.last_at,
+            )
+            for g in found
+        ),
+        empty="no task is parked",
+    )  # fmt: skip
+
+
+@group.command()
+def start(
+    type: Annotated[str, typer.Argument(help="The process type.")],
+    arguments: Annotated[str, typer.Argument(help="Its arguments, as a JSON object.")] = "{}",
+    id: Annotated[str | None, typer.Option("--id", help="Your id for it.")] = None,
+    attr: Annotated[
+        list[str] | None, typer.Option("--attr", help="A search attribute: name=value.")
+    ] = None,
+    app: options.App = None,
+) -> None:
+    """Start a process of the application (`--app`)."""
+    found = _application(app, "a start needs the application that declares the process: --app")
+    try:
+        given = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidArguments(
+            f"arguments must be a JSON object by parameter name: {error}; got {arguments!r}"
+        ) from None
+
+    async def begin() -> Any:
+        async with found:
+            process = found.find_process(type).options(
+                id=id, attrs=options.pairs("attr", attr) or None
+            )
+            return await process.start(**given)
+
+    handle = asyncio.run(begin())
+    show.say(f"{'started' if handle.is_new else 'it is there:'} {handle.id}")
+
+
+@group.command()
+def signal(
+    id: Id,
+    name: Annotated[str, typer.Argument(help="The signal's name.")],
+    payload: Annotated[str, typer.Argument(help="What it says, as JSON.")] = "null",
+    once: Annotated[
+        str | None, typer.Option("--once", help="Sent again under this id it is the same one.")
+    ] = None,
+    app: options.App = None,
+) -> None:
+    """Send a signal that the application (`--app`) declares."""
+    found = _application(app, "a signal needs the application that declares it: --app")
+    try:
+        value = msgspec.json.decode(payload)
+    except msgspec.DecodeError as error:
+        raise InvalidArguments(f"the payload must be JSON: {error}; got {payload!r}") from None
+
+    async def send() -> bool:
+        async with found:
+            process = await found.operator.processes.find(id)
+            handle = found.process_handle(process.type, process.id)
+            is_new: bool = await handle.signal(name, value, id=once, sent_by=options.source())
+            return is_new
+
+    show.say("sent" if asyncio.run(send()) else "it was sent before")
+
+
+@group.command()
+def cancel(id: Id, url: options.Url = None, app: options.App = None) -> None:
+    """Cancel a process and its child processes."""
+    answer = ask(lambda operator: operator.processes.cancel(id), url, app)
+    show.say(f"cancelled: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+
+
+@group.command()
+def restart(
+    id: Id,
+    task: Annotated[
+        str | None, typer.Option("--from", help="Redo only from this task on (its id).")
+    ] = None,
+    fresh_signals: Annotated[
+        bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
+    ] = False,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Redo a process from scratch, or what one task made and what depends on it."""
+
+    async def order(operator: Operator) -> Any:
+        return await operator.processes.restart(id, task, fresh_signals=fresh_signals)
+
+    answer = ask(order, url, app)
+    show.say(f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+
+
+@group.command("restart-tasks")
+def restart_tasks(
+    type: Type = None,
+    task: Annotated[str | None, typer.Option("--task", help="Of this actor.")] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Whose error has this text.")] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", help="Of this group (processes parked).")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Really all of them.")] = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Let parked tasks go on, by a filter: an operation, which workers carry out."""
+    wanted = TaskFilter(type, task, fingerprint, error)
+
+    async def order(operator: Operator) -> Operation:
+        return await operator.processes.restart_tasks(
+            wanted, source=options.source(), dry_run=dry_run, everything=everything
+        )
+
+    show_begun(ask(order, url, app), json=json)
+
+
+def _application(app: str | None, complaint: str) -> Any:
+    place = app or os.environ.get("MAINSPRING_APP")
+    if place is None:
+        raise InvalidSetting(complaint)
+    return load_app(place)
+
+
+@group.command()
+def settings(
+    type: Annotated[str | None, typer.Argument(help="The process type to change.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="name=seconds, as often as you like.")
+    ] = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """The settings of process types; with --set, change them while the engine runs."""
+    if change and type is None:
+        raise InvalidSetting("name the process type whose settings are to change")
+
+    async def question(operator: Operator) -> dict[str, dict[str, Any]]:
+        if change and type is not None:
+            await operator.processes.change_settings(
+                type, options.pairs("set", change), source=options.source()
+            )
+        found = await operator.processes.settings()
+        return found if type is None else {n: s for n, s in found.items() if n == type}
+
+    found = ask(question, url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("type", "process timeout, s", "idle timeout, s"),
+        ((n, s.get("process_timeout"), s.get("idle_timeout")) for n, s in found.items()),
+        empty="no process type is known: start a worker of the application first",
+    )
+    if type is not None and not found:
+        raise typer.Exit(codes.NOT_FOUND)

@@ -1,0 +1,73 @@
+"""Actors that are functions of this worker: tasks as workers, and deciders.
+
+Both get the arguments that were recorded, with the holes filled by what their inputs came to. What a
+task returns is its result; what a decider called on its way is recorded and becomes the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Token
+from typing import Any
+
+from mainspring.kernel.visit import Run
+from mainspring.processes.arguments import fill
+from mainspring.processes.context import ProcessContext
+from mainspring.processes.decider import Recorder
+from mainspring.processes.decision import Decision
+from mainspring.processes.hand_out import Handout
+from mainspring.processes.process import Process
+from mainspring.processes.versions import Versions
+from mainspring.tasks.connections import Connections
+from mainspring.tasks.execute import Executor
+from mainspring.tasks.record import Records, recorder
+from mainspring.tasks.signature import Signature
+from mainspring.tasks.task import Task
+
+
+class FunctionActor:
+    """A function that decides: a task (its result), or a decider (what it records)."""
+
+    def __init__(
+        self,
+        callee: Task[Any, Any] | Process[Any, Any],
+        executor: Executor,
+        connections: Connections,
+        versions: Versions,
+        *,
+        shard_count: int,
+    ) -> None:
+        self.name = callee.name
+        self._function: Callable[..., Any] = callee.function
+        self._signature: Signature = callee.signature
+        self._timeout = callee.settings.timeout
+        self._is_decider = isinstance(callee, Process)
+        self._executor = executor
+        self._connections = connections
+        self._versions = versions
+        self._shard_count = shard_count
+
+    async def decide(self, handout: Handout, run: Run) -> Decision:
+        """Run the function with what the task was given."""
+        args = self._versions.upcast(self.name, handout.args_version, handout.args)
+        arguments = self._signature.decode(fill(args, handout.inputs))
+        records = self._recorder(handout) if self._is_decider else None
+        if (parameter := self._signature.context_parameter) is not None:
+            arguments[parameter] = ProcessContext(
+                run, self._signature.encode_result, self._connections, self._timeout, handout,
+                records, self._shard_count,
+            )  # fmt: skip
+        mark: Token[Records | None] = recorder.set(records)
+        try:
+            returned = await self._executor.call(run, self._function, arguments)
+        finally:
+            recorder.reset(mark)
+        if run.settled:
+            return Decision()
+        if records is None:
+            return Decision(result=self._signature.encode_result(returned))
+        return records.conclude(returned, self._signature.encode_result)
+
+    def _recorder(self, handout: Handout) -> Recorder:
+        given = {given.promise for given in handout.inputs}
+        return Recorder(given, decider=self.name, version_of=self._versions.of)

@@ -1,0 +1,183 @@
+"""Arguments with holes: how a call that was given promises is written down, and later filled.
+
+The arguments are a JSON object by parameter name. If promises are among them the object has a key
+"@" with a random word, and each promise is a text made with it: `"<word>:value:0"` is the value of
+input 0. No value of a user's can be taken for one, however deep it lies, and filling is one pass
+over the text. The parameter's type says how a promise arrives:
+
+    T            its value; an error on the way fails the call
+    Outcome[T]   value or failure, which is thereby caught
+    Promise[T]   the promise itself, at once
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.errors import InvalidArguments, PayloadTooLarge, PromiseMisused
+from mainspring.tasks.promise import Failure, Outcome, Promise
+from mainspring.tasks.signature import PAYLOAD_BYTES, Signature
+
+Holes = list[tuple[str, int]]
+NONCE = "@"
+_WORD_BYTES = 9
+_SCALARS = frozenset({str, int, bool, type(None)})
+_START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
+
+
+class Input(Protocol):
+    """What came of a promise that a task waits for or holds."""
+
+    @property
+    def promise(self) -> str: ...
+    @property
+    def outcome(self) -> str | None: ...
+    @property
+    def result(self) -> str | None: ...
+    @property
+    def error(self) -> Any: ...
+
+
+def kind_of(parameter_type: Any) -> str:
+    """How a parameter of this type takes a promise: value, outcome or handle."""
+    found = {typing.get_origin(part) or part for part in _parts(parameter_type)}
+    if Promise in found:
+        return "handle"
+    return "outcome" if Outcome in found else "value"
+
+
+def _parts(kind: Any) -> Iterable[Any]:
+    yield kind
+    for part in typing.get_args(kind):
+        yield from _parts(part)
+
+
+def _wrapped(signature: Signature) -> bool:
+    """Whether a parameter takes more than plain values."""
+    return any(kind_of(kind) != "value" for kind in signature.types.values())
+
+
+def _is_outcome(kind: Any) -> bool:
+    return (typing.get_origin(kind) or kind) is Outcome
+
+
+class Writer:
+    """Writes the arguments of one call; `place` answers the number of a promise among its inputs."""
+
+    def __init__(self, place: Callable[[Promise[Any], str], int]) -> None:
+        self.word = os.urandom(_WORD_BYTES).hex()
+        self.has_holes = False
+        self._place = place
+        self._kind = "value"
+        self._encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=self._hole)
+
+    def _hole(self, value: Any) -> str:
+        if not isinstance(value, Promise):
+            raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+        self.has_holes = True
+        return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
+
+    def write(self, signature: Signature, bound: Mapping[str, Any]) -> str:
+        """The arguments as JSON, checked as far as they are there."""
+        if all(type(value) in _SCALARS for value in bound.values()) and not _wrapped(signature):
+            return signature.encode((), bound).decode()
+        pieces: list[bytes] = []
+        for name, value in bound.items():
+            if name not in signature.types:
+                raise InvalidArguments(
+                    f"{signature.name!r} has no parameter {name!r}; "
+                    f"it takes {', '.join(signature.fields) or 'none'}"
+                )
+            piece = self._argument(signature, name, value)
+            pieces.append(b'"%s":%s' % (name.encode(), piece))
+        if missing := signature.required - bound.keys():
+            raise InvalidArguments(
+                f"the call of {signature.name!r} lacks {', '.join(sorted(missing))}"
+            )
+        if self.has_holes:
+            pieces.insert(0, b'"%s":"%s"' % (NONCE.encode(), self.word.encode()))
+        payload = b"{" + b",".join(pieces) + b"}"
+        if len(payload) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"arguments of {signature.name!r} are {len(payload)} bytes, the limit is "
+                f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
+            )
+        return payload.decode()
+
+    def _argument(self, signature: Signature, name: str, value: Any) -> bytes:
+        kind = signature.types[name]
+        self._kind = kind_of(kind)
+        if _is_outcome(kind) and not isinstance(value, Promise | Outcome):
+            value = {"ok": value}
+        had, self.has_holes = self.has_holes, False
+        try:
+            piece = self._encoder.encode(value)
+        except PromiseMisused:
+            raise
+        except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidArguments(
+                f"argument {name!r} of {signature.name!r} cannot be written as JSON: {error}"
+            ) from None
+        if not self.has_holes:
+            if self._kind == "handle" and value:
+                raise InvalidArguments(
+                    f"parameter {name!r} of {signature.name!r} is a Promise: it takes the promise of "
+                    f"a call, got {type(value).__name__}; annotate it with the value's own type"
+                )
+            signature.check_argument(name, piece)
+            signature.check_values(piece, value)
+        self.has_holes = self.has_holes or had
+        return piece
+
+
+def read_holes(args: str) -> Holes:
+    """The holes of written arguments: kind and number of the input."""
+    found = _START.match(args)
+    if found is None:
+        return []
+    return [(kind, int(n)) for kind, n in _pattern(found[1]).findall(args)]
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    return re.compile(rf'"{word}:(value|outcome|handle|error):(\d+)"')
+
+
+def fill(args: str, inputs: Sequence[Input]) -> str:
+    """The arguments with every hole filled: what the function is called with, as JSON."""
+    found = _START.match(args)
+    if found is None:
+        return args
+
+    def put(hole: re.Match[str]) -> str:
+        given = inputs[int(hole[2])]
+        if hole[1] == "handle":
+            return f'"{given.promise}"'
+        if hole[1] == "outcome":
+            return outcome_json(given)
+        return given.result if given.result is not None else "null"
+
+    rest = args[found.end() :].lstrip().removeprefix(",")
+    return "{" + _pattern(found[1]).sub(put, rest)
+
+
+def outcome_json(given: Input) -> str:
+    """What an `Outcome[T]` parameter gets."""
+    if given.outcome == "err":
+        error = given.error if given.error is not None else Failure("unknown", "no error was kept")
+        return '{"failure":' + msgspec.json.encode(error).decode() + "}"
+    return '{"ok":' + (given.result if given.result is not None else "null") + "}"
+
+
+def with_error(args: str, failure: Failure) -> str:
+    """The arguments of a scope's handler, with the failure where it wants it."""
+    found = _START.match(args)
+    if found is None:
+        return args
+    text = msgspec.json.encode(failure).decode()
+    return _pattern(found[1]).sub(lambda hole: text if hole[1] == "error" else hole[0], args)

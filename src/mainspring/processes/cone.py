@@ -1,0 +1,85 @@
+"""The causal cone of a task: what a restart from it redoes. Pure, over a process in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+LIVE = ("open", "external", "parked")
+
+
+class Node(msgspec.Struct):
+    """A task of the graph."""
+
+    id: str
+    created_by: str | None
+    promise: str
+    actor: str
+    state: str
+    outcome: str | None
+    generation: int = 0
+    scope_id: str | None = None
+    done_no: int | None = None
+    options: str | None = None
+    undo: str | None = None
+
+
+class Graph:
+    """All tasks and edges of a process."""
+
+    def __init__(self, tasks: Iterable[Sequence[Any]], edges: Iterable[Sequence[Any]]) -> None:
+        self.nodes: Mapping[str, Node] = {row[0]: Node(*row) for row in tasks}
+        self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._waiting: dict[str, list[str]] = defaultdict(list)
+        self._made: dict[str, list[str]] = defaultdict(list)
+        self.edges_on: dict[str, set[str]] = defaultdict(set)  # of any kind, by promise
+        for promise, task, kind in edges:
+            self.edges_on[promise].add(task)
+            if kind != "handle":
+                self.inputs[task].append((promise, kind))
+                self._waiting[promise].append(task)
+        for node in self.nodes.values():
+            if node.created_by is not None:
+                self._made[node.created_by].append(node.id)
+
+    def cone(self, start: str) -> set[str]:
+        """The task, whatever it made, and whatever waits for what these fulfil, and so on.
+
+        By the promise that a task *fulfils*: a tail call may have given it another's.
+        """
+        found = {start}
+        todo = [start]
+        while todo:
+            node = self.nodes[todo.pop()]
+            for id in (*self._made[node.id], *self._waiting[node.promise]):
+                if id not in found and id in self.nodes and self.nodes[id].state != "superseded":
+                    found.add(id)
+                    todo.append(id)
+        return found
+
+    def superseded(self, cone: set[str], start: str) -> set[str]:
+        """Of a cone: what was made by a member of it, and so never was. The rest is reset."""
+        return {id for id in cone if id != start and self.nodes[id].created_by in cone}
+
+    def open_inputs(self, task: str, reopened: set[str]) -> tuple[int, bool]:
+        """How many inputs are open once these promises are, and whether it need not wait for them."""
+        count, is_stopped = 0, False
+        is_first_of = self.nodes[task].actor == "@first_of"
+        for promise, kind in self.inputs[task]:
+            outcome = None if promise in reopened else self.nodes[promise].outcome
+            if outcome is None:
+                count += 1
+            elif is_first_of or (outcome == "err" and kind in ("value", "order")):
+                is_stopped = True
+        return count, is_stopped
+
+    def interest(self, promise: str) -> int:
+        """How many tasks have an edge of any kind on it."""
+        return len(self.edges_on[promise])
+
+    def live(self) -> list[Node]:
+        """Tasks that have not ended."""
+        return [node for node in self.nodes.values() if node.state in LIVE]

@@ -1,0 +1,93 @@
+"""The context of a task that belongs to a process: its own SQL and its decision, in one commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from mainspring.errors import InvalidDecision, MainspringError
+from mainspring.kernel.visit import Run
+from mainspring.processes.change import change_of
+from mainspring.processes.commit import Commit
+from mainspring.processes.decider import Recorder
+from mainspring.processes.decision import Decision, validate
+from mainspring.processes.drive import drive_psycopg, drive_psycopg_sync
+from mainspring.processes.hand_out import Handout
+from mainspring.tasks.connections import Connections
+from mainspring.tasks.context import Context, Transaction
+
+
+class ProcessContext(Context):
+    """The run of a process's task, seen from inside.
+
+    `transaction()` commits its SQL together with the decision: the calls that were made until the end
+    of the block, and what `set_result` was given, which may be a promise.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        encode: Any,
+        connections: Connections,
+        timeout: float | None,
+        handout: Handout,
+        records: Recorder | None,
+        shard_count: int,
+    ) -> None:
+        super().__init__(run, lambda _: None, connections, timeout)  # results are in the task's row
+        self._handout = handout
+        self._records = records
+        self._shard_count = shard_count
+        self._encode_result = encode
+
+    @property
+    def process(self) -> str:
+        """The id of the process."""
+        return self._handout.process_id
+
+    @property
+    def generation(self) -> int:
+        """How often the task was restarted; a part of its idempotency key."""
+        return self._handout.generation
+
+    def transaction(self) -> Transaction:
+        """A transaction that completes the task, with all it decided, when it commits."""
+        if self._run.settled:
+            raise MainspringError(f"task {self.task!r} was already completed by a transaction")
+        return _Transaction(self._run, self._connections, self)
+
+    def _commit(self) -> Commit:
+        """The decision as it stands at the end of the block."""
+        if self._records is None:
+            decision = Decision(result=self._encode_result(self._result))
+        else:
+            decision = self._records.conclude(self._result, self._encode_result)
+        given = {given.promise for given in self._handout.inputs}
+        if (problem := validate(decision, given)) is not None:
+            raise InvalidDecision(problem.message)
+        change = change_of(self._run, self._handout, decision)
+        return Commit([change], self._shard_count, waiting=True)
+
+
+class _Transaction(Transaction):
+    """The user's SQL, the decision, the settle: in this order, so the process is locked last."""
+
+    _context: ProcessContext
+
+    async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        commit = self._context._commit()
+        await drive_psycopg(connection, commit.steps())
+        self._check_verdict(commit)
+        return await super()._settle(connection)
+
+    def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
+        commit = self._context._commit()
+        drive_psycopg_sync(connection, commit.steps())
+        self._check_verdict(commit)
+        return super()._settle_sync(connection)
+
+    def _check_verdict(self, commit: Commit) -> None:
+        """Whatever is not to be settled rolls the whole block back."""
+        if commit.verdicts[0] is not None:
+            raise self._fenced()

@@ -1,0 +1,409 @@
+"""Recording what a decider calls, and making a decision of it. Pure: no I/O, no clock.
+
+One recorder serves one run of one decider. A run that raises leaves nothing: its recorder is simply
+thrown away, so the children of a failed attempt never exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
+from mainspring.processes.arguments import Writer
+from mainspring.processes.decision import (
+    CHILDREN_LIMIT,
+    KINDS,
+    Child,
+    Decision,
+    Edge,
+    Ref,
+    Scope,
+    Undo,
+)
+from mainspring.processes.map import record_map
+from mainspring.tasks.promise import Failure, Promise
+from mainspring.tasks.record import recorder
+from mainspring.tasks.signature import Signature
+from mainspring.tasks.task import Options
+
+
+class Callee(Protocol):
+    """What can be called in a decider: a task or a process."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def call_options(self) -> Options: ...
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A child under way. Edges keep the order of their first use; the strongest kind wins."""
+
+    actor: str
+    args: str = "{}"
+    edges: dict[Ref, str] = field(default_factory=dict)
+    scope: int | None = None
+    undo: Undo | None = None
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    args_version: int = 1
+
+    def child(self) -> Child:
+        return Child(
+            self.actor,
+            self.args,
+            tuple(Edge(promise, kind) for promise, kind in self.edges.items()),
+            self.args_version,
+            self.scope,
+            self.undo,
+            self.delay,
+            self.at,
+            self.priority,
+            self.group,
+        )
+
+
+@dataclass(slots=True)
+class ScopeDraft:
+    """A scope under way: what was made in it, and what it will come to."""
+
+    number: int
+    parent: int | None
+    timeout: float | None
+    members: list[int] = field(default_factory=list)
+    on_error: Undo | None = None
+    result: Promise[Any] | None = None
+    leave: int | None = None  # the child that ends it, once it is left
+
+
+class Recorder:
+    """Takes the calls of one running decider. `given`: the promises that its task has edges on."""
+
+    def __init__(
+        self,
+        given: Collection[str] = (),
+        *,
+        decider: str = "the decider",
+        limit: int = CHILDREN_LIMIT,
+        version_of: Callable[[str], int] = lambda _: 1,
+    ) -> None:
+        self.given = given
+        self.decider = decider
+        self.limit = limit
+        self._version_of = version_of
+        self._drafts: list[_Draft] = []
+        self._scopes: list[ScopeDraft] = []
+        self._open: list[ScopeDraft] = []
+        self._attrs: dict[str, Any] = {}
+        self._concluded = False
+
+    # -- recording
+
+    def call(self, task: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[Any]:
+        """Record the call of a task or an inline process."""
+        self._check_open(f"{task.name}(...)")
+        signature, options = task.signature, task.call_options
+        _check_options(task.name, options)
+        after = kwargs.pop("after", ()) if "after" not in signature.types else ()
+        draft = self._draft(task.name)
+        draft.args = Writer(lambda p, kind: self._link(draft, p, kind)).write(
+            signature, signature.bind(args, kwargs)
+        )
+        for promise in _promises("after", after):
+            self._link(draft, promise, "order")
+        draft.delay = None if options.delay is None else options.delay.total_seconds()
+        draft.at, draft.priority, draft.group = options.at, options.priority, options.group
+        draft.args_version = self._version_of(task.name)
+        return self._add(draft)
+
+    def map(
+        self, task: Callee, items: Iterable[Any], named: dict[str, Any], *, window: int | None
+    ) -> Promise[list[Any]]:
+        """Record a call for each of many items, in chunks."""
+        self._check_open(f"{task.name}.map(...)")
+        return record_map(self, task, items, named, window=window)
+
+    def builtin(
+        self,
+        actor: str,
+        args: Mapping[str, Any],
+        inputs: Sequence[Promise[Any]] = (),
+        kind: str = "value",
+        after: Sequence[Promise[Any]] = (),
+    ) -> Promise[Any]:
+        """Record a task of the engine's own; its argument `of` says which edges its inputs are."""
+        self._check_open(actor)
+        draft = self._draft(actor)
+        # One promise may stand in several places, and is one edge all the same.
+        of = [self._link(draft, promise, kind) for promise in inputs]
+        draft.args = msgspec.json.encode({**args, "of": of} if of else dict(args)).decode()
+        for promise in after:
+            self._link(draft, promise, "order")
+        return self._add(draft)
+
+    def _draft(self, actor: str) -> _Draft:
+        return _Draft(actor, scope=self._open[-1].number if self._open else None)
+
+    def _add(self, draft: _Draft) -> Promise[Any]:
+        number = len(self._drafts)
+        if number >= self.limit:
+            raise InvalidDecision(
+                f"{self.decider} makes more than {self.limit} tasks in one decision; "
+                "use task.map(items), which makes them in chunks"
+            )
+        self._drafts.append(draft)
+        if self._open:
+            self._open[-1].members.append(number)
+        return Promise(number, f"{draft.actor} (call {number + 1} of {self.decider})", self)
+
+    def _link(self, draft: _Draft, promise: Promise[Any], kind: str) -> int:
+        """Make the promise an edge of the draft; answers its number among the draft's inputs."""
+        ref = self.ref(promise)
+        if kind != "handle":
+            self._check_scope(draft, promise, ref, kind)
+        had = draft.edges.get(ref)
+        if had is None or KINDS.index(kind) < KINDS.index(had):
+            draft.edges[ref] = kind
+        return list(draft.edges).index(ref) if len(draft.edges) < 8 else _place(draft.edges, ref)
+
+    def ref(self, promise: Promise[Any]) -> Ref:
+        """How the decision names a promise; refuses one that this decider has no right to."""
+        if promise.maker is self:
+            return promise.ref
+        if promise.maker is None and promise.ref in self.given:
+            return promise.ref
+        if promise.maker is None:
+            raise PromiseMisused(
+                f"{promise!r} was not given to this task: a promise belongs to its process, and a task "
+                "may pass on only those among its own arguments"
+            )
+        raise PromiseMisused(
+            f"{promise!r} was made by another decision and cannot be used in {self.decider}: "
+            "pass it as an argument, to a parameter of the type Promise[T]"
+        )
+
+    def _check_scope(self, draft: _Draft, promise: Promise[Any], ref: Ref, kind: str) -> None:
+        """What is made in a scope with a handler leaves it through the scope's own promise."""
+        if not isinstance(ref, int) or kind == "outcome":
+            return
+        around = set(self._around(draft.scope))
+        for number in self._around(self._scope_of(ref)):
+            if number in around:
+                return
+            if self._scopes[number].on_error is not None:
+                raise PromiseMisused(
+                    f"{promise!r} was made inside a scope with an error handler and is used outside of "
+                    "it, where it would have no value if the scope fails: write `s.returns(promise)` "
+                    "in the scope and use `s.promise` after it"
+                )
+
+    def _scope_of(self, ref: int) -> int | None:
+        """The scope in which a promise has its value: that of a scope is one further out."""
+        made_in = self._drafts[ref].scope
+        if made_in is not None and self._scopes[made_in].leave == ref:
+            return self._scopes[made_in].parent
+        return made_in
+
+    def _around(self, number: int | None) -> Iterator[int]:
+        while number is not None:
+            yield number
+            number = self._scopes[number].parent
+
+    def compensate(
+        self, ref: Ref, undo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Say how a recorded call is undone."""
+        self._check_open("compensate(...)")
+        assert isinstance(ref, int)
+        draft = self._drafts[ref]
+        if draft.actor.startswith("@"):
+            raise PromiseMisused(f"{draft.actor[1:]!r} has no effect that could be undone")
+
+        def own(promise: Promise[Any], kind: str) -> int:
+            if self.ref(promise) != ref:
+                raise PromiseMisused(
+                    f"the compensation of {draft.actor!r} takes {promise!r}: it may take plain values "
+                    "and the promise of the step that it undoes"
+                )
+            if kind != "outcome":
+                raise PromiseMisused(
+                    f"the compensation {undo.name!r} takes the step's result, so its parameter must be "
+                    "of the type Outcome[T]: the step may have been stopped half way, without one"
+                )
+            return 0
+
+        draft.undo = self._undo(undo, args, kwargs, own)
+
+    def _undo(
+        self,
+        callee: Callee,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        place: Callable[[Promise[Any], str], int],
+    ) -> Undo:
+        if not hasattr(callee, "signature"):
+            raise InvalidArguments(f"expected a task or a process, got {callee!r}")
+        writer = Writer(place)
+        text = writer.write(callee.signature, callee.signature.bind(args, kwargs))
+        return Undo(callee.name, text, self._version_of(callee.name), writer.has_holes)
+
+    # -- scopes
+
+    def open_scope(self, timeout: float | None) -> ScopeDraft:
+        self._check_open("scope(...)")
+        parent = self._open[-1].number if self._open else None
+        scope = ScopeDraft(len(self._scopes), parent, timeout)
+        self._scopes.append(scope)
+        self._open.append(scope)
+        return scope
+
+    def handle_errors(
+        self, scope: ScopeDraft, handler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Name the call that is made when the scope fails; its Failure parameter gets the error."""
+        self._check_open("on_error(...)")
+        if not hasattr(handler, "signature"):
+            raise InvalidArguments(
+                f"on_error takes a task or a process, got {handler!r}; declare it with @app.task"
+            )
+        signature: Signature = handler.signature
+        bound = signature.bind(args, kwargs)
+        error = next((n for n, kind in signature.types.items() if kind is Failure), None)
+
+        def none(promise: Promise[Any], _: str) -> NoReturn:
+            raise PromiseMisused(
+                f"the handler {handler.name!r} takes {promise!r}, which may have no value when the "
+                "scope has failed: give it plain values"
+            )
+
+        if error is not None and error not in bound:
+            writer = Writer(none)
+            text = writer.write(_without(signature, error), bound)
+            hole = f'"@":"{writer.word}","{error}":"{writer.word}:error:0"'
+            text = "{" + hole + ("" if text == "{}" else "," + text[1:-1]) + "}"
+            scope.on_error = Undo(handler.name, text, self._version_of(handler.name))
+        else:
+            scope.on_error = self._undo(handler, args, kwargs, none)
+
+    def close_scope(self, scope: ScopeDraft) -> Promise[Any]:
+        """Leave the scope: a task of its own waits for everything in it and has its result."""
+        result = [] if scope.result is None else [scope.result]
+        named = {self.ref(p) for p in result}
+        rest = [Promise[Any](n, maker=self) for n in scope.members if n not in named]
+        promise = self.builtin("@leave", {}, result, after=rest)
+        assert isinstance(promise.ref, int)
+        scope.leave = promise.ref
+        self._open.pop()
+        if self._open:  # it stands for the scope in the one around it
+            self._open[-1].members.append(promise.ref)
+        return promise
+
+    # -- the decision
+
+    def version_of(self, actor: str) -> int:
+        """The version in which arguments of this actor are written now."""
+        return self._version_of(actor)
+
+    def set_attrs(self, attrs: Mapping[str, Any]) -> None:
+        self._check_open("set_attrs(...)")
+        self._attrs.update(attrs)
+
+    def conclude(self, returned: Any, encode: Callable[[Any], str | None]) -> Decision:
+        """The decision of a decider that returned this."""
+        self._concluded = True
+        children = tuple([draft.child() for draft in self._drafts])
+        scopes = tuple([_scope(draft) for draft in self._scopes])
+        attrs = self._attrs or None
+        if isinstance(returned, Promise):
+            self._check_scope(_Draft("return"), returned, self.ref(returned), "value")
+            return Decision(children, scopes, attrs, returned=self.ref(returned))
+        return Decision(children, scopes, attrs, result=encode(returned))
+
+    def _check_open(self, what: str) -> None:
+        if self._concluded:
+            raise NoDecider(
+                f"{what} was called after {self.decider} had decided: a decider's threads and tasks "
+                "must end before it returns"
+            )
+
+
+def _place(edges: dict[Ref, str], ref: Ref) -> int:
+    # Nearly always the newest; a list of thousands must not be searched for each of its elements.
+    return len(edges) - 1 if next(reversed(edges)) == ref else list(edges).index(ref)
+
+
+def _scope(draft: ScopeDraft) -> Scope:
+    assert draft.leave is not None, "a scope is closed by its with block"
+    return Scope(draft.leave, draft.parent, draft.on_error, draft.timeout)
+
+
+class _Without:
+    """A signature without one of its parameters, which is filled in later."""
+
+    def __init__(self, signature: Signature, name: str) -> None:
+        self._signature = signature
+        self.name = signature.name
+        self.types = {n: kind for n, kind in signature.types.items() if n != name}
+        self.fields = tuple(self.types)
+        self.required = signature.required - {name}
+        self.check_argument = signature.check_argument
+        self.check_values = signature.check_values
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        for name in named:
+            if name not in self.types:
+                raise InvalidArguments(f"{self.name!r} has no parameter {name!r}")
+        if missing := self.required - named.keys():
+            raise InvalidArguments(f"the call of {self.name!r} lacks {', '.join(sorted(missing))}")
+        text = msgspec.json.encode(named)
+        for name, value in named.items():
+            self.check_argument(name, msgspec.json.encode(value))
+        return text
+
+
+def _without(signature: Signature, name: str) -> Any:
+    return _Without(signature, name)
+
+
+def _promises(what: str, given: Any) -> Sequence[Promise[Any]]:
+    if isinstance(given, Promise):
+        return (given,)
+    several: tuple[Any, ...] = tuple(given)
+    for promise in several:
+        if not isinstance(promise, Promise):
+            raise InvalidArguments(
+                f"{what} takes promises of calls, got {type(promise).__name__}: {promise!r}"
+            )
+    return several
+
+
+def _check_options(name: str, options: Options) -> None:
+    refused = {"key": options.key, "expires_at": options.expires_at, "on": options.on}
+    for option, value in refused.items():
+        if value is not None:
+            raise InvalidArguments(
+                f"{name}.options({option}=...) does not apply in a decider: a step belongs to its "
+                "process and is committed with it; use at, delay, priority or group, and task_timeout "
+                "in the task's settings for a limit in time"
+            )
+
+
+def current(what: str) -> Recorder:
+    """The recorder of the running decider; an error for code outside of one."""
+    found = recorder.get()
+    if not isinstance(found, Recorder):
+        raise NoDecider(
+            f"{what} is for deciders: call it in a function declared with @app.process, while a worker "
+            "runs it; to run one without a database use mainspring.testing.decide(...)"
+        )
+    return found

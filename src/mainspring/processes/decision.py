@@ -1,0 +1,234 @@
+"""A decision: what one run of a task came to, as frozen data that can travel as JSON.
+
+Promises are named by number if the decision makes them (the child's place in `children`), else by
+id: those are edges of the deciding task itself. Whatever a remote actor sends is judged by the same
+`validate` as what our own deciders recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.processes.arguments import Holes, read_holes
+from mainspring.tasks.promise import Failure
+
+# Children of one decision. Past it: .map(), whose children are made by hidden deciders.
+CHILDREN_LIMIT = 20_000
+# From the strongest on: a promise passed in two ways to one call is one edge of the stronger kind.
+KINDS = ("value", "outcome", "order", "handle")
+BUILTINS = frozenset(
+    {
+        "@signal",
+        "@sleep",
+        "@process",
+        "@first_of",
+        "@gather",
+        "@concat",
+        "@leave",
+        "@map",
+        "@pass_on",
+    }
+)
+
+Ref = int | str
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A child's interest in a promise."""
+
+    promise: Ref
+    kind: str
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """A call to be made if a scope fails: a step's compensation, or the scope's handler."""
+
+    actor: str
+    args: str
+    args_version: int = 1
+    # Its hole 0 is the outcome of the step that it undoes.
+    takes_outcome: bool = False
+
+
+class Child(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A task that the decision adds. `args` is a JSON object, with holes where promises go."""
+
+    actor: str
+    args: str = "{}"
+    edges: tuple[Edge, ...] = ()
+    args_version: int = 1
+    scope: int | None = None  # None: the scope of the deciding task
+    undo: Undo | None = None
+    delay: float | None = None  # seconds
+    at: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    daemon: bool = False  # does not keep its process open
+    task_timeout: float | None = None  # None: as the actor's settings say
+    on_task_timeout: str | None = None
+
+
+class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tasks that fail together. `result` is the child that waits for them all (`@leave`)."""
+
+    result: int
+    parent: int | None = None  # None: the scope of the deciding task
+    on_error: Undo | None = None
+    timeout: float | None = None  # seconds
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run decided: children, and one of a returned promise, an error, a result."""
+
+    children: tuple[Child, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    attrs: dict[str, Any] | None = None  # united with the process's
+    returned: Ref | None = None
+    result: str | None = None  # JSON; None is null
+    error: Failure | None = None
+
+    def encode(self) -> bytes:
+        """As JSON, for actors that are not functions of a worker."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def decode(text: str | bytes) -> Decision:
+        """From JSON; raises msgspec.ValidationError."""
+        return _decoder.decode(text)
+
+
+_decoder = msgspec.json.Decoder(Decision)
+
+
+def validate(
+    decision: Decision, given: Collection[str], limit: int = CHILDREN_LIMIT
+) -> Failure | None:
+    """Why the decision cannot be committed, or None.
+
+    `given` are the promises on which the deciding task has edges. A decision that names only these
+    and earlier children of its own can reach neither another process nor a cycle.
+    """
+    for problem in _problems(decision, given, limit):
+        return Failure("mainspring.errors.InvalidDecision", problem)
+    return None
+
+
+def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
+    children = decision.children
+    if len(children) > limit:
+        yield (
+            f"the decision makes {len(children)} tasks, the limit is {limit}; "
+            "use task.map(items), which makes them in chunks"
+        )
+    for n, child in enumerate(children):
+        yield from _of_child(n, child, decision, given)
+    for n, scope in enumerate(decision.scopes):
+        yield from _of_scope(n, scope, decision)
+    if decision.returned is not None:
+        if decision.error is not None or decision.result is not None:
+            yield "the decision returns a promise and a result or an error: one of them only"
+        yield from _of_ref("the decision returns", decision.returned, len(children), given)
+    if decision.error is not None and (children or decision.scopes or decision.result is not None):
+        yield "the decision is an error and has tasks or a result: those of a failed attempt never exist"
+    if decision.result is not None:
+        yield from _of_json("the result", decision.result, Any)
+
+
+def _of_child(n: int, child: Child, decision: Decision, given: Collection[str]) -> Any:
+    what = f"task {n} ({child.actor})"
+    if not child.actor or (child.actor.startswith("@") and child.actor not in BUILTINS):
+        yield f"task {n} has the actor {child.actor!r}, which is none"
+    promises = [edge.promise for edge in child.edges]
+    if len(promises) != len(set(promises)):
+        yield f"{what} has two edges on one promise; name it once, by the stronger kind"
+    for edge in child.edges:
+        if edge.kind not in KINDS:
+            yield f"{what} has an edge of the kind {edge.kind!r}; it is one of {', '.join(KINDS)}"
+        yield from _of_ref(f"{what} is given", edge.promise, n, given)
+    yield from _of_json(f"the arguments of {what}", child.args, dict[str, Any])
+    yield from _of_holes(what, read_holes(child.args), len(child.edges))
+    if child.scope is not None and not 0 <= child.scope < len(decision.scopes):
+        yield f"{what} is in scope {child.scope}, which the decision does not open"
+    if child.undo is not None:
+        yield from _of_undo(f"the compensation of {what}", child.undo)
+    if child.delay is not None and not 0 <= child.delay <= 10_000_000_000:
+        yield f"{what} has the delay {child.delay!r}, which is not 0 or more seconds"
+    if child.on_task_timeout not in (None, "slide", "force"):
+        yield f"{what} has on_task_timeout {child.on_task_timeout!r}; it is 'slide' or 'force'"
+
+
+def _of_scope(n: int, scope: Scope, decision: Decision) -> Any:
+    if scope.parent is not None and not 0 <= scope.parent < n:
+        yield f"scope {n} lies in scope {scope.parent}, which is not opened before it"
+    if not 0 <= scope.result < len(decision.children):
+        yield f"scope {n} ends with task {scope.result}, which the decision does not make"
+    elif decision.children[scope.result].scope != n:
+        yield f"scope {n} ends with task {scope.result}, which is not in it"
+    if scope.on_error is not None:
+        yield from _of_undo(f"the handler of scope {n}", scope.on_error)
+    if scope.timeout is not None and not scope.timeout > 0:
+        yield f"scope {n} has the timeout {scope.timeout!r}, which is not more than 0 seconds"
+
+
+def _of_undo(what: str, undo: Undo) -> Any:
+    if not undo.actor or undo.actor.startswith("@"):
+        yield f"{what} has the actor {undo.actor!r}, which is none"
+    yield from _of_json(f"the arguments of {what}", undo.args, dict[str, Any])
+    yield from _of_holes(what, read_holes(undo.args), 1 if undo.takes_outcome else 0)
+
+
+def _of_holes(what: str, holes: Holes, edges: int) -> Any:
+    for kind, n in holes:
+        if kind != "error" and n >= edges:
+            yield f"{what} has a hole for input {n}, and {edges} inputs"
+
+
+def _of_ref(what: str, ref: Ref, below: int, given: Collection[str]) -> Any:
+    if isinstance(ref, str):
+        if ref not in given:
+            yield (
+                f"{what} the promise {ref!r}, which this task was not given: a promise can be passed "
+                "on only by the decision that makes it, or by a task that has it as an argument"
+            )
+    elif not 0 <= ref < below:
+        yield f"{what} the promise of task {ref}, which the decision has not made before it"
+
+
+def _of_json(what: str, text: str, kind: Any) -> Any:
+    try:
+        msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        yield f"{what} cannot be read as JSON: {error}; got {text[:80]!r}"
+
+
+# -- failures that are alike
+
+_VARYING = re.compile(
+    r"""'[^']*'|"[^"]*"            # quoted values
+    |\b[0-9a-f]{8}-[0-9a-f-]{27}\b # uuids
+    |\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{16,}\b
+    |\d+(?:[.,:]\d+)*              # numbers, times, versions
+    """,
+    re.VERBOSE,
+)
+_FRAME = re.compile(r'File "([^"]*)", line \d+, in (\S+)')
+
+
+def normalise(message: str) -> str:
+    """A message's first line without what differs from case to case."""
+    first = message.strip().split("\n", 1)[0]
+    return _VARYING.sub("*", first)[:200]
+
+
+def fingerprint(actor: str, failure: Failure) -> str:
+    """Equal for failures that are alike: actor, type, message without its values, last frame."""
+    frames = _FRAME.findall(failure.trace)
+    place = f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}" if frames else ""
+    parts = "\x1f".join((actor, failure.type, normalise(failure.message), place))
+    return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]

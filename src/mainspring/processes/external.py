@@ -1,0 +1,118 @@
+"""Tasks that wait outside the graph: for a signal, a time, a child process. Pure.
+
+A built-in task of these kinds runs once, when its inputs are there: it then waits outside. Whatever
+it waits for comes as a visit with a key of its own, made by whoever sends it; both sides look after
+their own insert is committed, so whoever comes last finds the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.kernel.visit import Run
+from mainspring.processes.arguments import fill
+from mainspring.processes.change import Change, NewProcess, Waiting
+from mainspring.processes.hand_out import Handout
+from mainspring.processes.start import Parent
+from mainspring.tasks.promise import Failure
+
+KINDS = frozenset({"@signal", "@sleep", "@process"})
+
+
+class _Signal(msgspec.Struct):
+    name: str
+    timeout: float | None = None
+
+
+class _Sleep(msgspec.Struct):
+    seconds: float | None = None
+    until: datetime | None = None
+
+
+class _Process(msgspec.Struct):
+    type: str
+    args: msgspec.Raw
+    key: str | None = None
+    attrs: dict[str, Any] | None = None
+
+
+def begin_waiting(run: Run, handout: Handout) -> Change:
+    """The task waits outside from here on."""
+    change = Change(run, handout.process_id, handout.task_id, "external", handout.actor)
+    change.generation, change.scope_id = handout.generation, handout.scope
+    change.promise, change.outcome = None, None
+    args = fill(handout.args, handout.inputs)
+    match handout.actor:
+        case "@signal":
+            signal = msgspec.json.decode(args, type=_Signal)
+            change.waiting = Waiting("signal", signal.name, signal.timeout)
+        case "@sleep":
+            sleep = msgspec.json.decode(args, type=_Sleep)
+            change.waiting = Waiting("timer", None, sleep.seconds, sleep.until)
+        case _:
+            change.waiting = Waiting("child")
+            change.child = _child(args, handout)
+    return change
+
+
+def _child(args: str, handout: Handout) -> NewProcess:
+    process = msgspec.json.decode(args, type=_Process)
+    generation = handout.generation
+    key = process.key or f"{handout.task_id}"
+    return NewProcess(
+        process.type,
+        f"{key}#{generation}" if generation else key,
+        bytes(process.args).decode(),
+        msgspec.json.encode(process.attrs or {}).decode(),
+        Parent(handout.process_id, handout.task_id, generation),
+    )
+
+
+def closing_of(
+    row: Any, signals: list[Any], *, now: datetime, timers: Collection[str]
+) -> Change | None:
+    """What is there to close an external task with (a row of read_externals.sql); None: nothing yet.
+
+    A signal that was committed before the timer's decision wins; it is taken out of `signals`.
+    """
+    process_id, task, kind, name, due_at, promise, generation, scope = row[:8]
+    change = Change(None, process_id, task, "done", row[12], promise=promise, outcome="ok")
+    change.generation, change.scope_id, change.was_external = generation, scope, True
+    is_over = due_at is not None and due_at <= now and task in timers
+    if kind == "child":
+        return _closed_by_child(change, row)
+    if kind == "signal" and signals:
+        _, _, id, payload = signals.pop(0)
+        change.signal, change.result = (name, id), payload
+        return change
+    if not is_over:
+        return None
+    if kind == "signal":
+        change.outcome = "err"
+        change.error = Failure(
+            "mainspring.errors.SignalTimeout", f"no signal {name!r} came in time", cause=task
+        )
+    return change
+
+
+def _closed_by_child(change: Change, row: Any) -> Change | None:
+    state, outcome, result, error = row[8:12]
+    if state == "finished":
+        change.outcome, change.result = outcome, result
+        if outcome == "err":
+            failure = msgspec.json.decode(error, type=Failure) if error else None
+            change.error = failure or Failure("unknown", "no error was kept", cause=change.task)
+        return change
+    if state == "cancelled":
+        change.outcome = "err"
+        change.error = Failure(
+            "mainspring.errors.ProcessCancelled",
+            "the child process was cancelled",
+            cause=change.task,
+        )
+        return change
+    return None

@@ -1,0 +1,161 @@
+"""Handing out: what a task is run with. One statement for all tasks that are asked for at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.processes.store import SQL
+from mainspring.tasks.promise import Failure
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What came of a promise that a task waits for or holds."""
+
+    promise: str
+    kind: str
+    outcome: str | None = None
+    result: str | None = None  # JSON
+    error: Failure | None = None
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a task is offered, kept in its row."""
+
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    daemon: bool = False
+    task_timeout: float | None = None
+    on_task_timeout: str | None = None
+    shielded: bool = False  # an undo: not cancelled with its scope
+
+
+class Handout(msgspec.Struct, frozen=True):
+    """A task as it is handed out."""
+
+    process_id: str
+    task_id: str
+    promise: str
+    actor: str
+    state: str
+    generation: int
+    args: str
+    args_version: int
+    scope: str | None
+    step: int
+    inputs: tuple[Input, ...]
+    attempt: int = 1
+
+    @property
+    def failed_input(self) -> Input | None:
+        """The first input whose error stops this task."""
+        for given in self.inputs:
+            if given.outcome == "err" and given.kind in ("value", "order"):
+                return given
+        return None
+
+
+class _RawInput(msgspec.Struct, frozen=True, array_like=True):
+    promise: str
+    kind: str
+    outcome: str | None
+    result: msgspec.Raw
+    error: Failure | None
+
+
+_inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
+_options = msgspec.json.Decoder(Options)
+NO_OPTIONS = Options()
+
+
+def deadline_of(options: Options, now: datetime) -> datetime | None:
+    """The task timeout counts from the first queueing, queue time included (P4)."""
+    if options.task_timeout is None:
+        return None
+    return now + timedelta(seconds=options.task_timeout)
+
+
+def decode_options(text: str | None) -> Options:
+    """A task's options, as its row has them."""
+    return NO_OPTIONS if text is None else _options.decode(text)
+
+
+def handout_of(row: Sequence[Any]) -> Handout:
+    """A row of read_tasks.sql."""
+    (id, process_id, promise, actor, state, generation, args, version, scope, step, _, inputs) = row
+    return Handout(
+        process_id,
+        id,
+        promise,
+        actor,
+        state,
+        generation,
+        args,
+        version,
+        scope,
+        step,
+        () if inputs is None else tuple(map(_input, _inputs.decode(inputs))),
+    )
+
+
+def _input(raw: _RawInput) -> Input:
+    text = bytes(raw.result).decode()
+    return Input(raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error)
+
+
+def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The arguments of read_tasks.sql for pairs of process and task."""
+    return {"processes": [p for p, _ in wanted], "ids": [t for _, t in wanted]}
+
+
+class Desk:
+    """Reads what tasks are handed out with; those asked for in one turn of the loop are read at once."""
+
+    def __init__(self, fetch: Any) -> None:
+        self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
+        self._wanted: dict[tuple[str, str], asyncio.Future[Handout | None]] = {}
+        self._readers: set[asyncio.Task[None]] = set()
+
+    async def load(self, process_id: str, task: str) -> Handout | None:
+        """The task as it stands; None if there is no such row."""
+        key = (process_id, task)
+        future = self._wanted.get(key)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            if not self._wanted:
+                loop.call_soon(self._start)
+            self._wanted[key] = future
+        return await asyncio.shield(future)
+
+    def _start(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        reader = asyncio.get_running_loop().create_task(self._read(wanted))
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
+
+    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[Handout | None]]) -> None:
+        try:
+            rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
+            found = {h.task_id: h for h in map(handout_of, rows)}
+        except BaseException as error:
+            for future in wanted.values():
+                if not future.done():
+                    future.set_exception(
+                        error
+                        if isinstance(error, Exception)
+                        else RuntimeError("the read was stopped")
+                    )
+                    future.exception()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, task), future in wanted.items():
+            if not future.done():
+                future.set_result(found.get(task))

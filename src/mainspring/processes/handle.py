@@ -1,0 +1,155 @@
+"""A process that was started: where it is, what it came to, and messages to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import psycopg
+
+from mainspring.errors import NotFound, ProcessFailed, ResultTimeout
+from mainspring.tasks.promise import Failure
+
+R = TypeVar("R")
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A signal on its way. The same id is the same signal."""
+
+    signal: Any  # a Signal, or the name of one
+    payload: Any = None
+    id: str | None = None
+    sent_by: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A process as it stands."""
+
+    state: str  # open, finished, cancelled, or unknown
+    outcome: str | None = None  # of its result: ok, err
+    result: Any = None
+    failure: Failure | None = None
+
+
+class Lookup(Protocol):
+    """What looks processes up and sends them signals: the application."""
+
+    async def look_up_process(self, type: str, id: str) -> Found: ...
+    def look_up_process_sync(self, type: str, id: str) -> Found: ...
+    async def send_signal(
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+    ) -> bool: ...
+    def send_signal_sync(
+        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+    ) -> bool: ...
+    async def request_cancel(
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None
+    ) -> None: ...
+    def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None: ...
+
+
+class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A process. `is_new` is False when its id was taken and the one that has it was answered."""
+
+    type: str
+    id: str
+    is_new: bool
+    _lookup: Lookup
+
+    def __repr__(self) -> str:
+        return f"<process {self.type} {self.id}>"
+
+    async def status(self) -> str:
+        """open, finished or cancelled."""
+        return (await self._lookup.look_up_process(self.type, self.id)).state
+
+    def status_sync(self) -> str:
+        """The same for code that is not async."""
+        return self._lookup.look_up_process_sync(self.type, self.id).state
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Wait for the result; raises `ProcessFailed` or `ResultTimeout` (seconds).
+
+        It is there when the process's own promise is kept; other branches may still be open.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.01
+        while True:
+            found = await self._lookup.look_up_process(self.type, self.id)
+            if self._has_ended(found):
+                return found.result  # type: ignore[no-any-return]
+            self._check_deadline(deadline, timeout)
+            await asyncio.sleep(pause)
+            pause = min(0.5, pause * 1.5)
+
+    def result_sync(self, timeout: float | None = None) -> R:
+        """The same for code that is not async."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.01
+        while True:
+            found = self._lookup.look_up_process_sync(self.type, self.id)
+            if self._has_ended(found):
+                return found.result  # type: ignore[no-any-return]
+            self._check_deadline(deadline, timeout)
+            time.sleep(pause)
+            pause = min(0.5, pause * 1.5)
+
+    async def signal(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> bool:
+        """Send a signal; it is kept until the process waits for it. Answers whether it is new.
+
+        `id`: sent twice under one id it is one signal. `sent_by`: who answered, for the record.
+        `on`: your own psycopg connection; the signal is part of its transaction.
+        """
+        return await self._lookup.send_signal(self.id, Sent(signal, payload, id, sent_by), on)
+
+    def signal_sync(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[Any] | None = None,
+    ) -> bool:
+        """The same for code that is not async."""
+        return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
+
+    async def cancel(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
+        """Ask for the process to be cancelled, with its child processes: a worker does it next."""
+        await self._lookup.request_cancel(self.id, on)
+
+    def cancel_sync(self, *, on: psycopg.Connection[Any] | None = None) -> None:
+        """The same for code that is not async."""
+        self._lookup.request_cancel_sync(self.id, on)
+
+    def _has_ended(self, found: Found) -> bool:
+        if found.state == "unknown":
+            raise NotFound(
+                f"process {self.type!r} {self.id} is not there: its start was not committed, or it was "
+                "dropped by age"
+            )
+        if found.outcome == "err" or found.state == "cancelled":
+            raise ProcessFailed(
+                f"process {self.type!r} {self.id} came to no result: "
+                f"{found.failure or 'it was cancelled'}",
+                state=found.state,
+                failure=found.failure,
+            )
+        return found.outcome == "ok"
+
+    def _check_deadline(self, deadline: float | None, timeout: float | None) -> None:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise ResultTimeout(
+                f"process {self.type!r} {self.id} has no result after {timeout:g} s; "
+                f"ask `mainspring processes why {self.id}`"
+            )

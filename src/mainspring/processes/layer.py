@@ -1,0 +1,317 @@
+"""The layer inside a worker: queues whose visits are tasks of processes, and the engine's own.
+
+A handler finds out what the task is run with, lets its actor decide, and notes the change in the
+run; the settler commits many of them in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.errors import Fenced, InvalidArguments
+from mainspring.kernel import moment
+from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
+from mainspring.kernel.retry import RetryPolicy, describe
+from mainspring.kernel.retry import decide as judge
+from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run, Visit
+from mainspring.processes import builtin, external
+from mainspring.processes.change import FIRST_OF, Change, change_of
+from mainspring.processes.commit import LEAVE, Commit
+from mainspring.processes.decision import Decision, validate
+from mainspring.processes.drive import Step, drive
+from mainspring.processes.hand_out import Desk, Handout
+from mainspring.processes.lines import Lines
+from mainspring.processes.look import FAIL, Looking, Sight
+from mainspring.processes.prune import KEEP, Pruning
+from mainspring.processes.race import Racing
+from mainspring.processes.store import SQL
+from mainspring.processes.structural import Answer, Order, Structural, run_alone
+from mainspring.processes.visits import QUEUE, as_read, is_process_visit, payload_of
+from mainspring.tasks.promise import Failure
+
+log = logging.getLogger("mainspring")
+# Decisions that are committed together; batches of 100 to 500 cost alike, smaller ones more.
+BATCH = 250
+# A decision with more children than this has a transaction of its own.
+WIDE = 1000
+# What tasks are run with is kept for so many; beyond that it is read.
+HANDOUTS = 20_000
+
+
+class Actor(Protocol):
+    """What decides: a decider, a task, or somebody far away."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def decide(self, handout: Handout, run: Run) -> Decision: ...
+
+
+class Decisions:
+    """The writer of changes: they and the settles of their runs are one transaction."""
+
+    stands = False
+
+    def __init__(self, shard_count: int, most: int, committed: Callable[[Commit], None]) -> None:
+        self.most = most
+        self._shard_count = shard_count
+        self._committed = committed
+        self._last: Commit | None = None  # the batch that is being committed
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+        commit = self._last = Commit([run.note for run in runs], self._shard_count)
+        await drive(connection, commit.steps())
+        return commit.verdicts
+
+    def committed(self) -> None:
+        """Told by the settler."""
+        if self._last is not None:
+            self._committed(self._last)
+            self._last = None
+
+
+class Processes:
+    """All of it, for one worker."""
+
+    def __init__(
+        self,
+        database: Database,
+        actors: Mapping[str, Actor],
+        *,
+        worker_id: Callable[[], UUID | None] = lambda: None,
+    ) -> None:
+        self.database = database
+        self.worker_id = worker_id
+        self.lines = Lines(database)
+        self._actors = actors
+        self._desk = Desk(self.lines.fetch)
+        self._batched = Decisions(database.shard_count, BATCH, self._committed)
+        self._alone = Decisions(database.shard_count, 1, self._committed)
+        # Told of visits that were just committed: the worker starts those of its shards at once.
+        self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
+        self.keep = KEEP  # ended tasks of a loop
+        self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
+
+    async def close(self) -> None:
+        """When the worker has stopped."""
+        await self.lines.close()
+
+    # -- queues
+
+    def actor_queue(
+        self, actor: Actor, settings: QueueSettings, *, plain: Handler | None = None
+    ) -> QueueSettings:
+        """The queue of an actor. `plain` handles its visits that belong to no process."""
+        # Like the queue's, but the first result counts, even of an overtaken run (P4).
+        accepting = replace(settings, any_pass=True)
+
+        async def handle(run: Run) -> Outcome:
+            if plain is not None and not is_process_visit(run.visit):
+                return await plain(run)
+            run.settings = accepting
+            return await self._run_task(run, actor.decide)
+
+        accepting = replace(accepting, handler=handle)
+        return replace(settings, handler=handle)
+
+    def engine_queue(self) -> QueueSettings:
+        """The queue of built-in actors and of what the engine does for processes."""
+
+        async def handle(run: Run) -> Outcome:
+            kind, _, subject = run.visit.key.rpartition("/")
+            if not kind:
+                return await self._run_task(run, _decide_builtin)
+            return await self._engine(kind, subject, run)
+
+        retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
+        return QueueSettings(name=QUEUE, handler=handle, kind="process", retry=retry)
+
+    async def _engine(self, kind: str, subject: str, run: Run) -> Outcome:
+        process_id = payload_of(run.visit).process_id
+        match kind:
+            case "signal" | "await" | "timer" | "child":
+                seeking = Change(run, process_id, subject, None)
+                seeking.seeks = "timer" if kind == "timer" else "signal"
+                return self._noted(run, seeking)
+            case "look":
+                return await self._look(process_id)
+            case "cancel":
+                change = Structural(process_id, self.database.shard_count)
+                return await self._alone_with(process_id, run, change.cancel())
+            case "prune":
+                pruning = Pruning(process_id, self.database.shard_count)
+                return await self._alone_with(process_id, run, pruning.prune(self.keep))
+            case "restart":
+                return await self._restart(process_id, run)
+        raise ValueError(f"the engine has no visits of the kind {kind!r}")
+
+    async def _look(self, process_id: str) -> Outcome:
+        """Look at a process: change what must be, and say when to look again."""
+        sight = await self._sight(process_id)
+        if sight is not None and sight.state == "open" and sight.must_change:
+            looking = Looking(process_id, self.database.shard_count)
+            async with self.lines.connection() as connection:
+                await run_alone(connection, process_id, looking.look())
+            sight = await self._sight(process_id)
+        if sight is None or sight.state != "open":
+            return Done()
+        return Again(at=sight.next_at())
+
+    async def _sight(self, process_id: str) -> Sight | None:
+        rows = await self.lines.fetch(SQL["look"], {"id": process_id})
+        return Sight(*rows[0]) if rows else None
+
+    async def _restart(self, process_id: str, run: Run) -> Outcome:
+        order = msgspec.convert(payload_of(run.visit).more, Order)
+        change = Structural(process_id, self.database.shard_count)
+        steps = change.restart(order.task, fresh_signals=order.fresh_signals, force=order.force)
+        return await self._alone_with(process_id, run, steps)
+
+    async def _alone_with(
+        self, process_id: str, run: Run, steps: Generator[Step, list[Any], Answer]
+    ) -> Outcome:
+        """A structural change that is done once: the settle of its visit is part of it."""
+
+        def with_settle() -> Generator[Step, list[Any], Answer]:
+            answer = yield from steps
+            run.outcome = Done(result=msgspec.json.encode(answer).decode())
+            run.seconds = moment.local() - run.began
+            values = settle_arguments([run], self.worker_id())
+            run.outcome = None
+            settle = KERNEL_SQL["settle"]
+            rows = yield settle, dict(zip(settle.names, values, strict=True))
+            if in_order(rows, 1)[0] not in ("settled", "superseded"):
+                raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
+            return answer
+
+        async with self.lines.connection() as connection:
+            answer = await run_alone(connection, process_id, with_settle())
+        if not answer.done:
+            facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
+            log.warning("process.change_refused", extra=facts)
+        run.settled = True
+        return Done()
+
+    # -- tasks
+
+    def _committed(self, commit: Commit) -> None:
+        """The next steps are in hand without a read."""
+        if len(self._handouts) > HANDOUTS:
+            self._handouts.clear()
+        self._handouts.update(commit.handouts)
+        at = moment.local()
+        self.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
+
+    async def _run_task(self, run: Run, decide: Callable[[Handout, Run], Any]) -> Outcome:
+        """Hand a task out, let it decide, and note what that changes."""
+        payload = payload_of(run.visit)
+        handout = self._handouts.pop(run.visit.version, None)
+        if handout is None:
+            handout = await self._desk.load(payload.process_id, run.visit.key)
+        if handout is None:
+            return await self._inconsistent(payload.process_id, run)
+        if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
+            return self._noted(run, _overdue(run, handout))
+        if (given := handout.failed_input) is not None:
+            change = _stopped(run, handout, given.promise, given.error)
+            if handout.actor == LEAVE:
+                # Its promise is for the scope's handler to fulfil: the look that ends the scope
+                # takes this task away.
+                change.state = change.promise = None
+                change.keeps = True
+            return self._noted(run, change)
+        if handout.actor == FIRST_OF:
+            racing = Racing(handout.process_id, self.database.shard_count)
+            return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
+        if handout.actor in external.KINDS:
+            return self._noted(run, external.begin_waiting(run, handout))
+        try:
+            decision = await decide(handout, run)
+        except asyncio.CancelledError:
+            if run.stopped != "timeout":
+                raise
+            timeout = run.settings.timeout
+            error = TimeoutError(f"ran longer than its timeout of {timeout:g} s")
+            return self._failed(run, handout, error)
+        except Exception as error:
+            if run.settled:
+                log.exception("task.failed_after_completion", extra={"key": run.visit.key})
+                return Done()
+            return self._failed(run, handout, error)
+        if run.settled:
+            return Done()
+        return self._decided(run, handout, decision)
+
+    def _decided(self, run: Run, handout: Handout, decision: Decision) -> Outcome:
+        problem = validate(decision, {given.promise for given in handout.inputs})
+        if problem is not None:
+            decision = Decision(error=problem)
+        change = change_of(run, handout, decision)
+        if handout.actor.startswith("@"):
+            change.failing = False  # it passes on what others failed with
+        return self._noted(run, change)
+
+    def _failed(self, run: Run, handout: Handout, error: Exception) -> Outcome:
+        """Retried as long as the policy says; then delivered or parked, as the commit finds."""
+        outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
+        is_unreadable = isinstance(error, InvalidArguments)
+        if isinstance(outcome, Retry) and not is_unreadable:
+            return outcome
+        kind, text = describe(error)
+        message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
+        failure = Failure(kind, message, trace, handout.task_id)
+        change = change_of(run, handout, Decision(error=failure))
+        change.park = is_unreadable
+        return self._noted(run, change)
+
+    def _noted(self, run: Run, change: Change) -> Outcome:
+        run.note = change
+        return Done(writer=self._alone if len(change.tasks) > WIDE else self._batched)
+
+    async def _inconsistent(self, process_id: str, run: Run) -> Outcome:
+        """A visit without its task: nothing to run. The process is marked, its other branches go on."""
+        reason = f"task {run.visit.key} of {run.visit.queue!r} has a visit and no row"
+        log.error("process.inconsistent", extra={"process_id": process_id, "reason": reason})
+        await self.lines.fetch(SQL["mark_inconsistent"], {"id": process_id, "reason": reason})
+        return Parked("mainspring.errors.Inconsistent", reason)
+
+
+async def _decide_builtin(handout: Handout, run: Run) -> Decision:
+    if handout.actor == FAIL:
+        return Decision(error=msgspec.json.decode(handout.args, type=_Fail).error)
+    return builtin.decide(handout.actor, handout.args, handout.inputs)
+
+
+class _Fail(msgspec.Struct):
+    error: Failure
+
+
+def _stopped(run: Run, handout: Handout, promise: str, error: Failure | None) -> Change:
+    """An input failed: so does this task, without being run; the cause is the first that failed."""
+    if error is None:
+        error = Failure("unknown", "no error was kept", cause=promise)
+    change = Change(run, handout.process_id, handout.task_id, "done", handout.actor)
+    change.promise, change.outcome, change.error = handout.promise, "err", error
+    change.scope_id = handout.scope
+    return change
+
+
+def _overdue(run: Run, handout: Handout) -> Change:
+    """Its task timeout passed while it waited in the queue: it is not started."""
+    failure = Failure(
+        "mainspring.errors.TaskTimeout",
+        f"task {handout.actor!r} was not started before its task timeout",
+        cause=handout.task_id,
+    )
+    return _stopped(run, handout, handout.task_id, failure)

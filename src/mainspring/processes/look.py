@@ -1,0 +1,301 @@
+"""Looking at a process: ends it, delivers errors that are caught by now, ends failed scopes, repairs.
+
+One visit a process. It reads in one snapshot; only if something must change it takes the process
+for itself alone and reads again. A process that waits only for timers, signals or children is not
+idle: its next look follows what is known to come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_ids
+from mainspring.processes.arguments import with_error
+from mainspring.processes.change import Change, NewTask
+from mainspring.processes.cone import LIVE, Graph, Node
+from mainspring.processes.decision import Undo, fingerprint
+from mainspring.processes.drive import Step
+from mainspring.processes.hand_out import Options, decode_options
+from mainspring.processes.store import SQL
+from mainspring.processes.structural import Locked, Structural, visit_of
+from mainspring.processes.visits import insert_values, place_values, queue_of
+from mainspring.tasks.promise import Failure
+
+log = logging.getLogger("mainspring")
+Steps = Generator[Step, list[Any], Any]
+A_DAY = timedelta(days=1)
+FAIL = "@fail"
+CANCELLED = Failure("mainspring.errors.Cancelled", "cancelled with its scope")
+
+
+class Sight(msgspec.Struct):
+    """A row of look.sql."""
+
+    state: str
+    now: datetime
+    idle_timeout: float
+    deadline_at: datetime
+    changed_at: datetime | None
+    due_at: datetime | None
+    scope_at: datetime | None
+    is_waiting: bool
+    must_change: bool
+
+    def next_at(self) -> datetime:
+        """When it is to be looked at again."""
+        idle = timedelta(seconds=self.idle_timeout)
+        changed_at = self.changed_at or self.now
+        at = changed_at + idle
+        if at <= self.now:
+            at = self.now + idle
+        if self.deadline_at > self.now:
+            at = min(at, self.deadline_at)
+        if self.is_waiting:
+            # Not idle. With a known time the look waits for it; without one it comes ever more rarely.
+            known = self.due_at + idle if self.due_at is not None else None
+            doubled = min(self.now + A_DAY, self.now + max(idle, self.now - changed_at))
+            at = max(at, known if known is not None else doubled)
+        if self.scope_at is not None:
+            at = min(at, max(self.scope_at, self.now))
+        return at
+
+
+class Looking(Structural):
+    """What a look changes, under the exclusive lock."""
+
+    source = "automatic"
+
+    def look(self) -> Steps:
+        """Read again, and change what must be."""
+        locked = yield from self.lock()
+        if locked.state != "open":
+            yield from self.unlock()
+            return
+        yield from self._deliver(locked)
+        graph = yield from self.read()
+        yield from self._end_scopes(locked, graph)
+        yield from self._repair(locked)
+        yield from self._finish(locked)
+        yield from self.unlock()
+
+    # -- parked tasks
+
+    def _deliver(self, locked: Locked) -> Steps:
+        """Parked tasks whose error somebody catches by now; and those that the kernel parked."""
+        rows = yield SQL["read_parked"], {"id": self.process_id}
+        if not rows:
+            return
+        fresh = [row for row in rows if row[6]]
+        if fresh:
+            yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
+            ends = [
+                {
+                    "process_id": self.process_id,
+                    "id": row[0],
+                    "state": "parked",
+                    "error": _error(row),
+                }
+                for row in fresh
+            ]
+            yield SQL["end_tasks"], {"ends": _encode(ends)}
+        known = [row for row in rows if not row[6]]
+        values = {
+            "processes": [self.process_id for _ in known],
+            "promises": [row[1] for row in known],
+        }
+        caught = {row[0] for row in (yield SQL["is_caught"], values)} if known else set()
+        changes = []
+        for row in known:
+            if row[1] in caught:
+                change = Change(None, self.process_id, row[0], "done", row[2], row[1], "err")
+                change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
+                changes.append(change)
+        if changes:
+            places = [(self.process_id, queue_of(c.actor), c.task) for c in changes]
+            yield KERNEL_SQL["drop_visits"], place_values(places, self._shard_count)
+            yield from self.end_tasks(locked, changes)
+
+    # -- scopes
+
+    def _end_scopes(self, locked: Locked, graph: Graph) -> Steps:
+        """Failed scopes: cancel what is left of each, undo what was done, call the handler."""
+        rows = yield SQL["read_scopes"], {"id": self.process_id}
+        scopes = {row[0]: row for row in rows}
+        failing = {
+            id for id, row in scopes.items() if row[3] == "failed" or (row[3] == "open" and row[8])
+        }
+        for id in sorted(failing):
+            if not _inside(scopes[id][1], failing, scopes):
+                yield from self._end_scope(locked, graph, scopes, id)
+
+    def _end_scope(self, locked: Locked, graph: Graph, scopes: dict[str, Any], id: str) -> Steps:
+        row = scopes[id]
+        within = {s for s in scopes if _inside(s, {id}, scopes)}
+        error = (
+            msgspec.json.decode(row[6], type=Failure)
+            if row[6]
+            else Failure("mainspring.errors.ScopeTimeout", "the scope did not end in time")
+        )
+        members = [n for n in graph.nodes.values() if n.scope_id in within]
+        live = [n for n in members if n.state in LIVE and not decode_options(n.options).shielded]
+        places = [(self.process_id, queue_of(n.actor), n.id) for n in live]
+        had_visit = {
+            v[1] for v in (yield KERNEL_SQL["find_visits"], place_values(places, self._shard_count))
+        }
+        yield from self._drop([n.id for n in live], graph)
+        yield from self._cancel_children([n.id for n in members])
+        # Written first: what waited for a member is of the scope itself, or is told by its promise.
+        changes = [self._cancelled(n, row[5]) for n in live]
+        changes += [self._handler(graph, row, members, had_visit, error)]
+        yield SQL["change_scopes"], {"ids": sorted(within), "state": "closed"}
+        yield from self.end_tasks(locked, changes)
+
+    def _cancelled(self, node: Node, promise: str) -> Change:
+        change = Change(None, self.process_id, node.id, "cancelled", node.actor)
+        change.generation, change.fails_scope = node.generation, False
+        if node.promise != promise:  # that one the handler fulfils
+            change.promise, change.outcome, change.error = node.promise, "err", CANCELLED
+        return change
+
+    def _handler(
+        self, graph: Graph, row: Any, members: list[Node], had_visit: set[str], error: Failure
+    ) -> Change:
+        """The undo tasks of what was done, newest first, and then the handler."""
+        opened_by = graph.nodes[row[2]]
+        # What was handed out when it was cancelled may have had its effect: it is undone too.
+        done = [n for n in members if n.undo and (n.state == "done" or n.id in had_visit)]
+        done.sort(key=lambda n: n.done_no if n.done_no is not None else 1 << 62, reverse=True)
+        ids = new_ids(len(done) + 1)
+        tasks = []
+        last: str | None = None
+        for id, node in zip(ids, done, strict=False):
+            undo = msgspec.json.decode(node.undo or "", type=Undo)
+            edges = [(node.promise, "outcome")] if undo.takes_outcome else []
+            edges += [(last, "order")] if last is not None else []
+            tasks.append(
+                self._task(id, id, opened_by, undo.actor, undo.args, undo.args_version, edges)
+            )
+            tasks[-1].options = Options(shielded=True)
+            last = id
+        edges = [(last, "order")] if last is not None else []
+        if row[4] is not None:
+            handler = msgspec.json.decode(row[4], type=Undo)
+            actor, version = handler.actor, handler.args_version
+            args = with_error(handler.args, error)
+        else:
+            actor, version = FAIL, 1
+            args = _encode({"error": error})
+        task = self._task(ids[-1], row[5], opened_by, actor, args, version, edges)
+        task.scope_id = row[1]
+        change = Change(None, self.process_id, opened_by.id, None, opened_by.actor)
+        change.tasks = [*tasks, task]
+        return change
+
+    def _task(
+        self, id: str, promise: str, by: Node, actor: str, args: str, version: int, edges: Any
+    ) -> NewTask:
+        return NewTask(
+            id, self.process_id, by.id, by.generation, promise, actor, args, version, tuple(edges)
+        )
+
+    # -- repairs
+
+    def _repair(self, locked: Locked) -> Steps:
+        """What one transaction makes impossible, and is there all the same: a restore, a hand-made
+        change. The safe ones are repaired and counted as defects, the rest is marked."""
+        rows = yield SQL["read_violations"], {"id": self.process_id}
+        if not rows:
+            return
+        graph = yield from self.read()
+        unready: list[Node] = []
+        miscounted: list[Node] = []
+        others = []
+        for rule, detail, task in rows:
+            node = graph.nodes.get(task)
+            if detail == "an open task has no visit and waits for nothing" and node:
+                unready.append(node)
+            elif detail == "a count is not the number of open inputs" and node:
+                miscounted.append(node)
+            else:
+                others.append((rule, detail, task))
+        if unready:
+            visits = [visit_of(self.process_id, node, now=locked.now) for node in unready]
+            yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
+            yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
+        if miscounted:
+            counts = [graph.open_inputs(node.id, set())[0] for node in miscounted]
+            yield (
+                SQL["insert_waits"],
+                {
+                    "process_id": self.process_id,
+                    "tasks": [node.id for node in miscounted],
+                    "counts": counts,
+                },
+            )
+        yield (
+            SQL["note_repairs"],
+            {
+                "process_id": self.process_id,
+                "tasks": [row[2] for row in rows],
+                "rules": [row[0] for row in rows],
+                "details": [row[1] for row in rows],
+                "source": self.source,
+            },
+        )
+        for rule, detail, task in rows:
+            log.error("process.defect", extra={"rule": rule, "detail": detail, "task": task})
+        if others:
+            rule, detail, task = others[0]
+            reason = f"{rule}: {detail} (task {task})"
+            yield SQL["mark_inconsistent"], {"id": self.process_id, "reason": reason}
+
+    def _finish(self, locked: Locked) -> Steps:
+        """All has ended: daemons are cancelled, and the process is finished."""
+        graph = yield from self.read()
+        live = graph.live()
+        daemons = [n for n in live if decode_options(n.options).daemon]
+        if graph.nodes[locked.root].outcome is None or len(live) > len(daemons):
+            return
+        yield from self._drop([n.id for n in daemons], graph)
+        changes = [self._cancelled(n, "") for n in daemons]
+        change = Change(None, self.process_id, locked.root, None)
+        yield from self.end_tasks(locked, changes or [change])
+
+
+def _inside(scope: str | None, scopes: set[str], all_scopes: dict[str, Any]) -> bool:
+    while scope is not None:
+        if scope in scopes:
+            return True
+        scope = all_scopes[scope][1] if scope in all_scopes else None
+    return False
+
+
+def _error(row: Any) -> Failure:
+    if row[5]:
+        return msgspec.json.decode(row[5], type=Failure)
+    text = row[7] or "parked by the engine"
+    kind, _, message = text.partition(": ")
+    return Failure(kind if message else "unknown", message or text, cause=row[0])
+
+
+def _parked(locked: Locked, row: Any) -> dict[str, Any]:
+    error = _error(row)
+    return {
+        "task": row[0],
+        "process_id": locked.id,
+        "type": locked.type,
+        "actor": row[2],
+        "fingerprint": fingerprint(row[2], error),
+        "error_type": error.type,
+        "error": error.message,
+    }
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

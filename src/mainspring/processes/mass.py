@@ -1,0 +1,211 @@
+"""Operations on many processes: restart parked tasks, restart or cancel processes, by a filter (P10).
+
+They are operations of the kernel: counted first (dry run), done page by page in the transaction that
+notes their progress, paused, resumed and cancelled, and kept with who ordered them. A parked task
+is freed under its process's shared lock, like a decision; to restart or cancel a whole process is a
+structural change, so a page only offers the visits by which the engine does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
+from mainspring.kernel.operation import Kind, Operation, Page, Result, start
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.processes.drive import drive
+from mainspring.processes.parked import ParkedTask, unpark_steps
+from mainspring.processes.search import FoundProcess, ProcessFilter, search
+from mainspring.processes.store import SQL
+from mainspring.processes.structural import Order, request_cancel, request_restart
+from mainspring.processes.visits import offer_values
+
+_MISSED = "it was no longer parked, or its process is being changed"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which parked tasks are meant: by process type, actor, kind of error, text or type of error."""
+
+    type: str | None = None
+    actor: str | None = None
+    fingerprint: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTasks:
+    """Let the parked tasks that fit go on, under the same keys."""
+
+    wanted: TaskFilter = field(default_factory=TaskFilter)
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartProcesses:
+    """Redo the processes that fit, from scratch."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    fresh_signals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelProcesses:
+    """Cancel the processes that fit."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
+
+
+async def order(
+    database: Database,
+    connection: Any,
+    kind: str,
+    wanted: Any,
+    *,
+    source: str,
+    dry_run: bool = False,
+    everything: bool = False,
+) -> Operation:
+    """Begin an operation. A filter without a condition must be meant; one that finds nothing is said."""
+    meant = wanted.wanted
+    if meant in (TaskFilter(), ProcessFilter()) and not everything and not dry_run:
+        raise InvalidSetting(
+            "the filter has no condition and means everything: name a type, an actor or an error, "
+            "or say everything=True (--all)"
+        )
+    begun = await start(database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run)
+    if not begun.total and not dry_run:
+        raise NotFound(f"nothing fits the filter: {msgspec.json.encode(meant).decode()}")
+    return begun
+
+
+# -- parked tasks
+
+
+def _freeze_tasks(order: RestartTasks, now: datetime) -> RestartTasks:
+    return replace(order, until=now if order.until is None else min(order.until, now))
+
+
+def _values(order: RestartTasks) -> dict[str, Any]:
+    w = order.wanted
+    return {
+        "type": w.type,
+        "actor": w.actor,
+        "fingerprint": w.fingerprint,
+        "error": w.error,
+        "until": order.until,
+    }
+
+
+async def _count_tasks(database: Database, connection: Any, order: RestartTasks) -> int:
+    rows = await _ask(database, connection, "count_parked_tasks", **_values(order))
+    return int(rows[0][0])
+
+
+async def _page_tasks(
+    database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
+) -> Page:
+    after = None if position is None else msgspec.json.decode(position)
+    rows = await _ask(
+        database, connection, "page_parked_tasks", **_values(order), after=after, limit=most
+    )
+    items = [ParkedTask(*row) for row in rows]
+    return Page(items, f'"{items[-1].task}"' if len(items) == most else None)
+
+
+async def _restart_tasks(
+    database: Database, connection: Any, order: RestartTasks, items: Sequence[ParkedTask]
+) -> list[Result]:
+    going = await drive(connection, unpark_steps(items, database.shard_count))
+    return [
+        Result(item.actor, item.task, None if item.task in going else _MISSED) for item in items
+    ]
+
+
+# -- processes
+
+
+def _freeze_processes(order: Any, now: datetime) -> Any:
+    wanted = order.wanted
+    until = now if wanted.until is None else min(wanted.until, now)
+    return replace(order, wanted=msgspec.structs.replace(wanted, until=until))
+
+
+async def _count_processes(database: Database, connection: Any, order: Any) -> int:
+    rows = await _ask(database, connection, "count_processes", **order.wanted.values())
+    return int(rows[0][0])
+
+
+async def _page_processes(
+    database: Database, connection: Any, order: Any, position: str | None, most: int
+) -> Page:
+    before = None
+    if position is not None:
+        before = msgspec.json.decode(position, type=tuple[datetime, str])
+    found = await search(database, connection, order.wanted, before=before, limit=most)
+    last = msgspec.json.encode(found[-1].position).decode() if len(found) == most else None
+    return Page(found, last)
+
+
+async def _restart_processes(
+    database: Database, connection: Any, order: RestartProcesses, items: Sequence[FoundProcess]
+) -> list[Result]:
+    how = Order(fresh_signals=order.fresh_signals)
+    visits = [request_restart(item.id, how) for item in items]
+    return await _request(database, connection, visits, items)
+
+
+async def _cancel_processes(
+    database: Database, connection: Any, order: CancelProcesses, items: Sequence[FoundProcess]
+) -> list[Result]:
+    visits = [request_cancel(item.id) for item in items]
+    return await _request(database, connection, visits, items)
+
+
+async def _request(
+    database: Database, connection: Any, visits: Sequence[Any], items: Sequence[FoundProcess]
+) -> list[Result]:
+    if visits:
+        statement = KERNEL_SQL["offer"]
+        values = offer_values(visits, database.shard_count)
+        await database.fetch(connection, statement, *statement.arguments(values))
+    return [Result(item.type, item.id) for item in items]
+
+
+async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
+    statement = SQL[name]
+    return await database.fetch(connection, statement, *statement.arguments(values))
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "restart_tasks", RestartTasks, _freeze_tasks, _count_tasks, _page_tasks, _restart_tasks
+        ),
+        Kind(
+            "restart_processes",
+            RestartProcesses,
+            _freeze_processes,
+            _count_processes,
+            _page_processes,
+            _restart_processes,
+        ),
+        Kind(
+            "cancel_processes",
+            CancelProcesses,
+            _freeze_processes,
+            _count_processes,
+            _page_processes,
+            _cancel_processes,
+        ),
+    )
+}
+KERNEL_KINDS.update(KINDS)  # workers of this application can do them

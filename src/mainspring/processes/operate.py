@@ -1,0 +1,191 @@
+"""What an operator can ask of processes: `app.operator.processes`.
+
+for group in await app.operator.processes.parked_groups():
+    print(group.type, group.actor, group.count, group.example)
+why = await app.operator.processes.why("order-7")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from mainspring.db.connect import Database
+from mainspring.kernel.ask import ask
+from mainspring.kernel.operation import Operation
+from mainspring.processes import graph, mass, search, settings, why
+from mainspring.processes.graph import Graph
+from mainspring.processes.mass import CancelProcesses, RestartProcesses, RestartTasks, TaskFilter
+from mainspring.processes.search import FoundProcess, ParkedTaskGroup, ProcessFilter, Template
+from mainspring.processes.settings import Change
+from mainspring.processes.structural import Answer, Structural, refuse, run_alone
+from mainspring.processes.why import ProcessWhy
+
+
+class Host(Protocol):
+    """What has a database: the application."""
+
+    async def database(self) -> Database: ...
+    async def pool(self) -> Any: ...
+
+
+class ProcessOperator:
+    """Questions about processes, and their settings."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
+        database = await self._host.database()
+        pool = await self._host.pool()
+        async with pool.connection(transaction=True) as connection:
+            await ask(database, connection, "plan_anew")
+            return await question(database, connection, *args, **kwargs)
+
+    async def search(
+        self,
+        wanted: ProcessFilter | None = None,
+        *,
+        before: tuple[datetime, str] | None = None,
+        limit: int = 50,
+    ) -> list[FoundProcess]:
+        """Processes, newest first, a page at a time: `before` is the last one's position."""
+        found: list[FoundProcess] = await self._ask(
+            search.search, wanted or ProcessFilter(), before=before, limit=limit
+        )
+        return found
+
+    async def find(self, id: str) -> FoundProcess:
+        """The process of an id, its own or the user's."""
+        found: FoundProcess = await self._ask(search.find_process, id)
+        return found
+
+    async def graph(self, id: str, *, superseded: bool = False) -> Graph:
+        """The tasks of a process and who waits for whom; `superseded`: earlier generations too."""
+        found: Graph = await self._ask(graph.read_graph, id, superseded=superseded)
+        return found
+
+    async def why(self, id: str) -> ProcessWhy:
+        """Why a process does not go on: named causes, each with what to do."""
+        found: ProcessWhy = await self._ask(why.explain, id)
+        return found
+
+    async def parked_groups(
+        self, *, type: str | None = None, actor: str | None = None
+    ) -> list[ParkedTaskGroup]:
+        """Parked tasks by process type, actor and kind of error, the largest group first."""
+        found: list[ParkedTaskGroup] = await self._ask(search.group_parked, type=type, actor=actor)
+        return found
+
+    # -- orders
+
+    async def cancel(self, id: str) -> Answer:
+        """Cancel a process and its child processes, now; refused if it has ended."""
+        process = await self.find(id)
+        return await self._change(process.id, lambda change: change.cancel())
+
+    async def restart(
+        self, id: str, task: str | None = None, *, fresh_signals: bool = False
+    ) -> Answer:
+        """Redo a process from scratch, or from a task on: what it made and what depends on it.
+
+        Other branches keep their results. Signals that were taken by what is redone are given to it
+        again, unless `fresh_signals` asks for new ones.
+        """
+        process = await self.find(id)
+        return await self._change(
+            process.id, lambda change: change.restart(task, fresh_signals=fresh_signals)
+        )
+
+    async def restart_tasks(
+        self,
+        wanted: TaskFilter,
+        *,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Let parked tasks that fit go on, as an operation with progress; a dry run only counts."""
+        return await self._order(
+            "restart_tasks", RestartTasks(wanted), source, dry_run=dry_run, everything=everything
+        )
+
+    async def restart_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        fresh_signals: bool = False,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Redo processes that fit from scratch, as an operation."""
+        order = RestartProcesses(wanted, fresh_signals)
+        return await self._order(
+            "restart_processes", order, source, dry_run=dry_run, everything=everything
+        )
+
+    async def cancel_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        source: str = "",
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Cancel processes that fit, as an operation."""
+        return await self._order(
+            "cancel_processes",
+            CancelProcesses(wanted),
+            source,
+            dry_run=dry_run,
+            everything=everything,
+        )
+
+    async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
+        begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
+        return begun
+
+    async def _change(self, process_id: str, order: Any) -> Answer:
+        database, pool = await self._host.database(), await self._host.pool()
+        change = Structural(process_id, database.shard_count)
+        async with pool.connection() as connection:
+            return refuse(await run_alone(connection, process_id, order(change)))
+
+    # -- filters under a name
+
+    async def save_template(
+        self, name: str, wanted: ProcessFilter, *, action: str = "search", source: str = ""
+    ) -> None:
+        """Keep a filter with its action under a name."""
+        await self._ask(search.save_template, name, wanted, action=action, source=source)
+
+    async def templates(self) -> list[Template]:
+        """The filters that were kept."""
+        found: list[Template] = await self._ask(search.list_templates)
+        return found
+
+    async def template(self, name: str) -> Template:
+        """The filter of a name."""
+        found: Template = await self._ask(search.find_template, name)
+        return found
+
+    # -- settings
+
+    async def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings of all process types, as they are in force."""
+        found: dict[str, dict[str, Any]] = await self._ask(settings.list_types)
+        return found
+
+    async def change_settings(
+        self, type: str, changes: Mapping[str, Any], *, source: str = ""
+    ) -> dict[str, Any]:
+        """Change settings of a process type while the engine runs; answers all of them."""
+        found: dict[str, Any] = await self._ask(settings.change, type, changes, source=source)
+        return found
+
+    async def setting_changes(self, type: str | None = None, *, limit: int = 50) -> list[Change]:
+        """The changes that were made, newest first, with who made them."""
+        found: list[Change] = await self._ask(settings.list_changes, type, limit=limit)
+        return found

@@ -1,0 +1,19 @@
+-- Store a process and its first task, unless its key is taken. Answers the id, and how long after its start it is
+-- looked at; no row: the key is taken (a later statement reads by whom).
+-- Locks nothing that exists. Rides process_one_per_key.
+with fresh as (
+  insert into mainspring.process (id, type, key, root, start, attrs, parent_process, parent_task, parent_generation)
+  values (%(id)s::uuid, %(type)s::text, %(key)s::text, %(root)s::uuid, %(start)s::text::jsonb, %(attrs)s::text::jsonb,
+    %(parent_process)s::uuid, %(parent_task)s::uuid, %(parent_generation)s::integer)
+  on conflict (type, key) do nothing
+  returning id, root, type, start
+),
+first as (
+  insert into mainspring.task (process_id, id, promise, actor, args, args_version)
+  select id, root, root, type, start, %(args_version)s::integer
+  from fresh
+)
+select f.id::text,
+  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at
+from fresh f
+left join mainspring.process_type t on t.name = f.type

@@ -1,0 +1,18 @@
+-- Which of these promises would have an error of theirs caught: downstream, over the tasks that such an error would
+-- only pass through, some open task takes the outcome as it comes. Locks nothing. Rides the primary keys.
+with recursive down as (
+  select i.process_id, i.promise as source, i.promise
+  from unnest(%(processes)s::uuid[], %(promises)s::uuid[]) as i(process_id, promise)
+  union
+  select d.process_id, d.source, t.promise
+  from down d
+  join mainspring.edge e on e.process_id = d.process_id and e.promise = d.promise
+  join mainspring.task t on t.process_id = e.process_id and t.id = e.task
+  where t.state = 'open'
+    and (e.kind in ('value', 'order') or (e.kind = 'outcome' and t.actor in ('@pass_on', '@first_of')))
+)
+select distinct d.source::text
+from down d
+join mainspring.edge e on e.process_id = d.process_id and e.promise = d.promise and e.kind = 'outcome'
+join mainspring.task t on t.process_id = e.process_id and t.id = e.task
+where t.state = 'open' and t.actor not in ('@pass_on', '@first_of')

@@ -1,0 +1,6 @@
+-- Lock a process for a structural change: waits for the decisions in flight. What it reads next is all there is.
+select p.id::text, p.type, p.state::text, p.root::text, p.root_closed, p.generation, p.horizon, mainspring.now() as now,
+  p.parent_process::text, p.parent_task::text
+from mainspring.process p
+where p.id = %(id)s::uuid
+for update

@@ -1,0 +1,5 @@
+-- Ask decisions to leave a process alone; committed by itself before the exclusive lock is asked for, for else a
+-- stream of shared locks would let it wait without end.
+update mainspring.process
+set closing_at = mainspring.now()
+where id = %(id)s::uuid

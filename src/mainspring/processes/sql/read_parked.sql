@@ -1,0 +1,8 @@
+-- The parked tasks of a process, with their errors; and open ones whose visit the kernel parked (is_new).
+select t.id::text, t.promise::text, t.actor, t.scope_id::text, t.generation, t.error::text, k.task is null as is_new,
+  v.error
+from mainspring.task t
+left join mainspring.parked_task k on k.task = t.id
+join mainspring.visit v on v.key = t.id::text and v.parked_at is not null
+  and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end
+where t.process_id = %(id)s::uuid and t.state in ('open', 'parked')

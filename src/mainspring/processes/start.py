@@ -1,0 +1,97 @@
+"""Starting a process: four rows in anyone's transaction, nothing locked (P6).
+
+A generator of steps without I/O, walked by the drivers of tasks/enqueue.py's kind: the application's
+own asyncpg connection, or the caller's psycopg one, sync or async.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from mainspring.db.sql import Statement
+from mainspring.errors import IdInUse
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_id, new_ids
+from mainspring.processes.store import SQL
+from mainspring.processes.visits import engine_visit, insert_values, task_visit
+
+Step = tuple[Statement, dict[str, Any]]
+Steps = Generator[Step, list[Any], Any]
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The task of another process that waits for this one."""
+
+    process_id: str
+    task: str
+    generation: int
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A process: just started, or found under the same key."""
+
+    id: str
+    is_new: bool
+
+
+def start_steps(
+    type: str,
+    key: str | None,
+    args: str,
+    *,
+    shard_count: int,
+    attrs: str = "{}",
+    args_version: int = 1,
+    refuse_taken: bool = False,
+    parent: Parent | None = None,
+    priority: int | None = None,
+) -> Generator[Step, list[Any], Started]:
+    """Start a process of a type. A key that is taken answers the process that has it, or refuses;
+    one that was started with other arguments is refused in any case."""
+    id, root = new_ids(2)
+    values = {
+        "id": id,
+        "root": root,
+        "type": type,
+        "key": key if key is not None else id,
+        "start": args,
+        "attrs": attrs,
+        "args_version": args_version,
+        "parent_process": parent and parent.process_id,
+        "parent_task": parent and parent.task,
+        "parent_generation": parent and parent.generation,
+    }
+    fresh = yield SQL["insert_process"], values
+    if not fresh:
+        found = yield SQL["find_process"], {"type": type, "key": key}
+        return _existing(type, key, args, found, refuse_taken)
+    visits = [
+        task_visit(id, root, type, priority=priority),
+        engine_visit("look", id, id, id=new_id(), due_at=fresh[0][1]),
+    ]
+    yield KERNEL_SQL["insert_new"], insert_values(visits, shard_count)
+    return Started(id, True)
+
+
+def _existing(
+    type: str, key: str | None, args: str, found: list[Any], refuse_taken: bool
+) -> Started:
+    if not found:
+        raise IdInUse(
+            f"the id {key!r} of process {type!r} was taken and is free again: start it once more"
+        )
+    id, state, start = found[0]
+    if refuse_taken:
+        raise IdInUse(
+            f"process {type!r} with the id {key!r} was started before and is {state}; "
+            "start it with another id, or without if_taken='refuse' to get the one that is there"
+        )
+    if msgspec.json.decode(start) != msgspec.json.decode(args):
+        raise IdInUse(
+            f"process {type!r} with the id {key!r} was started before with other arguments "
+            f"({start[:200]}), and is {state}; use another id"
+        )
+    return Started(id, False)

@@ -1,0 +1,332 @@
+"""Structural changes: cancel, restart, the end of a scope, repairs. One process a transaction.
+
+The process's row is locked for this change alone, which waits for the decisions in flight; what is
+read after that is all there is. Every change is a visit, run by the engine; in a user's transaction
+a cancel or a restart only offers it. Generators of statements without I/O, as in commit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from mainspring.errors import NotFound, Refused
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_id
+from mainspring.processes.change import FIRST_OF, Change
+from mainspring.processes.commit import Commit
+from mainspring.processes.cone import Graph, Node
+from mainspring.processes.drive import Step, drive
+from mainspring.processes.hand_out import deadline_of, decode_options
+from mainspring.processes.store import SQL
+from mainspring.processes.visits import (
+    QUEUE,
+    NewVisit,
+    engine_visit,
+    insert_values,
+    offer_values,
+    place_values,
+    queue_of,
+    task_visit,
+)
+from mainspring.tasks.promise import Failure
+
+Steps = Generator[Step, list[Any], Any]
+T = TypeVar("T")
+
+
+class Locked(msgspec.Struct):
+    """A process that is locked for a structural change."""
+
+    id: str
+    type: str
+    state: str
+    root: str
+    root_closed: bool
+    generation: int
+    horizon: int
+    now: Any
+    parent_process: str | None
+    parent_task: str | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a structural change did."""
+
+    done: bool
+    tasks: int = 0
+    stopped: int = 0  # runs that no longer count
+    why: str = ""
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a process is to be restarted. Without a task: from scratch."""
+
+    task: str | None = None
+    fresh_signals: bool = False
+    force: bool = False
+
+
+class Structural:
+    """One change of one process, from the lock on."""
+
+    def __init__(self, process_id: str, shard_count: int) -> None:
+        self.process_id = process_id
+        self._shard_count = shard_count
+
+    def lock(self) -> Generator[Step, list[Any], Locked]:
+        """For this change alone. `mark_closing` was committed before."""
+        rows = yield SQL["lock_alone"], {"id": self.process_id}
+        if not rows:
+            raise NotFound(f"there is no process {self.process_id}")
+        return Locked(*rows[0])
+
+    def read(self) -> Generator[Step, list[Any], Graph]:
+        """All of its graph, in two range reads."""
+        tasks = yield SQL["read_graph_tasks"], {"id": self.process_id}
+        edges = yield SQL["read_graph_edges"], {"id": self.process_id}
+        return Graph(tasks, edges)
+
+    def unlock(
+        self, state: str | None = None, *, root_closed: bool | None = None, generations: int = 0
+    ) -> Steps:
+        """Decisions may come again."""
+        yield (
+            SQL["open_again"],
+            {
+                "id": self.process_id,
+                "state": state,
+                "root_closed": root_closed,
+                "generations": generations,
+            },
+        )
+
+    # -- cancel
+
+    def cancel(self, why: str = "cancelled") -> Generator[Step, list[Any], Answer]:
+        """End the process: nothing of it is live any more, its promises are errors."""
+        locked = yield from self.lock()
+        if locked.state != "open":
+            yield from self.unlock()
+            return Answer(False, why=f"the process is {locked.state}")
+        graph = yield from self.read()
+        live = graph.live()
+        stopped = yield from self._drop([node.id for node in live], graph)
+        error = Failure("mainspring.errors.ProcessCancelled", why)
+        promises = {n.promise for n in live}
+        yield from self._write_ends(live, promises, error)
+        yield from self._cancel_children([node.id for node in graph.nodes.values()])
+        yield from self.unlock("cancelled", root_closed=True)
+        if locked.parent_process is not None and locked.parent_task is not None:
+            visit = engine_visit("child", locked.parent_process, locked.parent_task, id=new_id())
+            yield from self._offer([visit])
+        look = [(self.process_id, QUEUE, f"look/{self.process_id}")]
+        yield KERNEL_SQL["delete_visits"], place_values(look, self._shard_count)
+        return Answer(True, len(live), stopped)
+
+    def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps:
+        rows: dict[str, dict[str, Any]] = {}
+        for node in nodes:
+            rows[node.id] = {"process_id": self.process_id, "id": node.id, "state": "cancelled"}
+        for promise in promises:
+            row = rows.setdefault(promise, {"process_id": self.process_id, "id": promise})
+            row |= {"outcome": "err", "error": error}
+        if rows:
+            ends = msgspec.json.encode(list(rows.values())).decode()
+            yield SQL["end_tasks"], {"ends": ends}
+
+    def _drop(self, tasks: Sequence[str], graph: Graph) -> Generator[Step, list[Any], int]:
+        """Visits, counts and waits of tasks that go on no longer as they were."""
+        if not tasks:
+            return 0
+        places = [(self.process_id, queue_of(graph.nodes[t].actor), t) for t in tasks]
+        places += [
+            (self.process_id, QUEUE, f"{kind}/{t}")
+            for t in tasks
+            for kind in ("timer", "await", "deadline", "child")
+        ]
+        values = place_values(places, self._shard_count)
+        groups = [decode_options(graph.nodes[t].options).group for t in tasks]
+        for n, group in enumerate(groups):
+            if group is not None:
+                other = place_values([(group, "", "")], self._shard_count)
+                values["shards"][n] = other["shards"][0]
+        rows = yield KERNEL_SQL["drop_visits"], values
+        yield SQL["drop_waits"], {"tasks": list(tasks)}
+        yield SQL["drop_externals"], {"tasks": list(tasks)}
+        yield SQL["unpark_tasks"], {"tasks": list(tasks)}
+        return sum(1 for row in rows if row[2])
+
+    def _cancel_children(self, tasks: Sequence[str]) -> Steps:
+        rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
+        yield from self._offer(
+            [engine_visit("cancel", row[0], row[0], id=new_id()) for row in rows]
+        )
+
+    def _offer(self, visits: Sequence[NewVisit]) -> Steps:
+        if visits:
+            yield KERNEL_SQL["offer"], offer_values(visits, self._shard_count)
+
+    # -- restart
+
+    def restart(
+        self, task: str | None = None, *, fresh_signals: bool = False, force: bool = False
+    ) -> Generator[Step, list[Any], Answer]:
+        """Redo a task, what it made and what depends on it; without a task, all of the process.
+
+        Other branches keep their results. A run of what is redone is refused by its token.
+        """
+        locked = yield from self.lock()
+        graph = yield from self.read()
+        start = locked.root if task is None else task
+        why = yield from self._refusal(locked, graph, start, force=force or task is None)
+        if why is not None:
+            yield from self.unlock()
+            return Answer(False, why=why)
+        cone = graph.cone(start)
+        superseded = graph.superseded(cone, start)
+        reset = sorted(cone - superseded)
+        stopped = yield from self._drop(sorted(cone), graph)
+        reopened = {graph.nodes[id].promise for id in cone} | cone
+        values = {"process_id": self.process_id, "tasks": sorted(superseded)}
+        if superseded:
+            yield SQL["supersede_tasks"], values
+        yield (
+            SQL["reopen_promises"],
+            {"process_id": self.process_id, "promises": sorted(reopened)},
+        )
+        yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
+        yield from self._reset(graph, reset, reopened, locked.now)
+        freed = yield (
+            SQL["free_signals"],
+            {"process_id": self.process_id, "tasks": sorted(cone), "fresh": fresh_signals},
+        )
+        yield from self._cancel_children(sorted(cone))
+        root = graph.nodes[locked.root]
+        root_closed = root.outcome is not None and locked.root not in reopened
+        yield from self.unlock(
+            "open", root_closed=root_closed, generations=1 if start == locked.root else 0
+        )
+        offers = [engine_visit("look", self.process_id, self.process_id, id=new_id())]
+        if freed:
+            offers.append(engine_visit("signal", self.process_id, new_id(), id=new_id()))
+        yield from self._offer(offers)
+        return Answer(True, len(cone), stopped)
+
+    def _refusal(
+        self, locked: Locked, graph: Graph, start: str, *, force: bool
+    ) -> Generator[Step, list[Any], str | None]:
+        node = graph.nodes.get(start)
+        if node is None:
+            return f"process {self.process_id} has no task {start}; it may have been pruned"
+        if start != locked.root and locked.state == "cancelled":
+            return "the process was cancelled: restart it from scratch"
+        if start == locked.root:
+            return None
+        if node.state in ("superseded", "cancelled"):
+            return f"task {start} is {node.state}: restart from the task that made it"
+        if node.state in ("open", "external") and not force:
+            return (
+                f"task {start} is {node.state} and has not ended: there is nothing to redo; "
+                "wait for it, or restart from the task that made it"
+            )
+        if node.done_no is not None and node.done_no <= locked.horizon:
+            return f"what followed task {start} was pruned: restart from a later task"
+        if node.scope_id is not None:
+            rows = yield SQL["read_scopes"], {"id": self.process_id}
+            scope = next((row for row in rows if row[0] == node.scope_id), None)
+            if scope is not None and scope[3] != "open":
+                return (
+                    f"task {start} lies in a scope that has failed and was undone: restart from the "
+                    f"task that opened it, {scope[2]}"
+                )
+        return None
+
+    def _reset(
+        self, graph: Graph, reset: Sequence[str], reopened: set[str], now: datetime
+    ) -> Steps:
+        counts = {}
+        for id in reset:
+            count, is_stopped = graph.open_inputs(id, reopened)
+            counts[id] = 0 if is_stopped else count
+        yield (
+            SQL["reset_tasks"],
+            {
+                "process_id": self.process_id,
+                "tasks": list(reset),
+                "waits": [counts[id] for id in reset],
+            },
+        )
+        counted = [id for id in reset if counts[id] >= 2]
+        if counted:
+            numbers = [1 if graph.nodes[id].actor == FIRST_OF else counts[id] for id in counted]
+            yield (
+                SQL["insert_waits"],
+                {"process_id": self.process_id, "tasks": counted, "counts": numbers},
+            )
+        visits = [
+            visit_of(self.process_id, graph.nodes[id], 1, now=now)
+            for id in reset
+            if counts[id] == 0
+        ]
+        if visits:
+            yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
+
+    # -- parts of a process, ended while the rest goes on
+
+    def end_tasks(self, locked: Locked, changes: Iterable[Change]) -> Steps:
+        """Write ends like decisions do: promises closed, who waits released, the process finished."""
+        listed = list(changes)
+        if listed:
+            commit = Commit(listed, self._shard_count)
+            yield from commit.structural_steps(locked.root, locked.type, locked.now)
+
+
+def visit_of(
+    process_id: str, node: Node, ahead: int = 0, *, now: datetime | None = None
+) -> NewVisit:
+    """The visit by which a task is run, now or in a generation to come."""
+    options = decode_options(node.options)
+    return task_visit(
+        process_id,
+        node.id,
+        node.actor,
+        generation=node.generation + ahead,
+        priority=options.priority,
+        group=options.group,
+        deadline_at=None if now is None else deadline_of(options, now),
+    )
+
+
+def request_cancel(process_id: str) -> NewVisit:
+    """The visit by which a process is cancelled."""
+    return engine_visit("cancel", process_id, process_id, id=new_id())
+
+
+def request_restart(process_id: str, order: Order) -> NewVisit:
+    """The visit by which a process is restarted."""
+    more = msgspec.json.encode(order).decode()
+    return engine_visit("restart", process_id, new_id(), id=new_id(), more=more)
+
+
+def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:
+    """Ask for structural changes, in anyone's transaction: they happen after it is committed."""
+    yield KERNEL_SQL["offer"], offer_values(visits, shard_count)
+
+
+async def run_alone(connection: Any, process_id: str, steps: Generator[Step, list[Any], T]) -> T:
+    """A structural change at once, on an asyncpg connection of the engine's."""
+    closing = SQL["mark_closing"]
+    await connection.execute(closing.numbered, *closing.arguments({"id": process_id}))
+    async with connection.transaction(isolation="read_committed"):
+        return await drive(connection, steps)
+
+
+def refuse(answer: Answer) -> Answer:
+    """Raise what was refused."""
+    if not answer.done:
+        raise Refused(answer.why)
+    return answer

@@ -1,0 +1,164 @@
+"""The visits of processes: which queue, key, shard and payload each has. Pure.
+
+A task's visit is `(its actor, its id)`; the tasks of built-in actors and everything that the engine
+itself does for a process are visits of one queue, told apart by their keys. All of a process lies
+on one shard, so that one worker hands it on from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, shard_of, token
+
+QUEUE = "mainspring.process"
+_MARK = '{"@"'
+
+
+class NewVisit(msgspec.Struct, frozen=True):
+    """A visit to be added."""
+
+    queue: str
+    key: str
+    process_id: str
+    id: str
+    version: int
+    due_at: datetime | None = None
+    priority: int = DEFAULT_PRIORITY
+    deadline_at: datetime | None = None
+    group: str | None = None
+    more: str | None = None  # JSON: what else the engine's visit says
+
+    def payload(self) -> str:
+        mark = f'{{"@": "{self.process_id}"'
+        if self.more is not None:
+            return f'{mark}, "more": {self.more}}}'
+        if self.deadline_at is None:
+            return mark + "}"
+        return f'{mark}, "deadline": "{self.deadline_at.isoformat()}"}}'
+
+
+def queue_of(actor: str) -> str:
+    """The queue in which an actor's tasks wait: its own, or the engine's for built-in ones."""
+    return QUEUE if actor.startswith("@") else actor
+
+
+def task_visit(
+    process_id: str,
+    task: str,
+    actor: str,
+    *,
+    generation: int = 0,
+    due_at: datetime | None = None,
+    priority: int | None = None,
+    deadline_at: datetime | None = None,
+    group: str | None = None,
+) -> NewVisit:
+    """The visit by which a task is run. Its id is the idempotency key: task and generation."""
+    return NewVisit(
+        queue_of(actor),
+        task,
+        process_id,
+        key_of(task, generation),
+        token(),
+        due_at,
+        DEFAULT_PRIORITY if priority is None else priority,
+        deadline_at,
+        group,
+    )
+
+
+def key_of(task: str, generation: int) -> str:
+    """The idempotency key of a task: its id at first, another after each restart."""
+    return task if generation == 0 else str(uuid5(UUID(task), str(generation)))
+
+
+def engine_visit(
+    kind: str,
+    process_id: str,
+    subject: str,
+    *,
+    id: str,
+    due_at: datetime | None = None,
+    more: str | None = None,
+) -> NewVisit:
+    """A visit of the engine's own: look, timer, signal, await, child, cancel, restart, prune."""
+    return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
+
+
+def is_process_visit(visit: Visit) -> bool:
+    """Whether a visit of a task's queue belongs to a process; else it is a plain call."""
+    return visit.payload.startswith(_MARK)
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """What a visit of a process says of itself."""
+
+    process_id: str = msgspec.field(name="@")
+    deadline: datetime | None = None
+    more: Any = None
+
+
+_payload = msgspec.json.Decoder(Payload)
+
+
+def payload_of(visit: Visit) -> Payload:
+    """The payload of a visit of a process."""
+    return _payload.decode(visit.payload)
+
+
+def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
+    """The arguments of the kernel's insert_new.sql."""
+    return {**offer_values(visits, shard_count), "expires_ats": [None] * len(visits)}
+
+
+def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
+    """The arguments of the kernel's offer.sql."""
+    shards: dict[str, int] = {}
+    for visit in visits:
+        route = visit.group or visit.process_id
+        if route not in shards:
+            shards[route] = shard_of(route, shard_count)
+    return {
+        "shards": [shards[v.group or v.process_id] for v in visits],
+        "keys": [v.key for v in visits],
+        "queues": [v.queue for v in visits],
+        "ids": [v.id for v in visits],
+        "groups": [v.group for v in visits],
+        "priorities": [v.priority for v in visits],
+        "due_ats": [v.due_at for v in visits],
+        "versions": [v.version for v in visits],
+        "payloads": [v.payload() for v in visits],
+    }
+
+
+def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: float) -> list[Visit]:
+    """Those of just committed visits that are due, as if they had been read."""
+    shards: dict[str, int] = {}
+    found = []
+    for v in visits:
+        if v.due_at is not None or v.group is not None:
+            continue
+        if (shard := shards.get(v.process_id)) is None:
+            shard = shards[v.process_id] = shard_of(v.process_id, shard_count)
+        found.append(
+            Visit(
+                shard, v.key, v.queue, UUID(v.id), None, v.priority, now, v.version, 0, 0, None,
+                v.payload(), at,
+            )
+        )  # fmt: skip
+    return found
+
+
+def place_values(visits: Sequence[tuple[str, str, str]], shard_count: int) -> dict[str, Any]:
+    """(process, queue, key) as the shards, keys and queues of the kernel's statements."""
+    return {
+        "shards": [shard_of(process_id, shard_count) for process_id, _, _ in visits],
+        "keys": [key for _, _, key in visits],
+        "queues": [queue for _, queue, _ in visits],
+    }

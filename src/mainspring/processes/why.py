@@ -1,0 +1,115 @@
+"""Why a process does not go on: a named cause for every idle one (P8).
+
+Whether a task is queued is looked up, never inferred; what holds its visit back is the kernel's
+`why`, asked for each visit. A process whose tasks all wait for each other has a broken invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.db.connect import Database
+from mainspring.kernel.ask import decoded
+from mainspring.kernel.why import REMEDIES as VISIT_REMEDIES
+from mainspring.kernel.why import why as why_visit
+from mainspring.processes.search import FoundProcess, find_process
+from mainspring.processes.store import SQL
+
+MOST_TASKS = 20
+
+# Every cause, with what an operator can do about it; those of single visits are the kernel's.
+REMEDIES: Mapping[str, str] = {
+    **VISIT_REMEDIES,
+    "finished": "nothing: it has ended",
+    "cancelled": "nothing: it was called off",
+    "engine_off": "start a worker: mainspring worker",
+    "parked_task": "restart it when its reason is gone",
+    "waiting_for_signal": "send the signal, or wait for its timeout",
+    "waiting_for_timer": "nothing: it goes on then",
+    "waiting_for_child": "ask why that process waits",
+    "backlog": "wait, start more workers, or raise the queue's limit",
+    "broken_invariant": "run the check, which repairs what is safe and reports the rest",
+    "inconsistent": "see what is missing; other branches go on",
+    "nothing_open": "run the check: nothing is open and the process has not ended",
+}
+
+
+class ProcessCause(msgspec.Struct, frozen=True):
+    """One reason, in a word, in a sentence, and what to do."""
+
+    name: str
+    text: str
+    task: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES[self.name]
+
+
+class ProcessWhy(msgspec.Struct, frozen=True):
+    """The causes of one process, those to look at first in front."""
+
+    process: FoundProcess
+    causes: list[ProcessCause]
+
+
+async def explain(database: Database, connection: Any, id: str) -> ProcessWhy:
+    """Why a process does not go on, by its id or the user's."""
+    process = await find_process(database, connection, id)
+    if process.state != "open":
+        text = f"the process is {process.state} since {process.ended_at:%Y-%m-%d %H:%M:%S}Z"
+        return ProcessWhy(process, [ProcessCause(process.state, text)])
+    causes: list[ProcessCause] = []
+    if process.inconsistent is not None:
+        causes.append(ProcessCause("inconsistent", process.inconsistent))
+    for rule, detail, task in await _ask(database, connection, "read_violations", id=process.id):
+        causes.append(ProcessCause("broken_invariant", f"{rule}: {detail}", task))
+    rows = await _ask(database, connection, "read_causes", id=process.id, limit=MOST_TASKS)
+    if rows and not rows[0]["workers"]:
+        causes.append(ProcessCause("engine_off", "no worker is running"))
+    for row in rows:
+        causes.append(external_cause(row) or await _queued_cause(database, connection, row))
+    if not causes:
+        causes.append(ProcessCause("nothing_open", "no task of it is queued or waits outside"))
+    return ProcessWhy(process, causes)
+
+
+def external_cause(row: Any) -> ProcessCause | None:
+    """The cause of a task that is parked or waits for something outside the graph."""
+    task = row["id"]
+    if row["state"] == "parked":
+        error = decoded(row["error"]) or {}
+        text = f"{row['actor']!r} is parked: {error.get('type', '')}: {error.get('message', '')}"
+        return ProcessCause("parked_task", text, task)
+    until = "" if row["due_at"] is None else f" until {row['due_at']:%Y-%m-%d %H:%M:%S}Z"
+    match row["external"]:
+        case "signal":
+            return ProcessCause(
+                "waiting_for_signal", f"it waits for the signal {row['signal']!r}{until}", task
+            )
+        case "timer":
+            return ProcessCause("waiting_for_timer", f"it sleeps{until}", task)
+        case "child":
+            return ProcessCause(
+                "waiting_for_child", f"it waits for the process {row['child']}", task
+            )
+    return None
+
+
+async def _queued_cause(database: Database, connection: Any, row: Any) -> ProcessCause:
+    found = await why_visit(database, connection, row["queue"], row["id"])
+    first = found.causes[0]
+    ahead = first.facts.get("ahead")
+    if first.name == "about_to_run" and ahead:
+        return ProcessCause(
+            "backlog", f"{row['actor']!r} is queued behind {ahead} others", row["id"]
+        )
+    return ProcessCause(first.name, f"{row['actor']!r}: {first.text}", row["id"])
+
+
+async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
+    statement = SQL[name]
+    return await database.fetch(connection, statement, *statement.arguments(values))

@@ -1,0 +1,90 @@
+"""`mainspring processes`, on an application that ran."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+
+import pytest
+
+from mainspring.testing import run_until_idle
+
+SHOP = """
+    from mainspring import Mainspring, RetryPolicy
+    from mainspring.tasks.promise import Promise
+
+    app = Mainspring({url!r})
+
+    @app.task(retry=RetryPolicy(attempts=1))
+    def charge(order: int) -> int:
+        raise ValueError(f"card of order {{order}} was refused")
+
+    @app.process
+    def order(number: int) -> Promise[int]:
+        return charge(number)
+"""
+
+
+@pytest.fixture
+def shop(cli, module, database_url):
+    """The command line beside a shop whose order 7 was run, and parked."""
+    module("shop", SHOP.format(url=database_url))
+    named = ("--id", "order-7", "--attr", "vip=true", "--app", "shop")
+    started = cli("processes", "start", "order", '{"number": 7}', *named)
+    assert (started.code, started.err) == (0, "")
+    assert started.out.startswith("started ")
+
+    async def work() -> None:
+        async with importlib.import_module("shop").app as app:
+            await run_until_idle(app)
+
+    asyncio.run(work())
+    return lambda *arguments: cli("processes", *arguments, "--url", database_url)
+
+
+def test_processes_are_listed_searched_shown_and_explained(shop):
+    """P8, P9, P12"""
+    assert "order-7" in shop("list", "--type", "order").out
+    (found,) = shop("search", "--attr", "vip=true", "--error", "refused", "--json").json()
+    assert (found["key"], found["state"], found["parked"]) == ("order-7", "open", 1)
+    assert "no process is like that" in shop("search", "--attr", "vip=false").out
+
+    assert (
+        "■ #2 charge [parked] ValueError: card of order 7 was refused"
+        in shop("show", "order-7").out
+    )
+    assert shop("show", "order-7", "--dot").out.startswith("digraph process {")
+    assert shop("show", "order-7", "--mermaid").out.startswith("flowchart LR")
+    assert "parked_task: 'charge' is parked" in shop("why", "order-7").out
+    (group,) = shop("parked", "--json").json()
+    assert (group["type"], group["actor"], group["count"]) == ("order", "charge", 1)
+
+
+def test_filters_are_kept_and_used_by_name(shop):
+    """P12"""
+    shop("search", "--error", "refused", "--save", "cards")
+
+    assert "order-7" in shop("search", "--template", "cards").out
+    wrong = shop("search", "--template", "card")
+    assert "no template is named 'card'; did you mean 'cards'?" in wrong.err
+
+
+def test_settings_are_shown_and_changed(shop):
+    """P14"""
+    assert "86400.0" in shop("settings").out
+
+    changed = shop("settings", "order", "--set", "idle_timeout=60", "--json").json()
+
+    assert changed["order"]["idle_timeout"] == 60
+    assert "did you mean 'idle_timeout'?" in shop("settings", "order", "--set", "idle_timout=6").err
+
+
+def test_what_is_not_there_is_one_line_and_a_code(cli, shop):
+    missing = shop("show", "order-8")
+    wrong = cli("processes", "start", "order", "[7]", "--app", "shop")
+    unknown = cli("processes", "start", "oder", "{}", "--app", "shop")
+
+    assert missing.code != 0
+    assert missing.err.startswith("mainspring: no process has the id 'order-8'")
+    assert "arguments must be a JSON object by parameter name" in wrong.err
+    assert "no process type is named 'oder'; did you mean 'order'?" in unknown.err

@@ -1,0 +1,207 @@
+"""Processes on a real database, with actors that are plain functions of what they are handed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import psycopg
+
+from mainspring.db.connect import Database
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.visit import Run
+from mainspring.kernel.worker import Worker
+from mainspring.processes.decision import Child, Decision, Edge
+from mainspring.processes.drive import drive
+from mainspring.processes.hand_out import Handout
+from mainspring.processes.layer import Processes
+from mainspring.processes.signals import send_steps
+from mainspring.processes.start import Started, start_steps
+from mainspring.processes.structural import request_steps
+from mainspring.processes.visits import NewVisit
+from workers import working
+
+Decide = Callable[[Handout], Any]
+
+
+@dataclass
+class Function:
+    """An actor that is a function of the test; a plain value it returns is its result."""
+
+    name: str
+    function: Decide
+    retry: RetryPolicy
+
+    async def decide(self, handout: Handout, run: Run) -> Decision:
+        answer = self.function(handout)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return answer if isinstance(answer, Decision) else Decision(result=json.dumps(answer))
+
+
+class Scene:
+    """One database, its actors, and looks at what is in it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.database = Database(url)
+        self.actors: dict[str, Function] = {}
+        self.settings: dict[str, dict[str, Any]] = {}
+        self.layer: Processes | None = None
+
+    def actor(self, function: Decide, name: str | None = None, **settings: Any) -> Function:
+        """Declare an actor; not retried unless told."""
+        found = Function(
+            name or getattr(function, "__name__", ""), function, RetryPolicy(attempts=1)
+        )
+        self.actors[found.name] = found
+        self.settings[found.name] = {"retry": found.retry, **settings}
+        return found
+
+    @asynccontextmanager
+    async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
+        """A worker that serves all actors."""
+        holder: list[Worker] = []
+        layer = Processes(self.database, self.actors, worker_id=lambda: holder[0].hand.worker_id)
+        queues = [
+            layer.actor_queue(
+                actor,
+                QueueSettings(name=actor.name, handler=_never, **self.settings[actor.name]),
+            )
+            for actor in self.actors.values()
+        ]
+        self.layer = layer
+        try:
+            async with working(self.url, *queues, layer.engine_queue(), **settings) as worker:
+                holder.append(worker)
+                layer.take_in = worker.take_in
+                yield worker
+        finally:
+            await layer.close()
+
+    async def run(self, *, timeout: float = 20.0, **settings: Any) -> None:
+        """Work until nothing is due."""
+        async with self.worker(**settings) as worker, asyncio.timeout(timeout):
+            await worker.drained()
+
+    async def start(self, type: str, args: Any = None, key: str | None = None, **more: Any) -> str:
+        """Start a process; answers its id."""
+        return (await self.start_full(type, args, key, **more)).id
+
+    async def start_full(
+        self, type: str, args: Any = None, key: str | None = None, **more: Any
+    ) -> Started:
+        steps = start_steps(
+            type,
+            key,
+            json.dumps(args if args is not None else {}),
+            shard_count=self.database.shard_count,
+            **more,
+        )
+        return await self.drive(steps)  # type: ignore[no-any-return]
+
+    async def signal(
+        self, process_id: str, name: str, payload: Any = None, id: str | None = None
+    ) -> bool:
+        """Send a signal; answers whether it is new."""
+        return await self.drive(
+            send_steps(
+                process_id,
+                name,
+                json.dumps(payload),
+                shard_count=self.database.shard_count,
+                id=id,
+                sent_by="test",
+            )
+        )
+
+    async def request(self, *visits: NewVisit) -> None:
+        """Ask for structural changes, as an application does."""
+        await self.drive(request_steps(visits, self.database.shard_count))
+
+    def ids(self, process_id: str) -> dict[str, str]:
+        """The newest task of each actor that was not superseded."""
+        return dict(
+            self.query(
+                "select actor, id::text from mainspring.task where process_id = %s"
+                " and state <> 'superseded' order by id",
+                process_id,
+            )
+        )
+
+    async def drive(self, steps: Any) -> Any:
+        """Walk steps in a transaction of their own."""
+        connection = await asyncpg.connect(self.url)
+        try:
+            async with connection.transaction():
+                return await drive(connection, steps)
+        finally:
+            await connection.close()
+
+    def query(self, text: str, *values: Any) -> list[Any]:
+        """Rows of a statement."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(text.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def state(self, process_id: str) -> str:
+        """The state of a process."""
+        return str(
+            self.query("select state from mainspring.process where id = %s", process_id)[0][0]
+        )
+
+    def result(self, process_id: str) -> Any:
+        """The result of a process, or its error."""
+        rows = self.query(
+            "select t.outcome::text, t.result, t.error from mainspring.process p"
+            " join mainspring.task t on t.process_id = p.id and t.id = p.root where p.id = %s",
+            process_id,
+        )
+        outcome, result, error = rows[0]
+        return {"ok": result, "err": error, None: "open"}[outcome]
+
+    def tasks(self, process_id: str) -> dict[str, list[str]]:
+        """States of tasks, by actor."""
+        rows = self.query(
+            "select actor, array_agg(state::text order by id) from mainspring.task"
+            " where process_id = %s group by actor",
+            process_id,
+        )
+        return dict(rows)
+
+    def check(self) -> None:
+        """Every invariant holds."""
+        assert self.query("select * from mainspring.process_violation") == []
+        assert self.query("select * from mainspring.process_orphan") == []
+
+
+async def _never(run: Run) -> Any:
+    raise AssertionError("the layer puts its own handler in this one's place")
+
+
+def call(actor: str, *edges: tuple[int | str, str], **args: Any) -> Child:
+    """A child; its arguments are plain, its inputs come as they are."""
+    return Child(actor, json.dumps(args), tuple(Edge(promise, kind) for promise, kind in edges))
+
+
+def value(promise: int | str) -> tuple[int | str, str]:
+    return (promise, "value")
+
+
+def outcome(promise: int | str) -> tuple[int | str, str]:
+    return (promise, "outcome")
+
+
+def handle(promise: int | str) -> tuple[int | str, str]:
+    return (promise, "handle")
+
+
+def given(handout: Handout) -> list[Any]:
+    """The values of a task's inputs."""
+    return [None if i.result is None else json.loads(i.result) for i in handout.inputs]

@@ -1,0 +1,106 @@
+"""Operations on many processes, by a filter, with a dry run and a result."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring import Mainspring, ProcessFilter, Promise, RetryPolicy
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.processes.mass import TaskFilter
+from mainspring.testing import run_until_idle
+
+ONCE = RetryPolicy(attempts=1)
+
+
+@pytest.fixture
+async def shop(app: Mainspring) -> Mainspring:
+    """Orders 1 to 6: the odd ones are parked at the bank, 6 at the van; `app.is_mended` mends them."""
+    mended: list[bool] = []
+    app.mend = lambda: mended.append(True)  # type: ignore[attr-defined]
+
+    @app.task(retry=ONCE)
+    def charge(order: int) -> int:
+        if order % 2 and not mended:
+            raise ConnectionError(f"bank is closed for order {order}")
+        return order
+
+    @app.task(retry=ONCE)
+    def ship(order: int, receipt: int) -> str:
+        if order == 6 and not mended:
+            raise ValueError("no van")
+        return f"shipped {receipt}"
+
+    @app.process
+    def order(number: int) -> Promise[str]:
+        return ship(number, charge(number))
+
+    for number in range(1, 7):
+        await order.options(id=f"order-{number}").start(number)
+    await run_until_idle(app)
+    return app
+
+
+async def states(app: Mainspring) -> list[str]:
+    found = await app.operator.processes.search()
+    return [p.state for p in sorted(found, key=lambda p: p.key)]
+
+
+async def test_parked_tasks_are_restarted_by_a_filter(shop: Mainspring) -> None:
+    """P10: restart all parked tasks that match, with a dry run, a progress and a source."""
+    operator = shop.operator
+    group = (await operator.processes.parked_groups())[0]
+    wanted = TaskFilter(type="order", actor="charge", fingerprint=group.fingerprint)
+    shop.mend()  # type: ignore[attr-defined]
+
+    dry = await operator.processes.restart_tasks(wanted, source="ann", dry_run=True)
+    assert (dry.id, dry.total) == (None, 3)
+    begun = await operator.processes.restart_tasks(wanted, source="ann")
+    await run_until_idle(shop)
+
+    assert begun.id is not None
+    done = await operator.operation(begun.id)
+    assert (done.state, done.source, done.total, done.done, done.failed) == ("done", "ann", 3, 3, 0)
+    assert await states(shop) == ["finished"] * 5 + ["open"]
+    assert [g.actor for g in await operator.processes.parked_groups()] == ["ship"]
+    result = await shop.process_handle(
+        "order", (await operator.processes.find("order-1")).id
+    ).result(5)
+    assert result == "shipped 1"
+
+
+async def test_a_task_that_fails_again_is_parked_again(shop: Mainspring) -> None:
+    """P9, P10"""
+    await shop.operator.processes.restart_tasks(TaskFilter(error="no van"))
+    await run_until_idle(shop)
+
+    groups = await shop.operator.processes.parked_groups()
+    assert [(g.actor, g.count) for g in groups] == [("charge", 3), ("ship", 1)]
+
+
+async def test_a_filter_that_means_everything_or_nothing_asks(shop: Mainspring) -> None:
+    """P10, bad input"""
+    operator = shop.operator.processes
+
+    with pytest.raises(InvalidSetting, match=r"means everything: name a type.*everything=True"):
+        await operator.restart_tasks(TaskFilter())
+    with pytest.raises(InvalidSetting, match="means everything"):
+        await operator.cancel_all(ProcessFilter())
+    with pytest.raises(NotFound, match=r"nothing fits the filter.*nobody"):
+        await operator.restart_tasks(TaskFilter(actor="nobody"))
+    assert (await operator.restart_tasks(TaskFilter(), dry_run=True)).total == 4
+
+
+async def test_processes_are_cancelled_and_restarted_by_a_filter(shop: Mainspring) -> None:
+    """P10, P12: of those found."""
+    operator = shop.operator.processes
+    await operator.cancel_all(ProcessFilter(type="order", error="bank is closed"), source="ann")
+    await run_until_idle(shop)
+    assert await states(shop) == [
+        "cancelled", "finished", "cancelled", "finished", "cancelled", "open",
+    ]  # fmt: skip
+
+    shop.mend()  # type: ignore[attr-defined]
+    await operator.restart_all(ProcessFilter(state="cancelled"), source="ann")
+    await run_until_idle(shop)
+
+    assert await states(shop) == ["finished"] * 5 + ["open"]
