@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 from uuid import UUID
@@ -116,11 +116,11 @@ class Processes:
         # Like the queue's, but the first result counts, even of an overtaken run (P4).
         accepting = replace(settings, any_pass=True)
 
-        async def handle(run: Run) -> Outcome:
+        def handle(run: Run) -> Awaitable[Outcome]:
             if plain is not None and not is_process_visit(run.visit):
-                return await plain(run)
+                return plain(run)  # no coroutine of ours around it: this is every plain task's way
             run.settings = accepting
-            return await self._run_task(run, actor.decide)
+            return self._run_task(run, actor.decide)
 
         accepting = replace(accepting, handler=handle)
         return replace(settings, handler=handle)
