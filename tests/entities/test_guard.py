@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.entities import guard
@@ -84,6 +84,7 @@ def test_an_event_from_outside_begins_a_new_chain() -> None:
     assert guard.begin({"chain": {"n": "many"}}, 7.0).n == 0
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("AB"), st.sampled_from("xy"), st.integers(0, 2)), max_size=150
@@ -102,6 +103,7 @@ def test_every_chain_ends(steps: list[tuple[str, str, int]]) -> None:
     assert len(said) < guard.MOST_HOPS or any(said[: guard.MOST_HOPS])
 
 
+@settings(deadline=None)
 @given(st.integers(2, 10), st.integers(1, 3))
 def test_every_circle_that_fits_the_ring_is_found(length: int, fields: int) -> None:
     circle = [(f"S{n}", f"f{n % fields}", (n - fields) % length, n) for n in range(length * fields)]
