@@ -112,6 +112,17 @@ class ParkedTaskGroup(msgspec.Struct, frozen=True):
     process_id: str  # of the newest
 
 
+class Repair(msgspec.Struct, frozen=True):
+    """A defect that was found and repaired, by whom."""
+
+    process_id: str
+    task: str | None
+    rule: str
+    detail: str
+    source: str
+    repaired_at: datetime
+
+
 class Template(msgspec.Struct, frozen=True):
     """A filter with its action, kept under a name."""
 
@@ -200,3 +211,9 @@ async def find_template(database: Database, connection: Any, name: str) -> Templ
         return found[0]
     known = [t.name for t in await list_templates(database, connection)]
     raise NotFound(f"no template is named {name!r}{nearest(name, known)}")
+
+
+async def list_repairs(database: Database, connection: Any, *, limit: int = 50) -> list[Repair]:
+    """Repairs, newest first."""
+    rows = await _ask(database, connection, "list_repairs", limit=check_page(limit))
+    return [Repair(*row) for row in rows]
