@@ -13,14 +13,14 @@ where (%(type)s::text is null or p.type = %(type)s::text)
   and (not %(inconsistent)s::boolean or p.inconsistent_at is not null)
   and (
     not %(parked)s::boolean
-    or p.id in (
+    or p.id = any (array(
       select k.process_id from mainspring.parked_task k
       where (%(type)s::text is null or k.type = %(type)s::text)
         and (%(actor)s::text is null or k.actor = %(actor)s::text)
         and (%(fingerprint)s::text is null or k.fingerprint = %(fingerprint)s::text)
         and (%(error)s::text is null or position(lower(%(error)s::text) in lower(k.error)) > 0
           or k.error_type = %(error)s::text)
-    )
+    ))
   )
   and (
     %(actor)s::text is null or %(parked)s::boolean
