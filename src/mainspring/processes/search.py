@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -67,6 +68,7 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
             "type": self.type,
             "state": self.state,
             "id": self.id,
+            "uuid": _uuid(self.id),
             "since": self.since,
             "until": self.until,
             "attrs": None if not self.attrs else msgspec.json.encode(self.attrs).decode(),
@@ -76,6 +78,14 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
             "fingerprint": self.fingerprint,
             "error": self.error,
         }
+
+
+def _uuid(text: str | None) -> str | None:
+    """A process's own id, if the text can be one."""
+    try:
+        return None if text is None else str(UUID(text))
+    except ValueError:
+        return None
 
 
 class FoundProcess(msgspec.Struct, frozen=True):
