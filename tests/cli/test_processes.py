@@ -88,3 +88,30 @@ def test_what_is_not_there_is_one_line_and_a_code(cli, shop):
     assert missing.err.startswith("mainspring: no process has the id 'order-8'")
     assert "arguments must be a JSON object by parameter name" in wrong.err
     assert "no process type is named 'oder'; did you mean 'order'?" in unknown.err
+
+
+def test_parked_tasks_are_restarted_and_processes_checked_by_operations(shop):
+    """P10, P11"""
+    dry = shop("restart-tasks", "--task", "charge", "--dry-run", "--json").json()
+    begun = shop("restart-tasks", "--error", "refused")
+    everything = shop("restart-tasks")
+    checked = shop("check", "--type", "order")
+
+    assert (dry["total"], dry["id"]) == (1, None)
+    assert "operation 1 begins (1 items)" in begun.out
+    assert "means everything" in everything.err
+    assert "operation 2 begins (1 items)" in checked.out
+    assert "nothing was repaired" in shop("repairs").out
+
+
+def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
+    """P12, P15"""
+    unknown = cli("processes", "signal", "order-7", "approved", "true", "--app", "shop")
+    cancelled = shop("cancel", "order-7")
+    again = shop("cancel", "order-7")
+    restarted = shop("restart", "order-7")
+
+    assert "no signal is named 'approved'" in unknown.err
+    assert "cancelled: " in cancelled.out
+    assert "the process is cancelled" in again.err
+    assert "restarted: " in restarted.out

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from mainspring import Mainspring, ProcessFilter, Promise, RetryPolicy
-from mainspring.errors import InvalidSetting, NotFound
+from mainspring.errors import InvalidSetting, NotFound, Refused
 from mainspring.processes.mass import TaskFilter
 from mainspring.testing import run_until_idle
 
@@ -104,3 +105,37 @@ async def test_processes_are_cancelled_and_restarted_by_a_filter(shop: Mainsprin
     await run_until_idle(shop)
 
     assert await states(shop) == ["finished"] * 5 + ["open"]
+
+
+async def test_a_check_of_all_processes_repairs_what_is_safe_and_reports_it(
+    shop: Mainspring, database_url: str
+) -> None:
+    """P7, P11: a task that lost its visit (a hand-made change) is found, queued and reported."""
+    operator = shop.operator.processes
+    handle = await shop.find_process("order").options(id="order-8").start(8)
+    with psycopg.connect(database_url) as connection:
+        connection.execute("delete from mainspring.visit where queue = 'order'")
+
+    begun = await operator.check_all(source="ann")
+    await run_until_idle(shop)
+    await run_until_idle(shop)
+
+    assert begun.id is not None
+    assert (await shop.operator.operation(begun.id)).state == "done"
+    assert await handle.result(5) == "shipped 8"
+    assert [r.process_id for r in await operator.repairs()] == [handle.id]
+
+
+async def test_a_parked_task_is_resolved_or_given_up_by_hand(shop: Mainspring) -> None:
+    """P9: an operator's three ways out: restart, resolve, fail."""
+    operator = shop.operator.processes
+    graph = await operator.graph("order-1")
+    task = next(t.id for t in graph.tasks if t.actor == "charge")
+
+    await operator.resolve("order-1", task, 4711)
+    await run_until_idle(shop)
+
+    handle = shop.process_handle("order", graph.process.id)
+    assert await handle.result(5) == "shipped 4711"
+    with pytest.raises(Refused, match="only a parked task can be resolved"):
+        await operator.resolve("order-1", task, 4711)

@@ -276,6 +276,42 @@ def restart_tasks(
     show_begun(ask(order, url, app), json=json)
 
 
+@group.command()
+def check(
+    type: Type = None,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Check the open processes: repair what is safe, mark the rest. `repairs` is the report."""
+    wanted = ProcessFilter(type=type, state="open")
+
+    async def order(operator: Operator) -> Operation:
+        return await operator.processes.check_all(wanted, source=options.source(), dry_run=dry_run)
+
+    show_begun(ask(order, url, app), json=json)
+
+
+@group.command()
+def repairs(
+    limit: options.Limit = 50,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Defects that were found in processes and repaired, newest first."""
+    found = ask(lambda operator: operator.processes.repairs(limit=limit), url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("process", "task", "rule", "what", "by", "when"),
+        ((r.process_id, r.task, r.rule, r.detail, r.source, r.repaired_at) for r in found),
+        empty="nothing was repaired",
+    )
+
+
 def _application(app: str | None, complaint: str) -> Any:
     place = app or os.environ.get("MAINSPRING_APP")
     if place is None:

@@ -393,8 +393,7 @@ def _check_options(name: str, options: Options) -> None:
         if value is not None:
             raise InvalidArguments(
                 f"{name}.options({option}=...) does not apply in a decider: a step belongs to its "
-                "process and is committed with it; use at, delay, priority or group, and task_timeout "
-                "in the task's settings for a limit in time"
+                "process and is committed with it; use at, delay, priority or group"
             )
 
 

@@ -20,12 +20,13 @@ from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
 from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_id
 from mainspring.processes.drive import drive
 from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Order, request_cancel, request_restart
-from mainspring.processes.visits import offer_values
+from mainspring.processes.visits import engine_visit, offer_values
 
 _MISSED = "it was no longer parked, or its process is being changed"
 
@@ -54,6 +55,13 @@ class RestartProcesses:
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
     fresh_signals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProcesses:
+    """Look at the processes that fit: repair what is safe, report the rest."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,15 @@ async def _cancel_processes(
     return await _request(database, connection, visits, items)
 
 
+async def _check_processes(
+    database: Database, connection: Any, order: CheckProcesses, items: Sequence[FoundProcess]
+) -> list[Result]:
+    """A look checks everything that every commit keeps true; ended processes have none."""
+    looked = [item for item in items if item.state == "open"]
+    visits = [engine_visit("look", item.id, item.id, id=new_id()) for item in looked]
+    return await _request(database, connection, visits, items)
+
+
 async def _request(
     database: Database, connection: Any, visits: Sequence[Any], items: Sequence[FoundProcess]
 ) -> list[Result]:
@@ -197,6 +214,14 @@ KINDS: dict[str, Kind] = {
             _count_processes,
             _page_processes,
             _restart_processes,
+        ),
+        Kind(
+            "check_processes",
+            CheckProcesses,
+            _freeze_processes,
+            _count_processes,
+            _page_processes,
+            _check_processes,
         ),
         Kind(
             "cancel_processes",

@@ -11,16 +11,32 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.operation import Operation
 from mainspring.processes import graph, mass, search, settings, why
 from mainspring.processes.graph import Graph
-from mainspring.processes.mass import CancelProcesses, RestartProcesses, RestartTasks, TaskFilter
-from mainspring.processes.search import FoundProcess, ParkedTaskGroup, ProcessFilter, Template
+from mainspring.processes.mass import (
+    CancelProcesses,
+    CheckProcesses,
+    RestartProcesses,
+    RestartTasks,
+    TaskFilter,
+)
+from mainspring.processes.parked import Resolving
+from mainspring.processes.search import (
+    FoundProcess,
+    ParkedTaskGroup,
+    ProcessFilter,
+    Repair,
+    Template,
+)
 from mainspring.processes.settings import Change
 from mainspring.processes.structural import Answer, Structural, refuse, run_alone
 from mainspring.processes.why import ProcessWhy
+from mainspring.tasks.promise import Failure
 
 
 class Host(Protocol):
@@ -142,6 +158,39 @@ class ProcessOperator:
             dry_run=dry_run,
             everything=everything,
         )
+
+    async def check_all(
+        self, wanted: ProcessFilter | None = None, *, source: str = "", dry_run: bool = False
+    ) -> Operation:
+        """Check the open processes that fit (all, unless a filter is given), as an operation.
+
+        What is safe is repaired and listed by `repairs`; what is not marks its process inconsistent.
+        """
+        order = CheckProcesses(wanted or ProcessFilter(state="open"))
+        return await self._order("check_processes", order, source, dry_run=dry_run, everything=True)
+
+    async def repairs(self, *, limit: int = 50) -> list[Repair]:
+        """What was repaired, newest first: each is a defect that was found."""
+        found: list[Repair] = await self._ask(search.list_repairs, limit=limit)
+        return found
+
+    async def resolve(self, id: str, task: str, value: Any) -> Answer:
+        """Give the value of a parked task by hand: what depends on it goes on."""
+        process = await self.find(id)
+        text = msgspec.json.encode(value).decode()
+        return await self._resolve(process.id, task, result=text)
+
+    async def fail(self, id: str, task: str, message: str) -> Answer:
+        """Give a parked task up: its failure is delivered to what depends on it."""
+        process = await self.find(id)
+        failure = Failure("mainspring.errors.GivenUp", message, cause=task)
+        return await self._resolve(process.id, task, error=failure)
+
+    async def _resolve(self, process_id: str, task: str, **how: Any) -> Answer:
+        database, pool = await self._host.database(), await self._host.pool()
+        resolving = Resolving(process_id, database.shard_count)
+        async with pool.connection() as connection:
+            return refuse(await run_alone(connection, process_id, resolving.resolve(task, **how)))
 
     async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
         begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -67,6 +68,7 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
             "type": self.type,
             "state": self.state,
             "id": self.id,
+            "uuid": _uuid(self.id),
             "since": self.since,
             "until": self.until,
             "attrs": None if not self.attrs else msgspec.json.encode(self.attrs).decode(),
@@ -76,6 +78,14 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
             "fingerprint": self.fingerprint,
             "error": self.error,
         }
+
+
+def _uuid(text: str | None) -> str | None:
+    """A process's own id, if the text can be one."""
+    try:
+        return None if text is None else str(UUID(text))
+    except ValueError:
+        return None
 
 
 class FoundProcess(msgspec.Struct, frozen=True):
@@ -110,6 +120,17 @@ class ParkedTaskGroup(msgspec.Struct, frozen=True):
     last_at: datetime
     example: str | None
     process_id: str  # of the newest
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A defect that was found and repaired, by whom."""
+
+    process_id: str
+    task: str | None
+    rule: str
+    detail: str
+    source: str
+    repaired_at: datetime
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -200,3 +221,9 @@ async def find_template(database: Database, connection: Any, name: str) -> Templ
         return found[0]
     known = [t.name for t in await list_templates(database, connection)]
     raise NotFound(f"no template is named {name!r}{nearest(name, known)}")
+
+
+async def list_repairs(database: Database, connection: Any, *, limit: int = 50) -> list[Repair]:
+    """Repairs, newest first."""
+    rows = await _ask(database, connection, "list_repairs", limit=check_page(limit))
+    return [Repair(*row) for row in rows]

@@ -1,0 +1,29 @@
+"""The application of the processes' crash tests: a decider, a fan-out and a join."""
+
+from __future__ import annotations
+
+from mainspring import Mainspring, Promise, RetryPolicy
+
+app = Mainspring()
+RETRY = RetryPolicy(attempts=100, first=0.05, most=0.2)
+
+
+@app.task(retry=RETRY)
+async def square(n: int) -> int:
+    return n * n
+
+
+@app.task(retry=RETRY)
+async def add(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.process(retry=RETRY)
+def sums(n: int) -> Promise[int]:
+    total = add([square(i) for i in range(n)])
+    return again(total)
+
+
+@app.process(retry=RETRY)
+def again(total: int) -> Promise[int]:
+    return add([square(total), square(1)])

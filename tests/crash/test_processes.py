@@ -1,0 +1,71 @@
+"""kill -9 of a worker that runs processes: a heir finishes each of them once, with the right result."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mainspring import Mainspring
+from mainspring.testing import WorkerProcess
+
+PLACE = "process_app:app"
+COUNT = 20
+N = 6
+RIGHT = sum(n * n for n in range(N)) ** 2 + 1
+
+
+def start(url: str) -> list[str]:
+    """Start the processes; answers their ids."""
+    import process_app
+
+    app = Mainspring(url)
+    sums = app.process(process_app.sums.function)
+
+    async def begin() -> list[str]:
+        async with app:
+            return [(await sums.start(N)).id for _ in range(COUNT)]
+
+    return asyncio.run(begin())
+
+
+def finish(url: str) -> None:
+    """A heir works until nothing is due."""
+    with WorkerProcess(PLACE, url, path=Path(__file__).parent, drain=True) as heir:
+        assert heir.wait(60) == 0
+
+
+def check(url: str, ids: list[str]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "select p.id::text, p.state::text, r.result from mainspring.process p"
+            " join mainspring.task r on r.process_id = p.id and r.id = p.root"
+        ).fetchall()
+        assert sorted(rows) == sorted((id, "finished", RIGHT) for id in ids)
+        # Each task is done once: no generation of it has two ends.
+        twice = connection.execute(
+            "select key from mainspring.history where outcome = 'done' and queue not like 'mainspring.%'"
+            " group by key, id having count(*) > 1"
+        ).fetchall()
+        assert twice == []
+        assert connection.execute("select * from mainspring.process_violation").fetchall() == []
+        assert connection.execute("select * from mainspring.process_orphan").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["run.started:9", "run.ended:30", "settle.sending:2", "settle.answered:2", "page.read:2"],
+)
+def test_a_worker_killed_in_the_middle_of_processes_loses_none(
+    mainspring_url: str, step: str
+) -> None:
+    """P7: an actor that took a task and brought no result; every process finishes exactly once."""
+    ids = start(mainspring_url)
+
+    with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
+        victim.wait_dead(30)
+    finish(mainspring_url)
+
+    check(mainspring_url, ids)

@@ -1,0 +1,75 @@
+"""Search rides indexes: no question of an operator reads all processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from mainspring.processes.search import ProcessFilter
+from mainspring.processes.store import SQL
+from mainspring.testing import TestServer
+
+FILL = """
+insert into mainspring.process (id, type, key, state, root, start, attrs, created_at)
+select i.id, 'type-' || n % 5, 'key-' || n,
+  (case when n % 50 = 0 then 'open' else 'finished' end)::mainspring.process_state, i.id, '{}',
+  jsonb_build_object('shop', n % 1000), now() - make_interval(secs => n)
+from generate_series(1, 50000) n, lateral (select mainspring.uuid7() as id where n > 0) i
+"""
+PARKED = """
+insert into mainspring.parked_task (task, process_id, type, actor, fingerprint, error_type, error)
+select mainspring.uuid7(), id, type, 'charge', 'f' || (row_number() over ()) % 10, 'ValueError', 'refused'
+from mainspring.process where state = 'open'
+"""
+
+
+@pytest.fixture(scope="module")
+def connection(mainspring_server: TestServer) -> Iterator[psycopg.Connection[Any]]:
+    with mainspring_server.database() as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(FILL)
+        connection.execute(PARKED)
+        connection.execute("analyze mainspring.process, mainspring.parked_task")
+        connection.execute("set plan_cache_mode = force_custom_plan")
+        yield connection
+
+
+def rows_read(node: dict[str, Any]) -> float:
+    """Rows that the plan looked at on process, those thrown away included."""
+    loops = node["Actual Loops"]
+    own = 0.0
+    if node.get("Relation Name") == "process":
+        dropped = node.get("Rows Removed by Filter", 0) + node.get(
+            "Rows Removed by Index Recheck", 0
+        )
+        own = (node["Actual Rows"] + dropped) * loops
+    return own + sum(rows_read(child) for child in node.get("Plans", ()))
+
+
+QUESTIONS = {
+    "newest": (ProcessFilter(), 200),
+    "type and state": (ProcessFilter(type="type-0", state="open"), 200),
+    "type": (ProcessFilter(type="type-3"), 1000),
+    "attributes": (ProcessFilter(attrs={"shop": 7}), 200),
+    "a common state": (ProcessFilter(type="type-1", state="finished"), 600),
+    "an id": (ProcessFilter(id="key-777"), 20),
+    "parked by fingerprint": (ProcessFilter(fingerprint="f3", parked=True), 400),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_search_reads_about_what_it_answers(
+    connection: psycopg.Connection[Any], name: str
+) -> None:
+    """P12: plans over many processes."""
+    wanted, most = QUESTIONS[name]
+    values = {**wanted.values(), "before_at": None, "before_id": None, "limit": 50}
+    statement = SQL["search_processes"].text
+    row = connection.execute(f"explain (analyze, format json) {statement}", values).fetchone()
+    assert row is not None
+    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
+
+    assert rows_read(plan[0]["Plan"]) <= most
