@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 from process_scene import Scene, call, given, value
 
 from mainspring.processes.decision import Decision
@@ -23,8 +24,8 @@ async def resolve(scene: Scene, process: str, task: str, **how: Any) -> Answer:
         await connection.close()
 
 
-@pytest.fixture
-async def parked(scene: Scene) -> tuple[str, list[str]]:
+@pytest.fixture(params=[None, "tenant"], ids=["on its process's shard", "on its group's shard"])
+async def parked(scene: Scene, request: pytest.FixtureRequest) -> tuple[str, list[str]]:
     """A process with a parked task, and the runs of it: it fails once."""
     runs: list[str] = []
 
@@ -34,7 +35,8 @@ async def parked(scene: Scene) -> tuple[str, list[str]]:
             raise ValueError("no such card")
         return "paid"
 
-    scene.actor(lambda h: Decision((call("broken"), call("last", value(0))), returned=1), "order")
+    first = replace(call("broken"), group=request.param)
+    scene.actor(lambda h: Decision((first, call("last", value(0))), returned=1), "order")
     scene.actor(broken)
     scene.actor(lambda h: given(h)[0], "last")
     process = await scene.start("order")
@@ -50,8 +52,8 @@ async def test_a_parked_task_is_tried_again_with_the_same_key(
     task = scene.ids(process)["broken"]
     item = ParkedTask(process, task, "broken")
 
-    went_on = await scene.drive(unpark_steps([item], scene.database.shard_count))
-    again = await scene.drive(unpark_steps([item], scene.database.shard_count))
+    went_on = await scene.drive(unpark_steps([item]))
+    again = await scene.drive(unpark_steps([item]))
     await scene.run()
 
     assert (went_on, again) == ({task}, set())

@@ -24,7 +24,7 @@ from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Options, decode_options
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Locked, Structural, visit_of
-from mainspring.processes.visits import insert_values, place_values, queue_of
+from mainspring.processes.visits import find_places, insert_values, queue_of
 from mainspring.tasks.promise import Failure
 
 log = logging.getLogger("mainspring")
@@ -117,8 +117,8 @@ class Looking(Structural):
                 change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
                 changes.append(change)
         if changes:
-            places = [(self.process_id, queue_of(c.actor), c.task) for c in changes]
-            yield KERNEL_SQL["drop_visits"], place_values(places, self._shard_count)
+            places = yield from find_places([(queue_of(c.actor), c.task) for c in changes])
+            yield KERNEL_SQL["drop_visits"], places
             yield from self.end_tasks(locked, changes)
 
     # -- scopes
@@ -144,10 +144,8 @@ class Looking(Structural):
         )
         members = [n for n in graph.nodes.values() if n.scope_id in within]
         live = [n for n in members if n.state in LIVE and not decode_options(n.options).shielded]
-        places = [(self.process_id, queue_of(n.actor), n.id) for n in live]
-        had_visit = {
-            v[1] for v in (yield KERNEL_SQL["find_visits"], place_values(places, self._shard_count))
-        }
+        places = yield from find_places([(queue_of(n.actor), n.id) for n in live])
+        had_visit = set(places["keys"])
         yield from self._drop([n.id for n in live], graph)
         yield from self._cancel_children([n.id for n in members])
         # Written first: what waited for a member is of the scope itself, or is told by its promise.

@@ -131,7 +131,7 @@ async def _page_tasks(
 async def _restart_tasks(
     database: Database, connection: Any, order: RestartTasks, items: Sequence[ParkedTask]
 ) -> list[Result]:
-    going = await drive(connection, unpark_steps(items, database.shard_count))
+    going = await drive(connection, unpark_steps(items))
     return [
         Result(item.actor, item.task, None if item.task in going else _MISSED) for item in items
     ]

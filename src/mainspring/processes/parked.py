@@ -16,7 +16,7 @@ from mainspring.processes.change import Change
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Structural
-from mainspring.processes.visits import place_values, queue_of
+from mainspring.processes.visits import find_places, queue_of
 from mainspring.tasks.promise import Failure
 
 
@@ -28,9 +28,7 @@ class ParkedTask(msgspec.Struct, frozen=True):
     actor: str
 
 
-def unpark_steps(
-    parked: Sequence[ParkedTask], shard_count: int
-) -> Generator[Step, list[Any], set[str]]:
+def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set[str]]:
     """Try parked tasks again, with the same idempotency key. Answers those that go on; what a
     structural change has just now, or is parked no longer, is left."""
     ids = sorted({item.process_id for item in parked})
@@ -39,9 +37,8 @@ def unpark_steps(
     wanted = [item for item in parked if item.process_id in free]
     if not wanted:
         return set()
-    places = [(item.process_id, queue_of(item.actor), item.task) for item in wanted]
-    values = {**place_values(places, shard_count), "fresh_ids": False}
-    freed = yield KERNEL_SQL["restart_parked"], values
+    places = yield from find_places([(queue_of(item.actor), item.task) for item in wanted])
+    freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False}
     keys = {row[1] for row in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
     if not listed:

@@ -26,6 +26,7 @@ from mainspring.processes.visits import (
     QUEUE,
     NewVisit,
     engine_visit,
+    find_places,
     insert_values,
     offer_values,
     place_values,
@@ -142,19 +143,10 @@ class Structural:
         """Visits, counts and waits of tasks that go on no longer as they were."""
         if not tasks:
             return 0
-        places = [(self.process_id, queue_of(graph.nodes[t].actor), t) for t in tasks]
-        places += [
-            (self.process_id, QUEUE, f"{kind}/{t}")
-            for t in tasks
-            for kind in ("timer", "await", "deadline", "child")
-        ]
-        values = place_values(places, self._shard_count)
-        groups = [decode_options(graph.nodes[t].options).group for t in tasks]
-        for n, group in enumerate(groups):
-            if group is not None:
-                other = place_values([(group, "", "")], self._shard_count)
-                values["shards"][n] = other["shards"][0]
-        rows = yield KERNEL_SQL["drop_visits"], values
+        visits = [(queue_of(graph.nodes[t].actor), t) for t in tasks]
+        kinds = ("timer", "await", "deadline", "child")
+        visits += [(QUEUE, f"{kind}/{t}") for t in tasks for kind in kinds]
+        rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
         yield SQL["drop_waits"], {"tasks": list(tasks)}
         yield SQL["drop_externals"], {"tasks": list(tasks)}
         yield SQL["unpark_tasks"], {"tasks": list(tasks)}

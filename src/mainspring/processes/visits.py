@@ -1,20 +1,22 @@
-"""The visits of processes: which queue, key, shard and payload each has. Pure.
+"""The visits of processes: which queue, key, shard and payload each has. No I/O.
 
 A task's visit is `(its actor, its id)`; the tasks of built-in actors and everything that the engine
 itself does for a process are visits of one queue, told apart by their keys. All of a process lies
-on one shard, so that one worker hands it on from step to step.
+on one shard, so that one worker hands it on from step to step; but a task in a group lies with its group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
 
+from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, shard_of, token
+from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
 _MARK = '{"@"'
@@ -153,6 +155,19 @@ def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: flo
             )
         )  # fmt: skip
     return found
+
+
+def find_places(
+    visits: Sequence[tuple[str, str]],
+) -> Generator[Step, list[Any], dict[str, Any]]:
+    """Where the visits of tasks (queue, key) are: those in a group lie on its shard, not the process's."""
+    named = {"keys": [key for _, key in visits], "queues": [queue for queue, _ in visits]}
+    rows = yield KERNEL_SQL["find_places"], named
+    return {
+        "shards": [row[0] for row in rows],
+        "keys": [row[1] for row in rows],
+        "queues": [row[2] for row in rows],
+    }
 
 
 def place_values(visits: Sequence[tuple[str, str, str]], shard_count: int) -> dict[str, Any]:
