@@ -202,6 +202,27 @@ class TestPlans:
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 500
 
+    def test_a_thousand_shards_are_given_without_a_quadratic_join(self, visits: Visits) -> None:
+        """It runs within a lease time, on the way to a stop."""
+        worker_id = visits.join()
+        visits.call("make_leases", pool="default")
+        shards = sorted(visits.take(worker_id))
+        epoch = visits.value("select max(epoch) from mainspring.lease where worker_id is not null")
+        values = {
+            "pool": "default",
+            "worker_id": worker_id,
+            "shards": shards,
+            "epochs": [epoch] * len(shards),
+            "offered_to": None,
+            "epoch": 1,
+        }
+
+        nodes = plan_of(visits, SQL["give_leases"].text, values)
+        visits.bury(worker_id)
+
+        assert len(shards) == 1024
+        assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 1024
+
     def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})
 
