@@ -104,7 +104,7 @@ create table mainspring.visit (
   payload jsonb not null,
   created_at timestamptz not null default mainspring.now(),
   changed_at timestamptz not null default mainspring.now(),
-  primary key (key, queue, shard)                     -- fresh keys rise in time, so it grows at one end
+  primary key (shard, key, queue)
 ) with (
   fillfactor = 90,
   autovacuum_vacuum_scale_factor = 0.02,
