@@ -63,6 +63,9 @@ def test_names_that_would_confuse_queues_are_refused(name: Any) -> None:
         Mainspring().entities(name, table="t")
 
 
+def nothing() -> None: ...
+
+
 def test_kinds_and_tasks_share_their_names() -> None:
     app = Mainspring()
     app.entities("listing", table="t")
@@ -70,8 +73,8 @@ def test_kinds_and_tasks_share_their_names() -> None:
     with pytest.raises(DuplicateKind, match="declared twice"):
         app.documents("listing")
     with pytest.raises(DuplicateTask, match="is a kind of entities already"):
-        app.task(lambda: None, name="listing")
-    app.task(name="mail")(lambda: None)
+        app.task(nothing, name="listing")
+    app.task(name="mail")(nothing)
     with pytest.raises(DuplicateKind, match="is a task already"):
         app.entities("mail", table="t")
 
