@@ -57,6 +57,20 @@ class TestAdmission:
         assert found.behind() == ["g"]
         assert found.is_behind("g")
 
+    def test_what_comes_after_one_that_was_left_does_not_overtake_it(self) -> None:
+        """Of a page that was read before the group was full, when there is room again."""
+        found = groups(1)
+        some = visits(KEEPS + 4)
+        assert admitted(found, some[:-1]) == ["started"] + ["kept"] * KEEPS + ["left"] * 2
+        for each in some[: KEEPS + 1]:
+            for freed in found.ended(each):
+                assert found.admit(freed, 0.0) == "started"
+
+        assert found.hungry() == ["g"]
+        assert found.admit(some[-1], 0.0) == "left"
+        [first] = found.refill("g", some[-3:-1], more=False)
+        assert found.admit(first, 0.0) == "started"
+
     def test_once_something_was_left_all_that_follows_is_left(self) -> None:
         """What is kept must come before what is in the database."""
         found = groups(1)

@@ -11,7 +11,7 @@ import math
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mainspring.kernel.config import QueueSettings
@@ -95,7 +95,8 @@ class Buffer:
         self._turns: dict[tuple[str, str], list[Visit]] = {}  # taken, and who waits for each
         self._stale: list[Visit] = []
         self._rated = False  # some queue has a rate per group
-        self._counts = [0 for _ in PRIORITIES]  # visits in the levels of each priority
+        # Queues that have visits of each priority: a choice looks only at these.
+        self._waiting: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
         self._credit = 0.0  # starts that are owed to background queues; one at most
@@ -104,26 +105,28 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        return sum(self._counts)
+        return sum(len(level) for _, level in self._levels())
+
+    def _levels(self) -> Iterator[tuple[QueueState, deque[Visit]]]:
+        """The levels that have visits, the least urgent first. The heart asks too, from its thread."""
+        for priority, waiting in enumerate(self._waiting):
+            for queue in list(waiting.values()):
+                yield queue, queue.levels[priority]
 
     def startable(self, now: float) -> int:
         """Visits that wait for nothing but a slot, as far as their queues are concerned."""
         return sum(
-            waiting
-            for queue in self.queues.values()
+            len(level)
             # Only a queue with visits is asked when it is ready: to be asked is to want a part.
-            if (waiting := queue.buffered)
-            and (not queue.limited or queue.ready_at(now) <= now)
-            and not self._is_crowded(queue)
+            for queue, level in self._levels()
+            if (not queue.limited or queue.ready_at(now) <= now) and not self._is_crowded(queue)
         )
 
     def can_start(self, now: float) -> bool:
         """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
         self.next_at = math.inf
-        if not any(self._counts):
-            return False
-        for queue in self.queues.values():
-            if queue.buffered and not self._is_crowded(queue):
+        for queue, _ in self._levels():
+            if not self._is_crowded(queue):
                 ready_at = queue.ready_at(now) if queue.limited else now
                 if ready_at <= now:
                     return True
@@ -140,18 +143,22 @@ class Buffer:
 
     def add_page(self, queue: str, priority: int, visits: list[Visit]) -> None:
         """The same for visits of one level, oldest first."""
-        level = self.queues[queue].levels[priority]
-        if level and visits and visits[0].position < level[-1].position:
+        if not visits:
+            return
+        state = self.queues[queue]
+        level = state.levels[priority]
+        if level and visits[0].position < level[-1].position:
             self.add(visits)
             return
         self.in_hand.update((queue, visit.key) for visit in visits)
         level.extend(visits)
-        self._counts[priority] += len(visits)
+        self._waiting[priority][queue] = state
 
     def place(self, visit: Visit) -> None:
         """Put a visit that is in hand into its level, where it belongs."""
-        level = self.queues[visit.queue].levels[visit.priority]
-        self._counts[visit.priority] += 1
+        queue = self.queues[visit.queue]
+        level = queue.levels[visit.priority]
+        self._waiting[visit.priority][visit.queue] = queue
         if level and visit.position < level[0].position:
             level.appendleft(visit)  # who waited for a turn is mostly the oldest
         elif level and visit.position < level[-1].position:
@@ -170,7 +177,8 @@ class Buffer:
             self.release_rated(now)
         while (level := self._best_level(now)) is not None:
             visit = level.popleft()
-            self._counts[visit.priority] -= 1
+            if not level:
+                del self._waiting[visit.priority][visit.queue]
             if now - visit.read_at > STALE_SECONDS:
                 self._read_again(visit)
             elif self._admit(visit, now):
@@ -196,19 +204,22 @@ class Buffer:
     def _best_level(self, now: float) -> deque[Visit] | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
         self.next_at = math.inf
-        if self._credit >= 1.0 and (owed := self._best_of(self._background, now)) is not None:
+        if self._credit >= 1.0 and (owed := self._best_of(now, background=True)) is not None:
             return owed
-        return self._best_of(self.queues.values(), now)
+        return self._best_of(now)
 
-    def _best_of(self, queues: Iterable[QueueState], now: float) -> deque[Visit] | None:
+    def _best_of(self, now: float, *, background: bool = False) -> deque[Visit] | None:
         for priority in _URGENT_FIRST:
-            if not self._counts[priority]:
+            waiting = self._waiting[priority]
+            if not waiting:
                 continue
             best: deque[Visit] | None = None
-            for queue in queues:
-                level = queue.levels[priority]
-                if not level or self._is_crowded(queue):
+            for queue in waiting.values():
+                if background and queue.settings.share is None:
                     continue
+                if self._background and self._is_crowded(queue):
+                    continue
+                level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
                 elif best is None or level[0].position < best[0].position:
@@ -379,7 +390,8 @@ class Buffer:
             for priority, level in enumerate(queue.levels):
                 if level:
                     queue.levels[priority] = deque(sift(level))
-                    self._counts[priority] += len(queue.levels[priority]) - len(level)
+                    if not queue.levels[priority]:
+                        del self._waiting[priority][queue.name]
             queue.groups.sift(sift, shards)
         for turn, waiting in self._turns.items():
             self._turns[turn] = sift(waiting)

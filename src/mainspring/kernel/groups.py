@@ -22,7 +22,7 @@ KEEPS = 32
 class Group:
     """One group: what runs, what waits here, and whether the database has more of it."""
 
-    __slots__ = ("behind", "bucket", "kept", "name", "running", "shard")
+    __slots__ = ("behind", "bucket", "kept", "left_from", "name", "running", "shard")
 
     def __init__(self, name: str, shard: int) -> None:
         self.name = name
@@ -30,6 +30,8 @@ class Group:
         self.running = 0
         self.kept: list[Visit] = []  # by priority, then oldest first
         self.behind = False  # visits of it were left in the database
+        # The first of those: what comes after it waits its turn there, too.
+        self.left_from: tuple[int, Position] | None = None
         self.bucket: Bucket | None = None
 
     @property
@@ -74,6 +76,8 @@ class Groups:
         group = self._groups.get(visit.group)
         if group is None:
             group = self._groups[visit.group] = Group(visit.group, visit.shard)
+        if group.behind and group.left_from is not None and _order(visit) > group.left_from:
+            return "left"
         if self._ready_at(group, now) > now:
             return self._keep(group, visit)
         if group.bucket is not None:
@@ -100,6 +104,9 @@ class Groups:
             insort(group.kept, visit, key=_order)
             return "kept"
         group.behind = True
+        order = _order(visit)
+        if group.left_from is None or order < group.left_from:
+            group.left_from = order
         return "left"
 
     def ended(self, visit: Visit) -> list[Visit]:
@@ -177,6 +184,7 @@ class Groups:
         if group is None:
             return visits
         group.behind = more
+        group.left_from = max(map(_order, visits), default=None) if more else None
         for visit in visits:
             insort(group.kept, visit, key=_order)
         return self.release(group)
@@ -186,6 +194,6 @@ class Groups:
         for group in self:
             group.kept = keep(group.kept)
             if group.shard not in shards:
-                group.behind = False
+                group.behind, group.left_from = False, None
             if group.idle:
                 self._forget(group)
