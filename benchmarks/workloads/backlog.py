@@ -29,5 +29,6 @@ LARGE = Workload(
     lambda trial: backlog(trial, 1_000_000, "backlog-1m"),
     quick=True,
     quick_systems=("mainspring",),
+    quick_runs=2,
     systems=FAST_FILL,
 )
