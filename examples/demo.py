@@ -184,5 +184,11 @@ def account(console: Console, watch: Watch, faults_fired: bool, seconds: float) 
     return 0 if good else 1
 
 
+def end(*_: object) -> None:
+    """Told to stop: the workers must not outlive the demo."""
+    sys.exit(128 + signal.SIGTERM)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end)
     sys.exit(run(Console()))
