@@ -63,7 +63,7 @@ class World:
             hold=self.hold,
             finished=self.unsettled.append,
             wants_more=lambda: None,
-            stale=lambda _: None,
+            left=lambda _: None,
         )
 
     # -- what runs

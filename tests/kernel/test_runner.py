@@ -35,6 +35,7 @@ class Bench:
         self.hand.good_until = moment.local() + 3600
         self.buffer = Buffer([QueueSettings("ring", handler, **settings)], threading.Lock())
         self.ended: list[Run] = []
+        self.left: list[str] = []
         self.runner = Runner(
             self.hand,
             self.buffer,
@@ -42,7 +43,7 @@ class Bench:
             hold=self._hold,
             finished=self.ended.append,
             wants_more=lambda: None,
-            stale=lambda visit: None,
+            left=lambda visit: self.left.append(visit.key),
         )
 
     async def __aenter__(self) -> Bench:
@@ -172,3 +173,24 @@ async def test_a_visit_that_its_rate_keeps_back_starts_when_the_rate_allows() ->
         bench.give("a")
         assert bench.ended == []
         await bench.rest(1)
+
+
+async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
+    """Sweeps are rare where they are dear: after a stall the next one may be minutes away."""
+    gate = asyncio.Event()
+
+    async def wait(run: Run) -> Outcome:
+        await gate.wait()
+        return Done()
+
+    async with Bench(wait, slots=2) as bench:
+        bench.give("a", "b")
+        await wait_until(lambda: len(bench.hand.runs) == 2)
+        bench.runner.stop_all("fenced")
+        await wait_until(lambda: sorted(bench.left) == ["a", "b"])
+        assert not bench.buffer.in_hand
+
+        bench.hand.good_until = 0.0  # the lease has ended: nothing starts
+        bench.give("c")
+        await wait_until(lambda: bench.left[-1] == "c")
+        assert not bench.ended

@@ -44,6 +44,10 @@ WATCHFUL_FOR = 1.0
 BUSY_SECONDS = 0.1
 
 
+# A sweep takes a twentieth of the time, but one that met a stall is not paid for with minutes (seconds).
+DEAREST_SWEEP = 0.5
+
+
 class ShardsChanged(Exception):
     """Shards came or went while a read was under way: its page is not taken in."""
 
@@ -312,7 +316,7 @@ class Reader:
                 self._take_in(page)
             pending = [c for c in pending if len(pages.get((c.queue, c.priority), ())) >= most]
         self._look_back()  # the poll: whatever notifications do, every level is read
-        cost = moment.local() - began
+        cost = min(moment.local() - began, DEAREST_SWEEP)
         self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(
             0.9, 1.1
         )

@@ -75,7 +75,7 @@ class Runner:
         hold: Callable[[Run, float | None], Awaitable[bool]],
         finished: Callable[[Run], None],
         wants_more: Callable[[], None],
-        stale: Callable[[Visit], None],
+        left: Callable[[Visit], None],
     ) -> None:
         self.hand = hand
         self.buffer = buffer
@@ -84,7 +84,7 @@ class Runner:
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
-        self._stale = stale
+        self._left = left  # told of each visit that is due and no longer in hand
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
@@ -168,7 +168,7 @@ class Runner:
                 return run
             self._let_go(visit)
         for visit in self.buffer.take_stale():
-            self._stale(visit)
+            self._left(visit)
         self._set_alarm(now)
         return None
 
@@ -193,7 +193,12 @@ class Runner:
         """A visit that was not started: whoever owns its shard will read it."""
         self.buffer.ended(visit)
         self.buffer.turn_over(visit)
+        self._leave(visit)
+
+    def _leave(self, visit: Visit) -> None:
+        """No longer in hand, and still due. Said at once: a sweep may be far away."""
         self.buffer.forget(visit)
+        self._left(visit)
 
     def _run_of(self, visit: Visit, now: float) -> Run:
         started = self.hand.time.at(now)
@@ -338,7 +343,7 @@ class Runner:
             self._tried(run)
         self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
-        self.buffer.forget(run.visit)
+        self._leave(run.visit)
 
     def stop_run(self, run: Run, why: str) -> None:
         """End a run from outside; its handler sees a cancellation."""

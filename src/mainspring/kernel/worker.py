@@ -63,7 +63,7 @@ class Worker:
             hold=self._hold_now,
             finished=lambda run: self.settler.add(run),
             wants_more=self._slot_idle,
-            stale=lambda visit: self.reader.settled(visit, 0),
+            left=lambda visit: self.reader.settled(visit, 0),
         )
         self.reader.unsettled = lambda: self.settler.unsettled
         self.reader.filled = self._filled
