@@ -11,7 +11,7 @@ from mainspring.errors import MixedPool
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import working
+from workers import Gauge, working
 
 OWN = queue("mainspring.operation")
 
@@ -79,3 +79,21 @@ async def test_workers_with_a_queue_in_common_share_the_pool(
         await wait_until(lambda: any(r.msg == "pool.mixed" for r in caplog.records))
 
         assert not one.hand.shards & two.hand.shards
+
+
+async def test_a_queue_that_moves_to_another_pool_is_run_there_alone(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: a rolling deploy that changes a task's pool; the old code's worker leaves it alone."""
+    before, after = Gauge(seconds=0), Gauge(seconds=0)
+    async with working(database_url, queue(handler=before)) as old:
+        visits.offer("a")
+        await wait_until(lambda: before.started == ["a"])
+        moved = queue(handler=after, pool="heavy")
+        async with working(database_url, moved, pool="heavy"):
+            await wait_until(lambda: old.buffer.queues["ring"].paused)
+            visits.offer(*(f"key {n}" for n in range(20)))
+            await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
+
+        assert before.started == ["a"]
+        assert len(after.started) == 20

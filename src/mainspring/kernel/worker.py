@@ -309,7 +309,7 @@ class Worker:
         for row in rows:
             (
                 name,
-                _,
+                pool,
                 _,
                 hold_after,
                 work_timeout,
@@ -323,7 +323,9 @@ class Worker:
             queue = self.buffer.queues[name]
             queue.hold_after = hold_after
             queue.work_timeout = work_timeout
-            queue.limit(paused=paused, concurrency=concurrency, rate=rate)
+            # A newer version has put it into another pool, whose workers run it from now on.
+            elsewhere = pool != self.settings.pool
+            queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
             if queue.groups.limit(group_size, group_rate, now):
                 self.buffer.release_groups()
         done = (
