@@ -9,7 +9,7 @@ import psycopg
 
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge, working
+from workers import Gate, Gauge, working
 
 
 async def asleep(visits: Visits) -> None:
@@ -29,6 +29,26 @@ async def test_an_idle_worker_is_woken_by_an_offer(visits: Visits, database_url:
         await wait_until(lambda: gauge.started == ["a"], 3, every=0.001)
 
     assert time.monotonic() - began < 1
+
+
+async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_that_ends(
+    visits: Visits, database_url: str
+) -> None:
+    """It lies in another level by then, behind that level's cursor; the next sweep is far away."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), poll=30.0, lease=60.0) as worker:
+        await asleep(visits)
+        visits.offer("a")
+        await wait_until(lambda: gate.keys == {"a"})
+        later = worker.reader._cursors["ring", 9]
+        visits.offer("a", priority=9)
+        behind = visits.visit("a").position
+        await wait_until(lambda: not later.more and later.position > behind and later.complete)
+
+        gate.open.set()
+        await wait_until(lambda: len(gate.runs) == 2, 3)
+
+    assert gate.runs[1].visit.priority == 9
 
 
 async def test_without_a_listener_the_poll_finds_the_work(

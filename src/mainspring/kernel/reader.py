@@ -114,8 +114,9 @@ class Reader:
     def settled(self, visit: Visit, due_in: float) -> None:
         """A visit of mine is free again, due in so many seconds."""
         if due_in <= 0:
-            cursor = self._cursors[visit.queue, visit.priority]
-            cursor.step_back(visit.due_at - timedelta(microseconds=1))
+            # An offer may have raised its priority meanwhile.
+            for cursor in self._levels[visit.queue][visit.priority :]:
+                cursor.step_back(visit.due_at - timedelta(microseconds=1))
         self.wake()  # a sleeper asks anew when the next visit becomes due
 
     @property
