@@ -51,6 +51,32 @@ async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_tha
     assert gate.runs[1].visit.priority == 9
 
 
+async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
+    visits: Visits, database_url: str
+) -> None:
+    """A long transaction commits 3,000 visits behind the cursor of a worker that is busy, so nobody is
+    notified: they stay in the database until there is room, and none is forgotten."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), concurrency=2, page=100) as worker:
+        visits.offer(*(f"first {n}" for n in range(6)))
+        await wait_until(lambda: len(gate.runs) == 2)
+        visits.query(
+            "insert into mainspring.visit (shard, key, queue, id, due_at, version, payload)"
+            " select mainspring.shard('k' || n, 1024), 'k' || n, 'ring', gen_random_uuid(),"
+            " mainspring.now() - interval '10 s', n, '{}' from generate_series(1, 3000) n"
+        )
+        swept = worker.reader.passes + 5
+        await wait_until(lambda: worker.reader.passes >= swept, 15)
+        assert len(worker.buffer.in_hand) <= 300
+
+        gate.open.set()
+        await wait_until(
+            lambda: visits.value("select count(*) from mainspring.visit") == 0, 30, every=0.05
+        )
+
+    assert len(gate.ended) == len(set(gate.ended)) == 3006
+
+
 async def test_without_a_listener_the_poll_finds_the_work(
     visits: Visits, database_url: str
 ) -> None:
