@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.groups import KEEPS, Groups
+from mainspring.kernel.groups import KEEPS, KEEPS_IN_ALL, Groups
 from mainspring.kernel.visit import Visit
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -341,3 +341,14 @@ class TestShardsGivenAway:
         assert found.hungry() == []
         found.ended(visit(0))
         assert found.hungry() == ["g"]
+
+
+def test_where_there_are_many_groups_each_keeps_fewer() -> None:
+    """All of them wait for their rate: else a worker would have 32 visits of each in memory."""
+    found = groups(rate=0.001)
+    names = [f"tenant {n}" for n in range(2 * KEEPS_IN_ALL)]
+    kept = sum(admitted(found, visits(KEEPS + 1, group=name)).count("kept") for name in names)
+
+    assert found.keeps == 1
+    assert sorted(found.hungry()) == []
+    assert len(names) <= kept <= 7 * KEEPS_IN_ALL

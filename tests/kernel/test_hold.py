@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
+import pytest
+
+from mainspring.kernel import steps
 from mainspring.kernel.outcome import Again, Done, Parked
-from visits import Visits, locked
+from mainspring.testing import wait_until
+from visits import Visits, locked, queue
+from workers import Gauge, working
 
 
 def test_a_held_visit_shows_who_runs_it_and_since_when(visits: Visits, me) -> None:
@@ -116,3 +122,24 @@ def test_an_offer_leaves_the_hold_in_place(visits: Visits, me) -> None:
 
     assert visits.row("a")["pass"] == run.token
     assert visits.keys(me) == []
+
+
+async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pause(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One open transaction of a user must not make the reader spin: it read 420 pages a second."""
+    gauge, pages = Gauge(seconds=0), []
+    visits.offer("a")
+    with locked(database_url, "a") as other:
+        async with working(
+            database_url, queue(handler=gauge, hold_after=0), poll=10.0, lease=30.0
+        ) as worker:
+            monkeypatch.setattr(steps, "listener", lambda step: pages.append(step))
+            await asyncio.sleep(1)
+            tried = pages.count("page.read")
+            assert not gauge.started
+
+            other.rollback()
+            await wait_until(lambda: gauge.started == ["a"] and not worker.hand.runs, 3)
+
+    assert 2 <= tried <= 60

@@ -179,6 +179,23 @@ async def test_a_line_that_is_no_longer_declared_is_removed(hourly, clock, visit
     assert ticks(visits) == []
 
 
+async def test_a_schedule_is_not_parked_for_what_killed_workers_beside_it(hourly, visits):
+    """It is held when it is a suspect, so three deaths of others would have ended it in silence."""
+    await run_until_idle(hourly)
+    worker_id = visits.join(queues=["mainspring.recurring"])
+    for _ in range(5):
+        run = visits.start(visits.visit("tick", "mainspring.recurring"))
+        assert visits.hold(worker_id, run)
+        visits.bury(worker_id)
+        assert [row["crashes"] for row in visits.recover()]
+        worker_id = visits.join(queues=["mainspring.recurring"])
+    visits.bury(worker_id)
+
+    row = visits.row("tick", "mainspring.recurring")
+    assert row is not None
+    assert (row["crashes"], row["parked_at"]) == (5, None)
+
+
 async def test_the_workers_of_the_task_s_pool_make_its_ticks(app, clock, visits):
     """T13: no worker of the default pool is needed."""
     app.task(cron="0 * * * *", pool="billing")(tick)

@@ -74,12 +74,21 @@ def test_an_exception_has_the_policy_of_its_nearest_class() -> None:
         {"first": 10, "most": 5},
         {"factor": 0.5},
         {"factor": float("nan")},
+        {"factor": 1e10},
         {"most": float("nan")},
+        {"most": float("inf")},
+        {"most": 1e300},
     ],
 )
 def test_settings_out_of_range_are_refused_and_named(settings) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(settings))):
         RetryPolicy(**settings)
+
+
+def test_the_longest_delay_is_one_that_can_be_added_to_a_time() -> None:
+    policy = RetryPolicy(attempts=1_000_000, first=1.0, factor=1000.0, most=315_360_000.0)
+
+    assert policy.delay(1_000_000) <= 315_360_000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import psycopg
 
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge, working
+from workers import Gate, Gauge, working
 
 
 async def asleep(visits: Visits) -> None:
@@ -29,6 +29,52 @@ async def test_an_idle_worker_is_woken_by_an_offer(visits: Visits, database_url:
         await wait_until(lambda: gauge.started == ["a"], 3, every=0.001)
 
     assert time.monotonic() - began < 1
+
+
+async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_that_ends(
+    visits: Visits, database_url: str
+) -> None:
+    """It lies in another level by then, behind that level's cursor; the next sweep is far away."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), poll=30.0, lease=60.0) as worker:
+        await asleep(visits)
+        visits.offer("a")
+        await wait_until(lambda: gate.keys == {"a"})
+        later = worker.reader._cursors["ring", 9]
+        visits.offer("a", priority=9)
+        behind = visits.visit("a").position
+        await wait_until(lambda: not later.more and later.position > behind and later.complete)
+
+        gate.open.set()
+        await wait_until(lambda: len(gate.runs) == 2, 3)
+
+    assert gate.runs[1].visit.priority == 9
+
+
+async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
+    visits: Visits, database_url: str
+) -> None:
+    """A long transaction commits 3,000 visits behind the cursor of a worker that is busy, so nobody is
+    notified: they stay in the database until there is room, and none is forgotten."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), concurrency=2, page=100) as worker:
+        visits.offer(*(f"first {n}" for n in range(6)))
+        await wait_until(lambda: len(gate.runs) == 2)
+        visits.query(
+            "insert into mainspring.visit (shard, key, queue, id, due_at, version, payload)"
+            " select mainspring.shard('k' || n, 1024), 'k' || n, 'ring', gen_random_uuid(),"
+            " mainspring.now() - interval '10 s', n, '{}' from generate_series(1, 3000) n"
+        )
+        swept = worker.reader.passes + 5
+        await wait_until(lambda: worker.reader.passes >= swept, 15)
+        assert len(worker.buffer.in_hand) <= 300
+
+        gate.open.set()
+        await wait_until(
+            lambda: visits.value("select count(*) from mainspring.visit") == 0, 30, every=0.05
+        )
+
+    assert len(gate.ended) == len(set(gate.ended)) == 3006
 
 
 async def test_without_a_listener_the_poll_finds_the_work(

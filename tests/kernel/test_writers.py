@@ -124,6 +124,30 @@ async def test_a_run_that_is_answered_with_rerun_is_run_again_and_counts_no_atte
     assert visits.value("select count(*) from noted") == 1
 
 
+@pytest.mark.parametrize("answer", ["rerun", "superseded"])
+async def test_a_held_run_that_is_not_settled_is_run_again_before_the_next_beat(
+    visits: Visits, database_url: str, notes: Notes, answer: str
+) -> None:
+    """Its hold would keep its visit from being read; nothing beats for 12 seconds here."""
+    runs: list[Run] = []
+    notes.stands = False
+
+    async def handler(run: Run) -> Done:
+        runs.append(run)
+        if len(runs) == 1 and answer == "superseded":
+            visits.offer("a")
+        return Done(writer=notes)
+
+    if answer == "rerun":
+        notes.answers["a"] = [answer]
+    async with working(database_url, queue(handler=handler, hold_after=0), lease=60):
+        visits.offer("a")
+        await wait_until(lambda: left(visits) == 0, 3)
+
+    assert [run.held for run in runs] == [True, True]
+    assert visits.value("select count(*) from noted") == 1
+
+
 async def test_what_was_written_stands_when_the_visit_was_offered_meanwhile(
     visits: Visits, database_url: str, notes: Notes
 ) -> None:

@@ -7,6 +7,7 @@ import gc
 import itertools
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
@@ -14,11 +15,13 @@ import pytest
 
 from mainspring import RetryPolicy
 from mainspring.errors import Fenced
+from mainspring.kernel.history import HistoryFilter
 from mainspring.kernel.visit import Run
 from mainspring.tasks import execute
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.execute import Executor
 from mainspring.testing import run_until_idle, wait_until
+from mainspring.testing.idle import FAST_SETTINGS
 
 ONCE = RetryPolicy(attempts=1)
 THREADS = 4
@@ -135,3 +138,34 @@ async def test_the_exception_of_a_stopped_function_is_not_complained_of(
     gc.collect()
 
     assert complaints == []
+
+
+async def test_a_fenced_run_counts_no_attempt_though_its_thread_ends_first(app) -> None:
+    """The heart's thread interrupts; the loop must know the run as stopped when the thread has ended."""
+    running, again = threading.Event(), threading.Event()
+
+    @app.task
+    def busy() -> int:
+        if running.is_set():
+            again.set()
+            return 1
+        running.set()
+        while True:
+            sum(range(1000))
+
+    handle = await busy.enqueue()
+    async with app.worker(**FAST_SETTINGS) as worker:
+        await wait_until(running.is_set)
+        interrupt = worker.interrupt
+
+        def slowly(runs: Any) -> None:
+            interrupt(runs)
+            time.sleep(0.3)  # the heart's thread is not scheduled for a while
+
+        worker.interrupt = slowly
+        await asyncio.to_thread(worker.fenced)
+        worker.interrupt = interrupt
+        assert await handle.result(5) == 1
+        runs = await app.operator.history(HistoryFilter(queue="busy"))
+
+    assert [(run.outcome, run.attempt) for run in runs] == [("done", 1)]

@@ -372,6 +372,16 @@ class TestOptions:
         with pytest.raises(InvalidTime, match="not both"):
             task.options(at=datetime.now(UTC), delay=timedelta(1))
 
+    @pytest.mark.parametrize("name", ["at", "expires_at"])
+    def test_a_time_that_drivers_cannot_read_back_is_refused(self, task, name) -> None:
+        with pytest.raises(InvalidTime, match=f"{name} must be before the year 9999, got 9999-06"):
+            task.options(**{name: datetime(9999, 6, 1, tzinfo=UTC)})
+
+    @pytest.mark.parametrize("days", [365_001, -365_001, 999_999_999])
+    def test_a_delay_that_leads_beyond_the_calendar_is_refused(self, task, days) -> None:
+        with pytest.raises(InvalidTime, match=f"delay must be at most 365000 days, got {days}"):
+            task.options(delay=timedelta(days=days))
+
     @pytest.mark.parametrize("delay", [5, "1h"])
     def test_a_delay_must_be_a_timedelta(self, task, delay) -> None:
         with pytest.raises(InvalidTime, match="timedelta"):

@@ -857,8 +857,9 @@ begin
     raise exception 'arguments of task % are % bytes, the limit is 2097152', quote_literal(task), octet_length(arguments::text)
       using errcode = 'invalid_parameter_value', hint = 'store the data elsewhere and pass a reference';
   end if;
-  if not isfinite(wanted_at) then
-    raise exception 'due_at of task % must be finite, got %', quote_literal(task), wanted_at using errcode = 'invalid_parameter_value';
+  if wanted_at >= timestamptz '9999-01-01 00:00:00+00' then
+    raise exception 'due_at of task % must be before the year 9999, got %', quote_literal(task), wanted_at
+      using errcode = 'invalid_parameter_value';
   end if;
   if coalesce(enqueue.priority, 5) not between 0 and 9 then
     raise exception 'priority of task % must be 0 to 9, got %', quote_literal(task), enqueue.priority using errcode = 'invalid_parameter_value';

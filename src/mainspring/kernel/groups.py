@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.visit import Position, Visit
 
-# A full group keeps so many visits in memory: enough to go on without a read for each.
+# A full group keeps so many visits in memory: enough to go on without a read for each. Where there are
+# many groups each keeps fewer: about so many in all, and one at least.
 KEEPS = 32
+KEEPS_IN_ALL = 4000
 
 
 class Group:
@@ -60,6 +62,11 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
 
+    @property
+    def keeps(self) -> int:
+        """How many visits a full group keeps here."""
+        return max(1, min(KEEPS, KEEPS_IN_ALL // max(1, len(self._groups))))
+
     def limit(self, concurrency: int | None, rate: float | None, now: float) -> bool:
         """Set the limits; whether they changed."""
         if (concurrency, rate) == (self.concurrency, self.rate):
@@ -100,7 +107,7 @@ class Groups:
         return ready_at
 
     def _keep(self, group: Group, visit: Visit) -> str:
-        if len(group.kept) < KEEPS and not group.behind:
+        if len(group.kept) < self.keeps and not group.behind:
             insort(group.kept, visit, key=_order)
             return "kept"
         group.behind = True

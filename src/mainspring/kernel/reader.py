@@ -20,7 +20,6 @@ from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import Buffer, QueueState
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.cursor import Cursor
-from mainspring.kernel.groups import KEEPS
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.store import SQL
@@ -114,8 +113,9 @@ class Reader:
     def settled(self, visit: Visit, due_in: float) -> None:
         """A visit of mine is free again, due in so many seconds."""
         if due_in <= 0:
-            cursor = self._cursors[visit.queue, visit.priority]
-            cursor.step_back(visit.due_at - timedelta(microseconds=1))
+            # An offer may have raised its priority meanwhile.
+            for cursor in self._levels[visit.queue][visit.priority :]:
+                cursor.step_back(visit.due_at - timedelta(microseconds=1))
         self.wake()  # a sleeper asks anew when the next visit becomes due
 
     @property
@@ -272,7 +272,8 @@ class Reader:
             return
         # Runs that are not held yet are still due in the database: read past them.
         under_way = Counter((run.visit.queue, run.visit.group) for run in self._hand.snapshot())
-        most = {name: KEEPS + under_way[name] for name in hungry}
+        keeps = {queue: self._buffer.queues[queue].groups.keeps for queue, _ in hungry}
+        most = {name: keeps[name[0]] + under_way[name] for name in hungry}
         values = {
             "queues": [queue for queue, _ in hungry],
             "groups": [group for _, group in hungry],
@@ -311,10 +312,17 @@ class Reader:
                 pending, [after[x] for x in levels], [upto[x] for x in levels], most
             )
             pages = _by_level(rows)
+            full = {level for level, page in pages.items() if len(page) >= most}
             for level, page in pages.items():
                 after[level] = page[-1].position
-                self._take_in(page)
-            pending = [c for c in pending if len(pages.get((c.queue, c.priority), ())) >= most]
+                fresh = self._buffer.new_of(page, self._hand.shards)
+                if fresh and level in full:
+                    # So many strays (a long transaction's) are read as there is room for them.
+                    self._cursors[level].step_back(fresh[0].due_at)
+                    full.remove(level)
+                else:
+                    self._take_in(page)
+            pending = [c for c in pending if (c.queue, c.priority) in full]
         self._look_back()  # the poll: whatever notifications do, every level is read
         cost = min(moment.local() - began, DEAREST_SWEEP)
         self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(

@@ -177,9 +177,12 @@ def recurring_queue(database: Database, pool: str) -> QueueSettings:
             return Done()  # its task has moved, and so has it
         return _outcome(database, rows[0])
 
-    retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
+    # A schedule is never given up: neither for failures nor for what killed workers beside it.
+    retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
     name = own_queue(QUEUE, pool)
-    return QueueSettings(name=name, handler=handle, pool=pool, kind="recurring", retry=retry)
+    return QueueSettings(
+        name=name, handler=handle, pool=pool, kind="recurring", retry=retry, crash_limit=1000
+    )
 
 
 def _outcome(database: Database, row: Any) -> Outcome:

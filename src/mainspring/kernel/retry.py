@@ -11,6 +11,8 @@ from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome, Parked, Retry
 
 ERROR_BYTES = 16_000
+LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
+STEEPEST = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class RetryPolicy:
         for name in ("first", "factor", "most"):
             if not isinstance(getattr(self, name), int | float):
                 raise InvalidSetting(f"{name} must be a number, got {getattr(self, name)!r}")
+        if not 0 <= self.most <= LONGEST_DELAY:
+            raise InvalidSetting(f"most must be 0 to {LONGEST_DELAY:g} seconds, got {self.most!r}")
         if not 0 <= self.first <= self.most:
             raise InvalidSetting(
                 f"first must be 0 to most ({self.most!r} seconds), got {self.first!r}"
             )
-        if not self.factor >= 1:
-            raise InvalidSetting(f"factor must be 1 or more, got {self.factor!r}")
+        if not 1 <= self.factor <= STEEPEST:
+            raise InvalidSetting(f"factor must be 1 to {STEEPEST:g}, got {self.factor!r}")
         for name in ("give_up_on", "only_on", "per_exception"):
             for kind in getattr(self, name) or ():
                 if not (isinstance(kind, type) and issubclass(kind, BaseException)):

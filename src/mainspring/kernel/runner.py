@@ -26,6 +26,8 @@ _EMPTY = contextvars.Context()
 _SENT: Any = object()
 # So many visits that a dead worker may have been running are tried at once.
 SUSPECTS_AT_ONCE = 4
+# A visit that could not be held (somebody has it locked, or offered it) is left alone so long (seconds).
+HOLD_AGAIN = 0.05
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 
@@ -195,10 +197,13 @@ class Runner:
         self.buffer.turn_over(visit)
         self._leave(visit)
 
-    def _leave(self, visit: Visit) -> None:
-        """No longer in hand, and still due. Said at once: a sweep may be far away."""
+    def _leave(self, visit: Visit, after: float = 0.0) -> None:
+        """No longer in hand, and still due. Said at once or soon: a sweep may be far away."""
         self.buffer.forget(visit)
-        self._left(visit)
+        if after:
+            asyncio.get_running_loop().call_later(after, self._left, visit)
+        else:
+            self._left(visit)
 
     def _run_of(self, visit: Visit, now: float) -> Run:
         started = self.hand.time.at(now)
@@ -310,7 +315,7 @@ class Runner:
             log.exception("hold.failed", extra=_facts(run, self.hand))
             held = False
         if not held:
-            self._abandon(run)
+            self._abandon(run, HOLD_AGAIN)
         return held
 
     def _failure(self, run: Run, error: BaseException) -> Outcome | None:
@@ -337,13 +342,13 @@ class Runner:
                 self.buffer.place(visit)
         self.fill()
 
-    def _abandon(self, run: Run) -> None:
+    def _abandon(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
         self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
-        self._leave(run.visit)
+        self._leave(run.visit, after)
 
     def stop_run(self, run: Run, why: str) -> None:
         """End a run from outside; its handler sees a cancellation."""

@@ -272,6 +272,8 @@ class Settler:
                     answers[n] = answer
             kept = ("settled", "superseded") if writer.stands else ("settled",)
             if all(answers[n] in kept for n in part):
+                rerun = [r for r, a in zip(batch, answers, strict=True) if a == "rerun"]
+                await self._release(connection, rerun)
                 await transaction.commit()
                 if (committed := getattr(writer, "committed", None)) is not None:
                     committed()
@@ -285,7 +287,17 @@ class Settler:
         await transaction.rollback()
         if len(batch) > 1:
             raise _NotAllSettled
+        if answers == ["superseded"]:
+            async with self._database.transaction(connection):
+                await self._release(connection, batch)
         return answers
+
+    async def _release(self, connection: Any, runs: Sequence[Run]) -> None:
+        """Not settled, to be run again: what holds their visits goes now, not at the next beat."""
+        if held := [run.token for run in runs if run.held]:
+            values = {"worker_id": self._hand.worker_id, "runs": held}
+            releasing = SQL["release_holds"]
+            await connection.fetch(releasing.numbered, *releasing.arguments(values))
 
 
 def _restore(batch: list[Run], outcomes: list[Any]) -> None:

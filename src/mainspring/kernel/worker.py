@@ -383,8 +383,9 @@ class Worker:
         self._tell(self.reader.restart)
 
     def fenced(self) -> None:
-        self.interrupt(self.hand.active())
+        # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
         self._tell(self.runner.stop_all, "fenced")
+        self.interrupt(self.hand.active())
 
     def turned_away(self, error: MixedPool) -> None:
         """Take no part any more: nobody should count on this worker for shards."""

@@ -12,7 +12,7 @@ import psycopg
 
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, NoDecider
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.kernel.visit import DEFAULT_PRIORITY, LATEST
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
@@ -24,6 +24,7 @@ Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 KEY_BYTES = 1024
 GROUP_BYTES = 255
+LONGEST_DELAY = timedelta(days=365_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ class Options:
             raise InvalidTime(f"give at or delay, not both: at={self.at!r}, delay={self.delay!r}")
         if self.delay is not None and not isinstance(self.delay, timedelta):
             raise InvalidTime(f"delay must be a timedelta, got {self.delay!r}")
+        if self.delay is not None and abs(self.delay) > LONGEST_DELAY:
+            raise InvalidTime(
+                f"delay must be at most {LONGEST_DELAY.days} days, got {self.delay.days} days"
+            )
         if self.priority is not None:
             check_priority(self.priority)
         if self.key is not None:
@@ -89,6 +94,8 @@ def check_time(name: str, at: datetime | None) -> None:
             f"{name} must be a datetime with a time zone, got {at!r}; "
             "use datetime.now(UTC) + ... or .replace(tzinfo=...)"
         )
+    if at is not None and at >= LATEST:
+        raise InvalidTime(f"{name} must be before the year 9999, got {at.isoformat()}")
 
 
 def check_text(name: str, value: str, most: int) -> None:
