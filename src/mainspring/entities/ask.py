@@ -53,7 +53,14 @@ class Viewed(msgspec.Struct, frozen=True):
     model: Model
 
 
-def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) -> bool:
+def changed_fields(payload: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that changed, of a system visit's payload."""
+    return frozenset([name[2:] for name in payload if name.startswith("f:")])
+
+
+def is_concerned(
+    entry: Entry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
+) -> bool:
     """Whether a stage has to do with what changed. Pure."""
     if f"ask:{entry.name}" in payload:
         return True
@@ -62,10 +69,9 @@ def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) 
         return False  # it saw everything up to this version, and the rest is its own
     if "new" in payload:
         return True
-    fields = [name[2:] for name in payload if name.startswith("f:")]
     if entry.interest is None:
         return bool(fields)  # what was asked of another stage alone is not its business
-    return any(name in entry.interest for name in fields)
+    return not fields.isdisjoint(entry.interest)
 
 
 class Asker:
@@ -83,8 +89,6 @@ class Asker:
         self._jitter = jitter
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
-        self._names = list(stages)
-        self._queues = [f"{kind}/{name}{self._lane}" for name in stages]
         self._logged: dict[str, float] = {}
         # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -92,7 +96,7 @@ class Asker:
     async def handle(self, run: Run) -> Outcome:
         """One system visit."""
         visit = run.visit
-        picture = await self._loader.load(visit, self._names, self._queues)
+        picture = await self._loader.load(visit, None, None)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
@@ -117,8 +121,9 @@ class Asker:
         """What each concerned stage answers: True, False, a time, or why it is offered unasked."""
         assert picture.entity is not None
         answers: dict[str, bool | datetime | str] = {}
+        fields = changed_fields(payload)
         for entry in picture.catalogue.stages:
-            if not is_concerned(entry, payload, picture.entity.version):
+            if not is_concerned(entry, payload, fields, picture.entity.version):
                 continue
             name = entry.name
             if name not in self._stages:

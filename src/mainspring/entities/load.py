@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 PAGE = 1000
 
 
-class Picture(msgspec.Struct):
+class Picture(msgspec.Struct, gc=False):
     """What a run sees: the entity, the states of some stages with their versions, what is due."""
 
     entity: Loaded | None = None
@@ -42,12 +41,12 @@ class Picture(msgspec.Struct):
         return self.states.get(stage, (0, None))
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, gc=False):
     """What one run asks for."""
 
     visit: Visit
-    stages: Sequence[str]  # whose states
-    queues: Sequence[str]  # in which it may be due
+    stage: str | None  # whose state; None: those of all stages
+    queue: str | None  # in which it may be due; "": none of interest, None: any of its queues
     answer: asyncio.Future[Picture]
 
 
@@ -65,16 +64,17 @@ class Loader:
         self._waiting: list[Request] = []
         self._busy: asyncio.Task[None] | None = None
 
-    async def load(
-        self, visit: Visit, stages: Sequence[str], queues: Sequence[str] = ()
-    ) -> Picture:
-        """The entity of a visit and the states of these stages; which of these queues it is due in."""
+    def load(
+        self, visit: Visit, stage: str | None, queue: str | None = ""
+    ) -> asyncio.Future[Picture]:
+        """The entity of a visit, the state of a stage (None: of all), and whether it is due in a
+        queue ("": not asked; None: in which it is)."""
         loop = asyncio.get_running_loop()
-        request = Request(visit, stages, queues, loop.create_future())
-        self._waiting.append(request)
+        answer: asyncio.Future[Picture] = loop.create_future()
+        self._waiting.append(Request(visit, stage, queue, answer))
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.load")
-        return await request.answer
+        return answer
 
     async def _run(self) -> None:
         """Send batches until nobody waits. Begins a tick later: all that asked by then go together."""
@@ -135,38 +135,36 @@ class Loader:
     async def _add_states(
         self, connection: Any, batch: list[Request], pictures: list[Picture]
     ) -> None:
-        pairs = [(n, s) for n, r in enumerate(batch) if pictures[n].entity for s in r.stages]
-        if not pairs:
+        wanted = [n for n, picture in enumerate(pictures) if picture.entity]
+        if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
-            "keys": texts(batch[n].visit.key for n, _ in pairs),
-            "stages": texts(stage for _, stage in pairs),
+            "shards": numbers(batch[n].visit.shard for n in wanted),
+            "keys": texts(batch[n].visit.key for n in wanted),
+            "stages": texts(batch[n].stage for n in wanted),
             "kind": self._kind,
         }
         statement = SQL["load_states"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for n, version, schema, body, message, message_type in rows:
-            number, stage = pairs[n - 1]
+        for n, stage, version, schema, body, message, message_type in rows:
             stored = Stored(schema, body, message, message_type)
-            pictures[number].states[stage] = (version, stored)
+            pictures[wanted[n - 1]].states[stage] = (version, stored)
 
     async def _add_due(
         self, connection: Any, batch: list[Request], pictures: list[Picture]
     ) -> None:
-        pairs = [(n, q) for n, r in enumerate(batch) if pictures[n].entity for q in r.queues]
-        if not pairs:
+        wanted = [n for n, r in enumerate(batch) if r.queue != "" and pictures[n].entity]
+        if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
-            "keys": texts(batch[n].visit.key for n, _ in pairs),
-            "queues": texts(queue for _, queue in pairs),
+            "shards": numbers(batch[n].visit.shard for n in wanted),
+            "keys": texts(batch[n].visit.key for n in wanted),
+            "queues": texts(batch[n].queue for n in wanted),
         }
         statement = SQL["load_due"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for (n,) in rows:
-            number, queue = pairs[n - 1]
-            pictures[number].due.add(queue)
+        for n, queue in rows:
+            pictures[wanted[n - 1]].due.add(queue)
 
 
 def check_key(picture: Picture, visit: Visit) -> None:

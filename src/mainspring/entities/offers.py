@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from mainspring.entities.store import SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, tokens
 
 _encode = msgspec.json.Encoder().encode
 # Visits of the crawl lane: below every live one.
 CRAWL_PRIORITY = 2
 
 
-class StageOffer(msgspec.Struct):
+class StageOffer(msgspec.Struct, gc=False):
     """A wish that a queue looks at an entity, now, at a time or after some seconds."""
 
     queue: str
@@ -40,9 +40,9 @@ async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
             "priority": o.priority,
             "due_at": o.due_at,
             "after": o.after,
-            "version": token(),
+            "version": version,
             "payload": o.payload,
         }
-        for o, id in zip(offers, new_ids(len(offers)), strict=True)
+        for o, id, version in zip(offers, new_ids(len(offers)), tokens(len(offers)), strict=True)
     ]
     await connection.execute(SQL["offer_many"].numbered, _encode(rows).decode())

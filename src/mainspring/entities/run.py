@@ -50,13 +50,12 @@ class StageRunner:
         self._threads = threads
         self._writable = writable  # None: any field (of a document or a DAO)
         self._crawl = crawl
-        self._names = (viewed.stage.name,)
-        self._queues = (viewed.stage.queue,) if crawl else ()
+        self._queue = viewed.stage.queue if crawl else ""
         self._is_async = viewed.stage.is_async
 
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
-        picture = await self._loader.load(run.visit, self._names, self._queues)
+        picture = await self._loader.load(run.visit, self._stage.name, self._queue)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')

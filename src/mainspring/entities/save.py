@@ -41,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 _PREPARE = f"set local mainspring.engine = 'on'; set constraints all immediate; {LOCAL_PRINTING}"
 
 
-class Save(msgspec.Struct):
+class Save(msgspec.Struct, gc=False):
     """What a stage run wants to be saved. Waits in its run's note."""
 
     stage: Stage

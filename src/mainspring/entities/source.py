@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Loaded(msgspec.Struct):
+class Loaded(msgspec.Struct, gc=False):
     """An entity as it was read. `xmin` lives in memory for one visit; it is never stored or sent."""
 
     key: str
@@ -42,7 +42,7 @@ class Loaded(msgspec.Struct):
         return self.version == other.version and self.xmin == other.xmin
 
 
-class Written(msgspec.Struct):
+class Written(msgspec.Struct, gc=False):
     """An entity after its save; `as_patched`: it has the patch's values, whatever triggers did."""
 
     version: int | None
