@@ -255,3 +255,56 @@ def test_conflicts_rerun_at_once_then_wait_longer_and_are_named() -> None:
     assert "others changed price, version while it ran" in error
     conflicts.over(visit)
     assert conflicts.met(visit, loaded(version=1)) == "rerun"
+
+
+@pytest.mark.parametrize("reads", [None, ["title"]])
+async def test_an_update_of_a_state_that_may_be_the_entitys_own_field_is_refused(
+    stages: Stages, reads: list[str] | None
+) -> None:
+    """S5: nobody's private state is replaced by what was meant for a column."""
+    stages.query("alter table listing add column state text")
+    kind = stages.kind()
+
+    @kind.stage(reads=reads, writes=["state"], retry=ONCE)
+    async def approve(listing: dict[str, Any]) -> Update:
+        return Update(state="approved")
+
+    @kind.stage(writes=["state"])
+    async def patch(listing: dict[str, Any]) -> Update:
+        return Update(patch={"state": "seen"})
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    visit = stages.visit("listing/approve")
+    assert visit is not None
+    assert "Update(state=...) of stage 'approve' may mean its private state" in visit["error"]
+    assert stages.state("approve") is None
+    assert stages.listing()["state"] == "seen"
+
+
+async def test_a_stage_that_declares_its_reads_is_given_no_other_field_of_a_dict(
+    stages: Stages,
+) -> None:
+    """S6: its patch is rebased over changes of what it did not read, so it must not read it."""
+    kind = stages.kind()
+    seen = []
+
+    @kind.stage(reads=["title"], writes=["price"])
+    async def price(listing: dict[str, Any]) -> Untouched:
+        seen.append(dict(listing))
+        return Untouched()
+
+    @kind.stage(reads=["hits"], retry=ONCE)
+    async def peep(listing: dict[str, Any]) -> Untouched:
+        return Untouched(state=listing["title"])
+
+    await stages.install()
+    stages.add(1, title="a", hits=3)
+    await stages.run()
+
+    assert seen == [{"id": 1, "title": "a", "price": 0}]
+    visit = stages.visit("listing/peep")
+    assert visit is not None
+    assert "stage 'peep' looks at 'title', which it does not declare" in visit["error"]

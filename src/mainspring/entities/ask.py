@@ -13,7 +13,7 @@ import inspect
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,15 +21,14 @@ import msgspec
 
 from mainspring.entities import clock
 from mainspring.entities.catalogue import Entry
-from mainspring.entities.load import Loader, Picture, check_key
+from mainspring.entities.load import Loader, Picture
 from mainspring.entities.model import Model
-from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
+from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
 from mainspring.entities.outcome import FURTHEST_DAYS
 from mainspring.entities.stage import Stage
 from mainspring.errors import InvalidTime, MainspringError
 from mainspring.kernel import moment
-from mainspring.kernel.locks import lock_visits
-from mainspring.kernel.outcome import Done, Outcome, Verdict
+from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import clean
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
@@ -75,17 +74,22 @@ def is_concerned(
 
 
 class Asker:
-    """The handler of a kind's system visits, and the writer of what they offer."""
-
-    most = 1000
-    stands = True
+    """The handler of a kind's system visits."""
 
     def __init__(
-        self, kind: str, stages: Mapping[str, Viewed], loader: Loader, *, jitter: float, crawl: bool
+        self,
+        kind: str,
+        stages: Mapping[str, Viewed],
+        loader: Loader,
+        offering: Offering,
+        *,
+        jitter: float,
+        crawl: bool,
     ) -> None:
         self._kind = kind
         self._stages = stages
         self._loader = loader
+        self._offering = offering
         self._jitter = jitter
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
@@ -100,7 +104,10 @@ class Asker:
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
-        check_key(picture, visit)
+        if (readdressed := self._loader.readdress(run, picture)) is not None:
+            run.note = [readdressed]
+            result = _encode({"written": readdressed.key}).decode()
+            return Done(result=result, writer=self._offering)
         payload = _decode(visit.payload)
         version = picture.entity.version
         if version is not None and version < payload.get("v", 0):
@@ -113,7 +120,7 @@ class Asker:
         run.note = self._offers(run, answers, payload)
         shown = {name: _shown(answer) for name, answer in answers.items()}
         result = _encode({"asked": shown}).decode()
-        return Done(result=result, writer=self) if run.note else Done(result=result)
+        return Done(result=result, writer=self._offering) if run.note else Done(result=result)
 
     async def _ask_all(
         self, picture: Picture, payload: Mapping[str, Any]
@@ -209,20 +216,6 @@ class Asker:
                 StageOffer(queue, run.visit.shard, run.visit.key, due_at, after, passed, priority)
             )
         return offers
-
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        """Offers and settle in one transaction. The visits are locked first: a delete that comes
-        meanwhile then finds the offers, too."""
-        stood = await lock_visits(connection, runs)
-        verdicts: list[Verdict] = [how if how in ("locked", "gone") else None for how in stood]
-        offers = [
-            wish
-            for run, how in zip(runs, stood, strict=True)
-            if how in ("same", "moved")
-            for wish in run.note
-        ]
-        await offer(connection, offers)
-        return verdicts
 
 
 def _checked(answer: object, stage: str) -> bool | datetime:

@@ -43,8 +43,9 @@ def install_kinds(
 def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
     shape = inspect_kind_sync(cursor, kind)
     cursor.execute(SQL["register_kind"].text, registration(kind, shape))
-    stages = catalogue.declared(kind.stages.values())
-    cursor.execute(SQL["register_stages"].text, {"kind": kind.name, "stages": stages})
+    stages = {"kind": kind.name, "stages": catalogue.declared(kind.stages.values())}
+    cursor.execute(SQL["take_over_stage"].text, stages)
+    cursor.execute(SQL["register_stages"].text, stages)
     listeners = consumer.registration(kind.consumers)
     cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
     if shape is None or kind.is_document:

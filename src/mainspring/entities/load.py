@@ -15,16 +15,17 @@ import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.entities.catalogue import Catalogue, Known
+from mainspring.entities.offers import StageOffer
 from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.source import Loaded, Source
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
-from mainspring.errors import InvalidKey
 from mainspring.kernel.line import Line
-from mainspring.kernel.visit import Visit
+from mainspring.kernel.visit import Run, Visit, shard_of
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 # Visits in one statement.
 PAGE = 1000
 
@@ -75,6 +76,16 @@ class Loader:
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.load")
         return answer
+
+    def readdress(self, run: Run, picture: Picture) -> StageOffer | None:
+        """The offer that replaces a visit under another text of its entity's id than the one that its
+        column writes ('007', or 'A' for a key that is blind to case): else it would have two turns."""
+        visit, entity = run.visit, picture.entity
+        if entity is None or entity.key == visit.key:
+            return None
+        shard = shard_of(entity.key, self._database.shard_count)
+        payload = _decode(visit.payload)
+        return StageOffer(visit.queue, shard, entity.key, payload=payload, priority=visit.priority)
 
     async def _run(self) -> None:
         """Send batches until nobody waits. Begins a tick later: all that asked by then go together."""
@@ -165,16 +176,6 @@ class Loader:
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
         for n, queue in rows:
             pictures[wanted[n - 1]].due.add(queue)
-
-
-def check_key(picture: Picture, visit: Visit) -> None:
-    """Refuse an id that is not the one text of its entity: it would have two visits, two turns."""
-    entity = picture.entity
-    if entity is not None and entity.key != visit.key:
-        raise InvalidKey(
-            f"the id {visit.key!r} is written {entity.key!r} by its column; "
-            "offer it under that text and delete this visit"
-        )
 
 
 def _fail(request: Request, error: Exception) -> None:
