@@ -2466,6 +2466,68 @@ UNION ALL
            FROM mainspring.worker w
           WHERE (w.id = l.worker_id)))))
 UNION ALL
+ SELECT 'a visit is of a stage that its kind never had'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON (((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)))))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.stage s
+          WHERE ((s.kind = k.name) AND ((v.queue = ((k.name || '/'::text) || s.name)) OR (v.queue = (((k.name || '/'::text) || s.name) || '~'::text)))))))
+UNION ALL
+ SELECT 'a visit of a crawl goes before live ones'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON ((((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)) AND (v.queue ~~ '%~'::text)) OR (v.queue = (k.name || '~'::text)))))
+  WHERE (v.priority >= 5)
+UNION ALL
+ SELECT 'a visit or a state is of a document that is not there'::text AS rule,
+    x.at AS detail
+   FROM ( SELECT ((v.queue || ' '::text) || v.key) AS at,
+            k.name,
+            v.key
+           FROM (mainspring.kind k
+             JOIN mainspring.visit v ON ((((v.queue = k.name) OR (v.queue = (k.name || '~'::text))) OR ((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text))))))
+          WHERE ((k.source = 'document'::text) AND (v.parked_at IS NULL) AND (v.due_at > mainspring.now()))
+        UNION ALL
+         SELECT ((((s.kind || '/'::text) || s.stage) || ' '::text) || s.key),
+            k.name,
+            s.key
+           FROM (mainspring.kind k
+             JOIN mainspring.state s ON ((s.kind = k.name)))
+          WHERE (k.source = 'document'::text)) x
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.document d
+          WHERE ((d.kind = x.name) AND (d.key = x.key)))))
+UNION ALL
+ SELECT 'an event is of a version that its document does not have yet'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM ((mainspring.event e
+     JOIN mainspring.kind k ON (((k.name = e.kind) AND (k.source = 'document'::text))))
+     JOIN mainspring.document d ON (((d.kind = e.kind) AND (d.key = e.key))))
+  WHERE ((e.what = 'saved'::text) AND (e.entity_version > d.version))
+UNION ALL
+ SELECT 'a delivery has no event'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.event e
+          WHERE ((e.shard = d.shard) AND (e.kind = d.kind) AND (e.key = d.key) AND (e.number = d.number)))))
+UNION ALL
+ SELECT 'an event waits for nobody'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM mainspring.event e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM (mainspring.consumer c
+             JOIN mainspring.delivery d ON (((d.shard = e.shard) AND (d.kind = e.kind) AND (d.consumer = c.name) AND (d.key = e.key) AND (d.number = e.number))))
+          WHERE (c.kind = e.kind))))
+UNION ALL
+ SELECT 'a delivery has no visit that would make it'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.shard = d.shard) AND (v.key = d.key) AND (v.queue = ((d.kind || '!'::text) || d.consumer))))))
+UNION ALL
  SELECT 'an admitted firing has no run visit'::text AS rule,
     t.task AS detail
    FROM mainspring.reactive_task t
