@@ -311,3 +311,58 @@ async def test_a_dao_of_ones_own_loads_and_saves(stages: Stages, dao: Any) -> No
     assert (await orders.state("close", 2))[0] == {"at": 1}
     await orders.deleted(2)
     assert await orders.state("close", 2) == (None, 0)
+
+
+async def test_an_id_is_one_however_it_is_asked_for(stages: Stages) -> None:
+    """S25, S11, S20: the state, the queues and the timer of 1.0 are those of 1.00."""
+    stages.query("create table thing (id numeric primary key, version bigint default 1)")
+    kind = stages.kind("thing", table="thing")
+
+    @kind.stage
+    async def look(thing: dict[str, Any], state: int | None) -> Untouched:
+        return Untouched(state=state or 1, visit_in=3600)
+
+    await stages.install()
+    stages.query("insert into thing values (1.0)")
+    await stages.run()
+
+    value, version = await kind.state("look", "1.00")
+    changed = await kind.set_state("look", "1.000", 5, version)
+    entries = [entry.queue for entry in await kind.check("1.00")]
+    gone = await kind.delete_visit("1.000", "look")
+
+    assert (value, changed, gone) == (1, True, True)
+    assert entries == ["thing", "thing/look"]
+    assert stages.query("select key, body from mainspring.state") == [{"key": "1.0", "body": 5}]
+    assert stages.query("select distinct key from mainspring.visit") == [{"key": "1.0"}]
+
+
+async def test_columns_named_as_the_aliases_of_our_statements(stages: Stages) -> None:
+    """S26: a table whose columns are called t, i, x, n, k0 and c0 is loaded, locked, saved and set."""
+    stages.query(
+        "create table odd (k0 bigint primary key, t text, i integer, x integer, n integer, c0 integer, "
+        "version bigint default 1)"
+    )
+    kind = stages.kind("odd", table="odd", key="k0")
+    seen = []
+
+    @kind.stage(name="whole", writes=["c0"])
+    async def whole(odd: dict[str, Any], state: int | None) -> Update:
+        seen.append(dict(odd))
+        return Update(c0=odd["i"] + odd["x"] + odd["n"], state=state or 1)
+
+    @kind.stage(name="part", reads=["x", "t"], writes=["n"])
+    async def part(odd: dict[str, Any]) -> Untouched:
+        seen.append(dict(odd))
+        return Untouched()
+
+    await stages.install()
+    stages.query("insert into odd values (1, 'text', 2, 3, 4, 0)")
+    await stages.run()
+    _, version = await kind.state("whole", 1)
+    changed = await kind.set_state("whole", 1, 7, version)
+    await stages.run()
+
+    assert changed is True
+    assert {"k0": 1, "x": 3, "t": "text", "n": 4} in seen
+    assert stages.query("select t, i, c0 from odd") == [{"t": "text", "i": 2, "c0": 9}]

@@ -197,11 +197,30 @@ CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n
     AS $_$
 declare
   types text[];
+  names text[];
+  relation regclass;
 begin
-  select k.key_types into types from mainspring.kind k where k.name = canonical_keys.kind;
+  select k.key_types, k.keys, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
+    into types, names, relation from mainspring.kind k where k.name = canonical_keys.kind;
   if not found then
     raise exception 'unknown kind %', quote_literal(kind) using
       errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
+  end if;
+  if relation is not null and not mainspring.prints_equals_alike(relation, names, types) then
+    begin
+      return query execute format(
+        'select i.n, coalesce((select %s from %s t where %s limit 1), %s) from unnest($1) with ordinality as i(id, n)',
+        mainspring.key_expression(relation, names, 't'), relation,
+        (select string_agg(format('t.%I = %s', k.name, mainspring.key_part(k.n, k.type, cardinality(types))), ' and ')
+          from unnest(names, types) with ordinality as k(name, type, n)),
+        (select case when cardinality(types) = 1 then string_agg(p.part || '::text', '')
+            else 'jsonb_build_array(' || string_agg(p.part || '::text', ', ' order by p.n) || ')::text' end
+          from (select k.n, mainspring.key_part(k.n, k.type, cardinality(types)) as part
+            from unnest(types) with ordinality as k(type, n)) p)) using ids;
+      return;
+    exception
+      when insufficient_privilege then null;  -- who may not read the table gets what the type says
+    end;
   end if;
   if cardinality(types) = 0 then
     return query select i.n, i.id from unnest(ids) with ordinality as i(id, n);
@@ -983,6 +1002,13 @@ CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text)
     left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
   $$;
 
+CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case when parts = 1 then format('i.id::%s', type) else format('(i.id::jsonb->>%s)::%s', n - 1, type) end
+  $$;
+
 CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((EXTRACT(epoch FROM (at AT TIME ZONE 'UTC'::text)) * (1000000)::numeric))::bigint;
@@ -1157,6 +1183,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.prints_equals_alike(relation oid, names text[], types text[]) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select coalesce(bool_and(
+      t.typtype = 'e' or (t.typnamespace = 'pg_catalog'::regnamespace and coalesce(c.collisdeterministic, true)
+        and (t.typname in ('int2', 'int4', 'int8', 'oid', 'bool', 'uuid', 'text', 'varchar', 'bpchar', 'name', 'bytea', 'date', 'time',
+            'timestamp', 'timestamptz', 'inet', 'cidr', 'macaddr')
+          or (t.typname = 'numeric' and a.atttypmod >= 0)))), true)
+    from unnest(names) k(name)
+    join pg_attribute a on a.attrelid = relation and a.attname = k.name and not a.attisdropped
+    join pg_type t on t.oid = a.atttypid
+    left join pg_collation c on c.oid = a.attcollation
+  $$;
+
 CREATE FUNCTION mainspring.refuse_numeric(param text, value numeric) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1300,7 +1341,7 @@ begin
       return null;
     end if;
   elsif declared.source <> 'dao' then
-    execute format('select row_to_json(t), %s from %s t where %s for no key update',
+    execute format('select row_to_json(t.*), %s from %s t where %s for no key update',
         case when declared.version_column = 'xmin' then 'null' else format('t.%I', declared.version_column) end,
         declared.source::regclass,
         (select string_agg(format('t.%I = %s::%s', k.name,
