@@ -16,7 +16,6 @@ import msgspec
 
 from mainspring.db.sql import Statement
 from mainspring.errors import IdInUse
-from mainspring.kernel.locks import find_values, lock_values
 from mainspring.kernel.outcome import Again, Cancelled, Parked, Verdict
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id
@@ -142,10 +141,19 @@ class Commit:
             return taken
         order = sorted(runs, key=lambda n: _place(runs[n]))
         listed = [runs[n] for n in order]
-        rows = yield KERNEL_SQL["lock_visits"], lock_values(listed)
+        values = {
+            "shards": [run.visit.shard for run in listed],
+            "keys": [run.visit.key for run in listed],
+            "queues": [run.visit.queue for run in listed],
+            "ids": [run.visit.id for run in listed],
+            "versions": [run.visit.version for run in listed],
+            "runs": [run.token for run in listed],
+            "any_pass": [run.settings.any_pass for run in listed],
+        }
+        rows = yield KERNEL_SQL["lock_visits"], values
         answers = {order[row[0] - 1]: row[1] for row in rows}
         if len(answers) < len(order):
-            found = yield KERNEL_SQL["find_visits"], find_values(listed)
+            found = yield KERNEL_SQL["find_visits"], values
             there = {(row[0], row[1]) for row in found}
             for n in order:
                 is_there = (runs[n].visit.queue, runs[n].visit.key) in there
