@@ -73,7 +73,7 @@ def measure(trial: Trial) -> list[Figure]:
     finally:
         trial.lab.drop(DATABASE)
     extra: dict[str, Any] = {"waiting": waiting, "due": DUE, "curve": curve(late)}
-    figures = [Figure("timers", percentile(late, 99), "ms late p99", False, extra)]
+    figures = [Figure("timers-1m", percentile(late, 99), "ms late p99", False, extra)]
     for what in ("offer", "settle"):
         more = round(100 * (full[what] / empty[what] - 1), 1)
         extra = {"empty": empty[what], "more_percent": more}
@@ -214,7 +214,7 @@ def main() -> None:
 TIMERS = Workload(
     "timers-1m",
     measure,
-    gives=("timers", "timers-offer", "timers-settle"),
+    gives=("timers-1m", "timers-offer", "timers-settle"),
     systems=("mainspring",),
     most_runs=1,
 )
