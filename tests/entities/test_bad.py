@@ -10,6 +10,7 @@ import pytest
 
 from mainspring import Untouched, Update
 from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
+from mainspring.entities.run import is_equal
 from mainspring.entities.source import Loaded
 from mainspring.errors import InvalidKind, InvalidStage
 from mainspring.kernel.outcome import Again
@@ -308,3 +309,36 @@ async def test_a_stage_that_declares_its_reads_is_given_no_other_field_of_a_dict
     visit = stages.visit("listing/peep")
     assert visit is not None
     assert "stage 'peep' looks at 'title', which it does not declare" in visit["error"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (False, 0, False),
+        ([1, {"a": [0]}], [1, {"a": [False]}], False),
+        ([1, {"a": [0]}], [1, {"a": [0.0]}], True),
+        ({"a": None}, {"a": None}, True),
+        ("1", 1, False),
+    ],
+)
+def test_values_are_compared_as_json_has_them(before: Any, after: Any, same: bool) -> None:
+    """S6: what equals the loaded value is no change, and nothing else is."""
+    assert is_equal(before, after) is same
+
+
+async def test_a_document_may_change_from_a_number_to_a_truth(stages: Stages) -> None:
+    drafts = stages.app.documents("draft")
+
+    @drafts.stage
+    async def settle(draft: dict[str, Any]) -> Update:
+        return Update(done=bool(draft["done"]))
+
+    await stages.install()
+    await drafts.put("a", {"done": 1})
+    await stages.run()
+
+    assert stages.query("select body::text from mainspring.document") == [
+        {"body": '{"done": true}'}
+    ]

@@ -92,9 +92,11 @@ async def read(connection: Any, kind: str) -> Catalogue:
 
 async def register(connection: Any, kind: str, stages: Iterable[Stage]) -> list[str]:
     """Enter the stages of the code; answers those that are new to the catalogue."""
-    values = {"kind": kind, "stages": declared(stages)}
-    taking_over = SQL["take_over_stage"]
-    await connection.fetch(taking_over.numbered, *taking_over.arguments(values))
+    listed = list(stages)
+    values = {"kind": kind, "stages": declared(listed)}
+    if any(stage.settings.was for stage in listed):
+        taking_over = SQL["take_over_stage"]
+        await connection.fetch(taking_over.numbered, *taking_over.arguments(values))
     statement = SQL["register_stages"]
     rows = await connection.fetch(statement.numbered, *statement.arguments(values))
     return [row["name"] for row in rows]

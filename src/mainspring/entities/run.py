@@ -166,7 +166,7 @@ class StageRunner:
         patch = {
             name: value
             for name, value in after.items()
-            if name not in before or before[name] != value
+            if name not in before or not is_equal(before[name], value)
         }
         for name in patch:
             if self._writable is not None and name not in self._writable:
@@ -175,6 +175,17 @@ class StageRunner:
                     f"add it to writes= (now: {', '.join(sorted(self._writable)) or 'nothing'})"
                 )
         return patch
+
+
+def is_equal(before: Any, after: Any) -> bool:
+    """Whether two plain JSON values are the same: 1 and 1.0 are, 1 and true are not."""
+    if before != after or isinstance(before, bool) is not isinstance(after, bool):
+        return False
+    if isinstance(before, dict):
+        return all(is_equal(value, after[name]) for name, value in before.items())
+    if isinstance(before, list):
+        return all(map(is_equal, before, after))
+    return True
 
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:
