@@ -47,6 +47,16 @@ class Stages:
         """Register the kinds and install their triggers."""
         await self.app.migrate()
 
+    @asynccontextmanager
+    async def next_release(self) -> AsyncIterator[None]:
+        """Within the block the application is another one, of newer code, on the same database."""
+        before, self.app = self.app, Mainspring(self.url)
+        try:
+            async with self.app:
+                yield
+        finally:
+            self.app = before
+
     # -- plain SQL, as a user or an outsider writes it
 
     def query(self, text: str, *values: Any) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from benchmarks.workloads import (
     priorities,
     recovery,
     stages,
+    timers,
+    writers,
 )
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
@@ -39,6 +41,8 @@ WORKLOADS: tuple[Workload, ...] = (
     memory.MEMORY,
     recovery.RECOVERY,
     stages.STAGES,
+    writers.WRITING,
+    timers.TIMERS,
     capture.CAPTURE,
 )
 

@@ -18,7 +18,7 @@ QUICK_CHANGES = 5_000
 # The loop does some hundred changes a second: its rate needs no more of them.
 LOOP_CHANGES = 2_000
 QUICK_LOOP_CHANGES = 500
-SLOTS = 200
+SLOTS = 1000
 MOST_SECONDS = 600
 
 

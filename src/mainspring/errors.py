@@ -397,6 +397,6 @@ class ProcessFailed(MainspringError):
 
 
 class Refused(MainspringError):
-    """An order to a process was refused as it stands; the message says what to do instead."""
+    """An order was refused as it stands; the message says what to do instead."""
 
     code = "refused"

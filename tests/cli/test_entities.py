@@ -173,3 +173,39 @@ def test_wrong_usage_is_said_with_exit_2(on, site):
 
     assert [answer.code for answer in answers] == [2] * 6
     assert "no id of kind 'listing': 'one'" in answers[0].err
+
+
+def test_questions_that_fail_are_counted_and_shown(on, database_url):
+    """S8: the entity is queued all the same, and somebody should know."""
+    stages = Stages(database_url, Mainspring(database_url))
+
+    class Odd(Price):
+        def should_process(self, entity: Any, state: Any) -> Any:
+            raise ValueError("odd question")
+
+    async def prepare() -> None:
+        stages.kind().stage(name="Odd")(Odd())
+        async with stages.app:
+            await stages.install()
+            stages.add(1)
+            stages.add(2)
+            await run_until_idle(stages.app)
+
+    asyncio.run(prepare())
+    stages.close()
+
+    shown = on("entities", "stages", "listing").out
+
+    assert "should_process of 'Odd' failed 2 and overran 0 times" in " ".join(shown.split())
+    assert "odd question" in shown
+
+
+def test_a_kind_that_no_code_has_is_dropped(on, site):
+    dropped = on("entities", "drop", "listing")
+    again = on("entities", "drop", "listing")
+
+    assert dropped.out.strip() == (
+        "kind 'listing' is forgotten, 3 visits with it; its entities are as they were"
+    )
+    assert again.code != 0
+    assert "no kind of entities is named 'listing'" in again.err

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring import Context, Mainspring, RetryPolicy
+from mainspring import Context, Mainspring, RetryPolicy, Saved, Update
 from mainspring.db import connect
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.testing import wait_until
@@ -130,7 +130,9 @@ def of_a_session(asked: list[str]) -> list[str]:
     """Those that leave something in the session: names, settings, LISTEN."""
     named = re.compile(r"execute (?!<unnamed>)")
     # The encoding is set by PgBouncer itself, when drivers that spell it differently take turns.
-    sets = re.compile(r"[:;]\s*(?:re)?set\s+(?!local\b|client_encoding\b)|set_config\(", re.I)
+    sets = re.compile(
+        r"[:;]\s*(?:re)?set\s+(?!local\b|constraints\b|client_encoding\b)|set_config\(", re.I
+    )
     speaks = re.compile(r":\s*(?:un)?listen\b", re.IGNORECASE)
     return [s for s in asked if named.match(s) or sets.search(s) or speaks.search(s)]
 
@@ -191,6 +193,52 @@ async def test_the_whole_story_works_by_polling(
     # The three calls on the caller's own connections, in its transactions, with its settings.
     assert [(place, n) for place, value, n in noted if value == "off"] == [("visit INSERT", 3)]
     assert of_a_session(statements(server, name)) == []
+
+
+async def test_stages_work_by_polling(
+    server: EmbeddedServer, bouncer: PgBouncer, name: str
+) -> None:
+    """S21: captured, asked, saved with state and event, timed, crawled; nothing is left in a session."""
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
+        connection.execute(
+            "create table thing (id timestamptz primary key, a integer not null default 0, "
+            "b integer not null default 0, version bigint not null default 1)"
+        )
+    app = Mainspring(bouncer.url(name))
+    kind = app.entities("thing", table="public.thing", key="id")
+    saved = []
+
+    class Double:
+        async def process(self, thing: dict[str, Any], state: int | None) -> Update:
+            return Update(b=2 * thing["a"], state=(state or 0) + 1)
+
+        async def saved(self, event: Saved) -> None:
+            saved.append(event.changed.get("b"))
+
+    kind.stage(name="double", reads=["a"], writes=["b"])(Double)
+    await app.migrate()
+
+    async with app, app.worker(**WORKER) as worker:
+        await worker.ready()
+        with psycopg.connect(server.url(name), autocommit=True) as user:
+            user.execute("set datestyle = 'German'")  # a key prints the same all the same
+            user.execute("insert into thing (id, a) values ('2026-03-29 01:30+00', 1)")
+            await wait_until(lambda: saved == [[0, 2]])
+            user.execute("update thing set a = 2")
+            await wait_until(lambda: len(saved) == 2)
+        key = "2026-03-29 01:30:00+00"
+        value, version = await kind.state("double", key)
+        changed = await kind.set_state("double", key, 7, version)
+        await kind.crawl()
+        await worker.drained()
+
+    assert (value, changed) == (2, True)
+    assert saved[:2] == [[0, 2], [2, 4]]
+    assert set(map(str, saved[2:])) == {"None"}  # the state alone: after the change from outside
+    assert read(server, name, "select b, version from thing") == [(4, 4)]
+    assert read(server, name, "select count(*) from mainspring.visit") == [(0,)]
+    asked = [s for s in statements(server, name) if "'German'" not in s]
+    assert of_a_session(asked) == []
 
 
 async def test_on_a_direct_connection_names_settings_and_listen_are_used(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
-from mainspring.entities.ask import is_concerned
+from mainspring.entities.ask import changed_fields, is_concerned
 from mainspring.entities.catalogue import Entry
 from mainspring.entities.runtime import start
 from stages import Stages
@@ -40,7 +40,7 @@ def test_a_stage_is_concerned_by_its_interest_and_not_by_its_own_save(
     entry: Entry, payload: dict[str, Any], version: int, expected: bool
 ) -> None:
     """S13, S17: by fields, by name, by creation; own is only the very version that it made."""
-    assert is_concerned(entry, payload, version) is expected
+    assert is_concerned(entry, payload, changed_fields(payload), version) is expected
 
 
 class Odd:

@@ -10,6 +10,7 @@ import pytest
 
 from mainspring import Untouched, Update
 from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
+from mainspring.entities.run import is_equal
 from mainspring.entities.source import Loaded
 from mainspring.errors import InvalidKind, InvalidStage
 from mainspring.kernel.outcome import Again
@@ -255,3 +256,89 @@ def test_conflicts_rerun_at_once_then_wait_longer_and_are_named() -> None:
     assert "others changed price, version while it ran" in error
     conflicts.over(visit)
     assert conflicts.met(visit, loaded(version=1)) == "rerun"
+
+
+@pytest.mark.parametrize("reads", [None, ["title"]])
+async def test_an_update_of_a_state_that_may_be_the_entitys_own_field_is_refused(
+    stages: Stages, reads: list[str] | None
+) -> None:
+    """S5: nobody's private state is replaced by what was meant for a column."""
+    stages.query("alter table listing add column state text")
+    kind = stages.kind()
+
+    @kind.stage(reads=reads, writes=["state"], retry=ONCE)
+    async def approve(listing: dict[str, Any]) -> Update:
+        return Update(state="approved")
+
+    @kind.stage(writes=["state"])
+    async def patch(listing: dict[str, Any]) -> Update:
+        return Update(patch={"state": "seen"})
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    visit = stages.visit("listing/approve")
+    assert visit is not None
+    assert "Update(state=...) of stage 'approve' may mean its private state" in visit["error"]
+    assert stages.state("approve") is None
+    assert stages.listing()["state"] == "seen"
+
+
+async def test_a_stage_that_declares_its_reads_is_given_no_other_field_of_a_dict(
+    stages: Stages,
+) -> None:
+    """S6: its patch is rebased over changes of what it did not read, so it must not read it."""
+    kind = stages.kind()
+    seen = []
+
+    @kind.stage(reads=["title"], writes=["price"])
+    async def price(listing: dict[str, Any]) -> Untouched:
+        seen.append(dict(listing))
+        return Untouched()
+
+    @kind.stage(reads=["hits"], retry=ONCE)
+    async def peep(listing: dict[str, Any]) -> Untouched:
+        return Untouched(state=listing["title"])
+
+    await stages.install()
+    stages.add(1, title="a", hits=3)
+    await stages.run()
+
+    assert seen == [{"id": 1, "title": "a", "price": 0}]
+    visit = stages.visit("listing/peep")
+    assert visit is not None
+    assert "stage 'peep' looks at 'title', which it does not declare" in visit["error"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (False, 0, False),
+        ([1, {"a": [0]}], [1, {"a": [False]}], False),
+        ([1, {"a": [0]}], [1, {"a": [0.0]}], True),
+        ({"a": None}, {"a": None}, True),
+        ("1", 1, False),
+    ],
+)
+def test_values_are_compared_as_json_has_them(before: Any, after: Any, same: bool) -> None:
+    """S6: what equals the loaded value is no change, and nothing else is."""
+    assert is_equal(before, after) is same
+
+
+async def test_a_document_may_change_from_a_number_to_a_truth(stages: Stages) -> None:
+    drafts = stages.app.documents("draft")
+
+    @drafts.stage
+    async def settle(draft: dict[str, Any]) -> Update:
+        return Update(done=bool(draft["done"]))
+
+    await stages.install()
+    await drafts.put("a", {"done": 1})
+    await stages.run()
+
+    assert stages.query("select body::text from mainspring.document") == [
+        {"body": '{"done": true}'}
+    ]

@@ -264,6 +264,16 @@ async def test_two_saves_of_one_entity_never_share_a_statement(stages: Stages) -
     assert stages.listing()["hits"] == 2
 
 
+def waits_for_a_lock(stages: Stages) -> bool:
+    """Whether some session of the engine waits for what another has locked."""
+    return bool(
+        stages.value(
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+            "and datname = current_database() and application_name like 'mainspring%%'"
+        )
+    )
+
+
 async def test_the_engine_gives_way_to_a_user_who_locks_the_other_way_round(stages: Stages) -> None:
     """S6, trap 16: a user offers, then writes; the engine waits shortly and never wins a deadlock."""
     listing = stages.kind()
@@ -277,7 +287,7 @@ async def test_the_engine_gives_way_to_a_user_who_locks_the_other_way_round(stag
         with stages.transaction() as user:
             user.execute("select mainspring.changed('listing', array['1'])")
             stage.gate.set()
-            await asyncio.sleep(0.3)  # the engine has the row and cannot have the system visit
+            await wait_until(lambda: waits_for_a_lock(stages))  # it has the row, not the visit
             user.execute("update listing set hits = 1 where id = 1")
             user.commit()
         await stages.rest(worker)

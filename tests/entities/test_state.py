@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 
 from mainspring.entities.state import StateType, Stored, is_same
 from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
@@ -80,55 +82,53 @@ def test_a_type_that_no_json_has_is_refused_at_the_declaration() -> None:
         StateType("price", str | datetime)
 
 
-class Descriptor:
-    def __init__(self, full_name: str) -> None:
-        self.full_name = full_name
-
-
-class Message:
-    """What a protobuf message has as far as a state is concerned."""
-
-    DESCRIPTOR = Descriptor("shop.Price")
-
-    def __init__(self, price: int = 0) -> None:
-        self.price = price
-
-    def SerializeToString(self, deterministic: bool = False) -> bytes:
-        return b"%d" % self.price
-
-    @classmethod
-    def FromString(cls, raw: bytes) -> Message:
-        return cls(int(raw))
-
-
-class AnyMessage(Message):
-    """google.protobuf.Any: a message whose type is a value."""
-
-    DESCRIPTOR = Descriptor("google.protobuf.Any")
-
-    def __init__(self, type_url: str, value: bytes) -> None:
-        self.type_url, self.value = type_url, value
-
-
 def test_a_protobuf_message_is_kept_with_its_type_as_any_keeps_it() -> None:
     """S5: any protobuf message as google.protobuf.Any."""
-    typed = StateType("price", Message)
-    stored = typed.encode(Message(7))
-    assert (stored.message, stored.message_type) == (b"7", "type.googleapis.com/shop.Price")
-    assert typed.decode(stored).price == 7
+    typed = StateType("price", Int64Value)
+    stored = typed.encode(Int64Value(value=7))
+    packed = AnyMessage()
+    packed.Pack(Int64Value(value=7))
+    assert (stored.message, stored.message_type) == (packed.value, packed.type_url)
+    assert typed.decode(stored) == Int64Value(value=7)
 
     opaque = StateType("price", AnyMessage).decode(stored)
-    assert (opaque.type_url, opaque.value) == (stored.message_type, b"7")
+    assert opaque == packed
     assert StateType("price", AnyMessage).encode(opaque) == stored
 
 
-def test_a_message_of_another_type_is_unreadable() -> None:
+def test_an_empty_message_is_a_state_and_not_none() -> None:
+    typed = StateType("price", Int64Value)
+    assert typed.decode(typed.encode(Int64Value())) == Int64Value()
+
+
+def test_a_message_of_another_type_or_that_is_broken_is_unreadable() -> None:
+    typed = StateType("price", Int64Value)
     with pytest.raises(
-        UnreadableState, match=r"a shop\.Cost is stored, the code wants a shop\.Price"
+        UnreadableState,
+        match=r"a google\.protobuf\.StringValue is stored, the code wants a google\.protobuf\.Int64Value",
     ):
-        StateType("price", Message).decode(Stored(1, None, b"7", "type.googleapis.com/shop.Cost"))
-    with pytest.raises(InvalidOutcome, match="must be a Message"):
-        StateType("price", Message).encode({"price": 7})
+        typed.decode(StateType("price", StringValue).encode(StringValue(value="x")))
+    with pytest.raises(UnreadableState, match="cannot be read"):
+        typed.decode(Stored(1, None, b"\xff", "type.googleapis.com/google.protobuf.Int64Value"))
+    with pytest.raises(InvalidOutcome, match="must be a Int64Value"):
+        typed.encode({"price": 7})
+
+
+def test_a_message_of_an_older_schema_goes_through_the_upgrade() -> None:
+    """S5: the upgrade is given the bytes."""
+
+    def upgrade(raw: bytes, schema: int) -> StringValue:
+        return StringValue(value=str(Int64Value.FromString(raw).value))
+
+    stored = StateType("price", Int64Value).encode(Int64Value(value=7))
+    assert StateType("price", StringValue, 2, upgrade).decode(stored) == StringValue(value="7")
+
+
+def test_a_nul_is_refused_and_a_text_that_looks_like_one_is_not() -> None:
+    plain = StateType("any")
+    with pytest.raises(InvalidOutcome, match="has a NUL, which jsonb cannot hold"):
+        plain.encode({"a": "x\0"})
+    assert plain.decode(plain.encode("\\u0000")) == "\\u0000"
 
 
 def test_an_equal_state_is_the_same_however_it_is_printed() -> None:

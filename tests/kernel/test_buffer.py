@@ -388,3 +388,94 @@ def test_a_background_queue_runs_alone_when_nothing_else_waits():
     found.add([visit("a", name="crawl", priority=2)])
 
     assert found.pop(0).key == "a"
+
+
+def test_a_turn_goes_to_the_most_urgent_of_those_that_wait_for_it() -> None:
+    """S14: the others wait on, and have it one after the other."""
+    found = buffer(*(queue(name, turns="t") for name in ("one", "two", "three", "four")))
+    first = visit("a", at=1, name="one")
+    found.add([first, visit("a", at=3, name="two"), visit("a", at=2, name="three")])
+    found.add([visit("a", at=4, name="four")])
+    assert popped(found) == ["a"]
+
+    found.ended(first)
+    found.settled(first)
+    second = found.pop(0.0)
+
+    assert second is not None
+    assert second.queue == "three"
+    assert popped(found) == []
+
+    found.ended(second)
+    found.settled(second)
+    third = found.pop(0.0)
+
+    assert third is not None
+    assert third.queue == "two"
+
+
+def test_whoever_comes_first_has_a_turn_that_nobody_runs_in() -> None:
+    found = buffer(*(queue(name, turns="t") for name in ("one", "two", "three", "high")))
+    first = visit("a", at=1, name="one")
+    found.add([first, visit("a", at=2, name="two"), visit("a", at=3, name="three")])
+    popped(found)
+    found.ended(first)
+    found.settled(first)
+    found.add([visit("a", at=9, name="high", priority=9)])
+
+    urgent = found.pop(0.0)
+
+    assert urgent is not None
+    assert urgent.queue == "high"
+    assert popped(found) == []
+    found.ended(urgent)
+    found.settled(urgent)
+    assert popped(found) == ["a"]
+
+
+def test_a_queue_that_is_paused_holds_no_turn_up() -> None:
+    """S2: its visit was called up, but the others of the entity go on without it."""
+    found = buffer(*(queue(name, turns="t") for name in ("one", "two", "three")))
+    first = visit("a", at=1, name="one")
+    found.add([first, visit("a", at=2, name="two"), visit("a", at=3, name="three")])
+    popped(found)
+    found.ended(first)
+    found.settled(first)
+
+    pause(found, "two", True)
+    found.release_turns()  # as after any look at the settings
+    other = found.pop(0.0)
+
+    assert other is not None
+    assert other.queue == "three"
+
+
+def test_a_turn_is_not_lost_with_the_visit_that_was_called_up() -> None:
+    found = buffer(*(queue(name, turns="t") for name in ("one", "two", "three")))
+    first = visit("a", at=1, name="one")
+    called = visit("a", at=2, name="two", read_at=0.0)
+    found.add([first, called, visit("a", at=3, name="three")])
+    popped(found)
+    found.ended(first)
+    found.settled(first)
+
+    other = found.pop(buffers.STALE_SECONDS + 1)
+
+    assert found.take_stale() == [called]
+    assert other is not None
+    assert other.queue == "three"
+
+
+def test_visits_that_come_back_are_started_by_their_age() -> None:
+    """T4: and no page is sorted again for them."""
+    found = buffer(queue("one", turns="t"), queue("two", turns="t"))
+    firsts = [visit(key, at=n, name="one") for n, key in enumerate("abc")]
+    found.add([*firsts, *(visit(key, at=10 + n, name="two") for n, key in enumerate("abcdef"))])
+    assert popped(found) == ["a", "b", "c", "d", "e", "f"]
+    found.add([visit("g", at=30, name="two"), visit("h", at=31, name="two")])
+
+    for each in reversed(firsts):
+        found.ended(each)
+        found.settled(each)
+
+    assert popped(found) == ["a", "b", "c", "g", "h"]

@@ -9,7 +9,7 @@ import typer
 from mainspring.cli import codes, options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
-from mainspring.entities.operate import KindLoad
+from mainspring.entities.operate import LAST_ASKED, KindLoad
 from mainspring.entities.why import EntityWhy, Happened, Queued
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
@@ -57,15 +57,16 @@ def stages(
     """The queues of a kind: system, stages, both lanes, relays."""
 
     async def question(operator: Operator) -> Any:
-        await operator.entities.kind(kind)
+        failures = await operator.entities.ask_failures(kind)
         mine = (f"{kind}/", f"{kind}!")
-        return [
+        queues = [
             q
             for q in await operator.queues()
             if q.name in (kind, f"{kind}~") or q.name.startswith(mine)
         ]
+        return queues, failures
 
-    found = ask(question, url, app)
+    found, failures = ask(question, url, app)
     if json:
         show.as_json(found)
         return
@@ -75,6 +76,12 @@ def stages(
         for q in found
     )
     show.print_table(columns, rows, empty=f"kind {kind!r} has no queues yet: start a worker")
+    for f in failures:
+        last = f", last {f.last}" if f.last else ""
+        show.say(
+            f"should_process of {f.stage!r} failed {f.failed} and overran {f.overran} times in the last "
+            f"{LAST_ASKED:,} system visits; its entities were queued unasked{last}"
+        )
 
 
 @group.command("show")
@@ -310,6 +317,13 @@ def retire(
     assert consumer is not None
     gone = ask(lambda operator: operator.entities.retire_consumer(kind, consumer), url, app)
     show.say(f"consumer {consumer!r} of {kind!r} is retired; {gone} deliveries were dropped")
+
+
+@group.command()
+def drop(kind: Kind, url: options.Url = None, app: options.App = None) -> None:
+    """Forget a kind that no code has any more, its triggers first. The entities stay."""
+    gone = ask(lambda operator: operator.entities.drop_kind(kind), url, app)
+    show.say(f"kind {kind!r} is forgotten, {gone} visits with it; its entities are as they were")
 
 
 @group.command()

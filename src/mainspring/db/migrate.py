@@ -23,7 +23,15 @@ _FUNCTIONS = (
     *("now", "clock", "uuid7", "token", "wake", "enqueue", "advance", "views"),
     *("canonical_keys", "offer_visits", "end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
-    *("crawl_page", "crawl_soon", "entity", "entity_queue", "set_state", "process_views"),
+    *(
+        "crawl_page",
+        "crawl_soon",
+        "take_over_stage",
+        "entity",
+        "entity_queue",
+        "set_state",
+        "process_views",
+    ),
 )
 
 _LEDGER = """

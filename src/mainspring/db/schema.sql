@@ -197,11 +197,30 @@ CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n
     AS $_$
 declare
   types text[];
+  names text[];
+  relation regclass;
 begin
-  select k.key_types into types from mainspring.kind k where k.name = canonical_keys.kind;
+  select k.key_types, k.keys, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
+    into types, names, relation from mainspring.kind k where k.name = canonical_keys.kind;
   if not found then
     raise exception 'unknown kind %', quote_literal(kind) using
       errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
+  end if;
+  if relation is not null and not mainspring.prints_equals_alike(relation, names, types) then
+    begin
+      return query execute format(
+        'select i.n, coalesce((select %s from %s t where %s limit 1), %s) from unnest($1) with ordinality as i(id, n)',
+        mainspring.key_expression(relation, names, 't'), relation,
+        (select string_agg(format('t.%I = %s', k.name, mainspring.key_part(k.n, k.type, cardinality(types))), ' and ')
+          from unnest(names, types) with ordinality as k(name, type, n)),
+        (select case when cardinality(types) = 1 then string_agg(p.part || '::text', '')
+            else 'jsonb_build_array(' || string_agg(p.part || '::text', ', ' order by p.n) || ')::text' end
+          from (select k.n, mainspring.key_part(k.n, k.type, cardinality(types)) as part
+            from unnest(types) with ordinality as k(type, n)) p)) using ids;
+      return;
+    exception
+      when insufficient_privilege then null;  -- who may not read the table gets what the type says
+    end;
   end if;
   if cardinality(types) = 0 then
     return query select i.n, i.id from unnest(ids) with ordinality as i(id, n);
@@ -984,6 +1003,13 @@ CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text)
     left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
   $$;
 
+CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case when parts = 1 then format('i.id::%s', type) else format('(i.id::jsonb->>%s)::%s', n - 1, type) end
+  $$;
+
 CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((EXTRACT(epoch FROM (at AT TIME ZONE 'UTC'::text)) * (1000000)::numeric))::bigint;
@@ -1158,6 +1184,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.prints_equals_alike(relation oid, names text[], types text[]) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select coalesce(bool_and(
+      t.typtype = 'e' or (t.typnamespace = 'pg_catalog'::regnamespace and coalesce(c.collisdeterministic, true)
+        and (t.typname in ('int2', 'int4', 'int8', 'oid', 'bool', 'uuid', 'text', 'varchar', 'bpchar', 'name', 'bytea', 'date', 'time',
+            'timestamp', 'timestamptz', 'inet', 'cidr', 'macaddr')
+          or (t.typname = 'numeric' and a.atttypmod >= 0)))), true)
+    from unnest(names) k(name)
+    join pg_attribute a on a.attrelid = relation and a.attname = k.name and not a.attisdropped
+    join pg_type t on t.oid = a.atttypid
+    left join pg_collation c on c.oid = a.attcollation
+  $$;
+
 CREATE FUNCTION mainspring.refuse_numeric(param text, value numeric) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1301,7 +1342,7 @@ begin
       return null;
     end if;
   elsif declared.source <> 'dao' then
-    execute format('select row_to_json(t), %s from %s t where %s for no key update',
+    execute format('select row_to_json(t.*), %s from %s t where %s for no key update',
         case when declared.version_column = 'xmin' then 'null' else format('t.%I', declared.version_column) end,
         declared.source::regclass,
         (select string_agg(format('t.%I = %s::%s', k.name,
@@ -1376,6 +1417,62 @@ begin
     raise exception 'kind % has no stage %', quote_literal(kind), quote_literal(stage) using errcode = 'undefined_object';
   end if;
   return kind || coalesce('/' || stage, '') || case when crawl then '~' else '' end;
+end
+$$;
+
+CREATE FUNCTION mainspring.take_over_stage(kind text, former text, stage text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  p_kind text := kind;
+  p_former text := former;
+  p_stage text := stage;
+  known boolean;
+begin
+  perform from mainspring.kind k where k.name = p_kind for no key update;
+  known := exists (select from mainspring.stage s where s.kind = p_kind and s.name = p_former);
+  if known then
+    delete from mainspring.state o
+    using mainspring.state n
+    where o.kind = p_kind and o.stage = p_former
+      and n.shard = o.shard and n.kind = o.kind and n.key = o.key and n.stage = p_stage;
+    update mainspring.state s set stage = p_stage where s.kind = p_kind and s.stage = p_former;
+    if exists (select from mainspring.stage s where s.kind = p_kind and s.name = p_stage) then
+      delete from mainspring.stage s where s.kind = p_kind and s.name = p_former;
+    else
+      update mainspring.stage s set name = p_stage, retired_at = null where s.kind = p_kind and s.name = p_former;
+    end if;
+    update mainspring.kind k set generation = k.generation + 1, changed_at = now() where k.name = p_kind;
+    insert into mainspring.consumer (kind, name, declared)
+    select c.kind, p_stage, c.declared || jsonb_build_object('stage', p_stage)
+    from mainspring.consumer c
+    where c.kind = p_kind and c.name = p_former and c.declared ->> 'stage' = p_former
+    on conflict do nothing;
+    update mainspring.delivery d set consumer = p_stage where d.kind = p_kind and d.consumer = p_former
+      and exists (select from mainspring.consumer c
+        where c.kind = p_kind and c.name = p_former and c.declared ->> 'stage' = p_former);
+    delete from mainspring.consumer c
+    where c.kind = p_kind and c.name = p_former and c.declared ->> 'stage' = p_former;
+  end if;
+  with moved as (
+    delete from mainspring.visit v
+    where v.queue in (p_kind || '/' || p_former, p_kind || '/' || p_former || '~', p_kind || '!' || p_former)
+    returning v.*
+  )
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, attempt, crashes, parked_at,
+    offered_while_parked, error, payload, created_at, changed_at)
+  select m.shard, m.key, overlay(m.queue placing p_stage from length(p_kind) + 2 for length(p_former)), m.id, m.priority, m.due_at,
+    uuid_hash_extended(gen_random_uuid(), 0), m.attempt, m.crashes, m.parked_at, m.offered_while_parked, m.error, m.payload,
+    m.created_at, mainspring.now()
+  from moved m
+  order by m.shard, m.key, m.queue
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
+    priority = greatest(v.priority, excluded.priority),
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
+  return known;
 end
 $$;
 
@@ -2410,6 +2507,68 @@ UNION ALL
   WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.worker w
           WHERE (w.id = l.worker_id)))))
+UNION ALL
+ SELECT 'a visit is of a stage that its kind never had'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON (((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)))))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.stage s
+          WHERE ((s.kind = k.name) AND ((v.queue = ((k.name || '/'::text) || s.name)) OR (v.queue = (((k.name || '/'::text) || s.name) || '~'::text)))))))
+UNION ALL
+ SELECT 'a visit of a crawl goes before live ones'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON ((((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)) AND (v.queue ~~ '%~'::text)) OR (v.queue = (k.name || '~'::text)))))
+  WHERE (v.priority >= 5)
+UNION ALL
+ SELECT 'a visit or a state is of a document that is not there'::text AS rule,
+    x.at AS detail
+   FROM ( SELECT ((v.queue || ' '::text) || v.key) AS at,
+            k.name,
+            v.key
+           FROM (mainspring.kind k
+             JOIN mainspring.visit v ON ((((v.queue = k.name) OR (v.queue = (k.name || '~'::text))) OR ((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text))))))
+          WHERE ((k.source = 'document'::text) AND (v.parked_at IS NULL) AND (v.due_at > mainspring.now()))
+        UNION ALL
+         SELECT ((((s.kind || '/'::text) || s.stage) || ' '::text) || s.key),
+            k.name,
+            s.key
+           FROM (mainspring.kind k
+             JOIN mainspring.state s ON ((s.kind = k.name)))
+          WHERE (k.source = 'document'::text)) x
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.document d
+          WHERE ((d.kind = x.name) AND (d.key = x.key)))))
+UNION ALL
+ SELECT 'an event is of a version that its document does not have yet'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM ((mainspring.event e
+     JOIN mainspring.kind k ON (((k.name = e.kind) AND (k.source = 'document'::text))))
+     JOIN mainspring.document d ON (((d.kind = e.kind) AND (d.key = e.key))))
+  WHERE ((e.what = 'saved'::text) AND (e.entity_version > d.version))
+UNION ALL
+ SELECT 'a delivery has no event'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.event e
+          WHERE ((e.shard = d.shard) AND (e.kind = d.kind) AND (e.key = d.key) AND (e.number = d.number)))))
+UNION ALL
+ SELECT 'an event waits for nobody'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM mainspring.event e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM (mainspring.consumer c
+             JOIN mainspring.delivery d ON (((d.shard = e.shard) AND (d.kind = e.kind) AND (d.consumer = c.name) AND (d.key = e.key) AND (d.number = e.number))))
+          WHERE (c.kind = e.kind))))
+UNION ALL
+ SELECT 'a delivery has no visit that would make it'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.shard = d.shard) AND (v.key = d.key) AND (v.queue = ((d.kind || '!'::text) || d.consumer))))))
 UNION ALL
  SELECT 'an admitted firing has no run visit'::text AS rule,
     t.task AS detail

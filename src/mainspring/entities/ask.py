@@ -13,7 +13,7 @@ import inspect
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,15 +21,14 @@ import msgspec
 
 from mainspring.entities import clock
 from mainspring.entities.catalogue import Entry
-from mainspring.entities.load import Loader, Picture, check_key
+from mainspring.entities.load import Loader, Picture
 from mainspring.entities.model import Model
-from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
+from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
 from mainspring.entities.outcome import FURTHEST_DAYS
 from mainspring.entities.stage import Stage
 from mainspring.errors import InvalidTime, MainspringError
 from mainspring.kernel import moment
-from mainspring.kernel.locks import lock_visits
-from mainspring.kernel.outcome import Done, Outcome, Verdict
+from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import clean
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
@@ -53,7 +52,14 @@ class Viewed(msgspec.Struct, frozen=True):
     model: Model
 
 
-def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) -> bool:
+def changed_fields(payload: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that changed, of a system visit's payload."""
+    return frozenset([name[2:] for name in payload if name.startswith("f:")])
+
+
+def is_concerned(
+    entry: Entry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
+) -> bool:
     """Whether a stage has to do with what changed. Pure."""
     if f"ask:{entry.name}" in payload:
         return True
@@ -62,29 +68,31 @@ def is_concerned(entry: Entry, payload: Mapping[str, Any], version: int | None) 
         return False  # it saw everything up to this version, and the rest is its own
     if "new" in payload:
         return True
-    fields = [name[2:] for name in payload if name.startswith("f:")]
     if entry.interest is None:
         return bool(fields)  # what was asked of another stage alone is not its business
-    return any(name in entry.interest for name in fields)
+    return not fields.isdisjoint(entry.interest)
 
 
 class Asker:
-    """The handler of a kind's system visits, and the writer of what they offer."""
-
-    most = 1000
-    stands = True
+    """The handler of a kind's system visits."""
 
     def __init__(
-        self, kind: str, stages: Mapping[str, Viewed], loader: Loader, *, jitter: float, crawl: bool
+        self,
+        kind: str,
+        stages: Mapping[str, Viewed],
+        loader: Loader,
+        offering: Offering,
+        *,
+        jitter: float,
+        crawl: bool,
     ) -> None:
         self._kind = kind
         self._stages = stages
         self._loader = loader
+        self._offering = offering
         self._jitter = jitter
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
-        self._names = list(stages)
-        self._queues = [f"{kind}/{name}{self._lane}" for name in stages]
         self._logged: dict[str, float] = {}
         # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -92,11 +100,14 @@ class Asker:
     async def handle(self, run: Run) -> Outcome:
         """One system visit."""
         visit = run.visit
-        picture = await self._loader.load(visit, self._names, self._queues)
+        picture = await self._loader.load(visit, None, None)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
-        check_key(picture, visit)
+        if (readdressed := self._loader.readdress(run, picture)) is not None:
+            run.note = [readdressed]
+            result = _encode({"written": readdressed.key}).decode()
+            return Done(result=result, writer=self._offering)
         payload = _decode(visit.payload)
         version = picture.entity.version
         if version is not None and version < payload.get("v", 0):
@@ -109,7 +120,7 @@ class Asker:
         run.note = self._offers(run, answers, payload)
         shown = {name: _shown(answer) for name, answer in answers.items()}
         result = _encode({"asked": shown}).decode()
-        return Done(result=result, writer=self) if run.note else Done(result=result)
+        return Done(result=result, writer=self._offering) if run.note else Done(result=result)
 
     async def _ask_all(
         self, picture: Picture, payload: Mapping[str, Any]
@@ -117,8 +128,9 @@ class Asker:
         """What each concerned stage answers: True, False, a time, or why it is offered unasked."""
         assert picture.entity is not None
         answers: dict[str, bool | datetime | str] = {}
+        fields = changed_fields(payload)
         for entry in picture.catalogue.stages:
-            if not is_concerned(entry, payload, picture.entity.version):
+            if not is_concerned(entry, payload, fields, picture.entity.version):
                 continue
             name = entry.name
             if name not in self._stages:
@@ -204,20 +216,6 @@ class Asker:
                 StageOffer(queue, run.visit.shard, run.visit.key, due_at, after, passed, priority)
             )
         return offers
-
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        """Offers and settle in one transaction. The visits are locked first: a delete that comes
-        meanwhile then finds the offers, too."""
-        stood = await lock_visits(connection, runs)
-        verdicts: list[Verdict] = [how if how in ("locked", "gone") else None for how in stood]
-        offers = [
-            wish
-            for run, how in zip(runs, stood, strict=True)
-            if how in ("same", "moved")
-            for wish in run.note
-        ]
-        await offer(connection, offers)
-        return verdicts
 
 
 def _checked(answer: object, stage: str) -> bool | datetime:

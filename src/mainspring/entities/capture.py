@@ -216,6 +216,11 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     return "".join(parts)
 
 
+def own(kind: str, found: Iterable[Found]) -> list[Found]:
+    """Those that are this kind's: the name of another's trigger may begin like its own."""
+    return [f for f in found if f.arguments[:1] == (kind,) or f.function == f"bump_{kind}"]
+
+
 def changes(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> list[str]:
     """The statements that turn the triggers there are into those there must be; none, if they are."""
     wanted = {(t.oid, t.name): t for t in triggers(kind, shape)}
@@ -231,7 +236,7 @@ def changes(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> list[st
 
 
 def faults(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> Mapping[str, list[str]]:
-    """What is wrong: 'missing', 'disabled', 'outdated' -> tables and triggers."""
+    """What is wrong: 'missing', 'disabled', 'outdated', 'left' (too many) -> tables and triggers."""
     wanted = triggers(kind, shape)
     there = {(f.oid, f.name): f for f in found}
     wrong: dict[str, list[str]] = {}
@@ -243,6 +248,10 @@ def faults(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> Mapping[
             wrong.setdefault("disabled", []).append(f"{wish.name} on {wish.table}")
         elif not _fits(trigger, wish):
             wrong.setdefault("outdated", []).append(f"{wish.name} on {wish.table}")
+    needed = {(wish.oid, wish.name) for wish in wanted}
+    for at, trigger in there.items():
+        if at not in needed:
+            wrong.setdefault("left", []).append(f"{trigger.name} on {trigger.table}")
     return wrong
 
 

@@ -27,6 +27,7 @@ class Entry:
     name: str
     interest: frozenset[str] | None  # None: every field
     sees_own: bool
+    was: tuple[str, ...] = ()  # its former names
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Catalogue:
     stages: tuple[Entry, ...] = ()
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # stage -> its own consumers
     sinks: tuple[str, ...] = ()
+
+    def successor(self, stage: str) -> str | None:
+        """The stage that has taken over from one that the catalogue no longer has."""
+        found = None
+        for entry in self.stages:
+            if entry.name == stage:
+                return None
+            if stage in entry.was:
+                found = entry.name
+        return found
 
     def consumers(self, stage: str) -> tuple[str, ...]:
         """Who gets the events of a stage."""
@@ -68,9 +79,10 @@ async def read(connection: Any, kind: str) -> Catalogue:
     rows = await connection.fetch(SQL["read_catalogue"].numbered, kind)
     entries, sinks = [], []
     hooks: dict[str, tuple[str, ...]] = {}
-    for what, name, interest, sees_own, of_stage in rows:
+    for what, name, interest, sees_own, of_stage, was in rows:
         if what == "stage":
-            entries.append(Entry(name, None if interest is None else frozenset(interest), sees_own))
+            wanted = None if interest is None else frozenset(interest)
+            entries.append(Entry(name, wanted, sees_own, tuple(was)))
         elif of_stage is not None:
             hooks[of_stage] = (*hooks.get(of_stage, ()), name)
         else:
@@ -80,8 +92,12 @@ async def read(connection: Any, kind: str) -> Catalogue:
 
 async def register(connection: Any, kind: str, stages: Iterable[Stage]) -> list[str]:
     """Enter the stages of the code; answers those that are new to the catalogue."""
+    listed = list(stages)
+    values = {"kind": kind, "stages": declared(listed)}
+    if any(stage.settings.was for stage in listed):
+        taking_over = SQL["take_over_stage"]
+        await connection.fetch(taking_over.numbered, *taking_over.arguments(values))
     statement = SQL["register_stages"]
-    values = {"kind": kind, "stages": declared(stages)}
     rows = await connection.fetch(statement.numbered, *statement.arguments(values))
     return [row["name"] for row in rows]
 

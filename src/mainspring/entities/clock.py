@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 
 _moment: ContextVar[datetime | None] = ContextVar("mainspring.entities.moment", default=None)
@@ -20,11 +18,16 @@ def now() -> datetime:
     return _moment.get() or datetime.now(UTC)
 
 
-@contextmanager
-def at(moment: datetime) -> Iterator[None]:
-    """Within the block `now()` answers this moment."""
-    before = _moment.set(moment)
-    try:
-        yield
-    finally:
-        _moment.reset(before)
+class at:
+    """Within the block `now()` answers this moment. (A class: every visit has such a block.)"""
+
+    __slots__ = ("_before", "_moment")
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def __enter__(self) -> None:
+        self._before: Token[datetime | None] = _moment.set(self._moment)
+
+    def __exit__(self, *_: object) -> None:
+        _moment.reset(self._before)

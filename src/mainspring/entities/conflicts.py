@@ -18,6 +18,8 @@ FIRST_SECONDS = 0.05
 MOST_SECONDS = 5.0
 # After so many the visit says which fields keep moving.
 NAMED_AFTER = 10
+# So many visits are remembered; some end elsewhere, and are never heard of again.
+MOST_RECORDS = 10_000
 
 
 @dataclass(slots=True)
@@ -38,6 +40,8 @@ class Conflicts:
 
     def met(self, visit: Visit, before: Loaded) -> Verdict:
         """A save met a conflict: run the visit again, now or in a while."""
+        if len(self._records) >= MOST_RECORDS:
+            del self._records[next(iter(self._records))]
         record = self._records.setdefault((visit.queue, visit.key), Record())
         record.count += 1
         record.before = before

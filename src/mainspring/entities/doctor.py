@@ -34,7 +34,8 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
     lacking = await missing_rights(database, connection, RIGHTS)
     if ("SELECT", "mainspring.kind") in lacking:
         return []  # a role that has nothing to do with stages
-    kinds = [settings_of(row) for row in await database.fetch(connection, SQL["list_kinds"])]
+    rows_of = await database.fetch(connection, SQL["list_kinds"])
+    kinds = [settings_of(row) for row in rows_of]
     if kinds and lacking:
         listed = ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
         text = f"the role may not run stages: it lacks {listed}"
@@ -44,9 +45,18 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
             continue
         rows = await database.fetch(connection, SQL["inspect_table"], kind.table)
         shape = shape_of(rows[0]) if rows else None
-        triggers = await find_triggers(database, connection, kind, shape) if shape else []
+        triggers = await find_triggers(database, connection, kind) if shape else []
         found += judge_kind(kind, shape, triggers)
+    found += [_unserved(row["name"]) for row in rows_of if row["unserved"]]
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
+
+
+def _unserved(kind: str) -> Finding:
+    text = f"no worker serves kind {kind!r}; its changes wait, and its triggers cost its writers"
+    remedy = (
+        f"start a worker that has it; if no code has it any more: mainspring entities drop {kind}"
+    )
+    return Finding("kind", "warn", text, remedy)
 
 
 def settings_of(row: Any) -> KindSettings:
@@ -95,6 +105,9 @@ def _fault(kind: KindSettings, fault: str, places: list[str]) -> Finding:
     listed = ", ".join(places[:6]) + (f" and {len(places) - 6} more" if len(places) > 6 else "")
     if fault == "outdated":
         text = f"kind {kind.name!r}: triggers are not as declared: {listed}"
+        return Finding("capture", "warn", text, _MIGRATE)
+    if fault == "left":
+        text = f"kind {kind.name!r}: triggers of an earlier declaration are left: {listed}"
         return Finding("capture", "warn", text, _MIGRATE)
     text = f"kind {kind.name!r}: triggers are {fault}, changes are not seen: {listed}"
     remedy = f"{_MIGRATE}, then ask about all entities: mainspring entities crawl {kind.name}"

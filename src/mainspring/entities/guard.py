@@ -25,14 +25,14 @@ HOP_BELOW = 0.1
 _SHOWN = 60
 
 
-class Step(msgspec.Struct, array_like=True):
+class Step(msgspec.Struct, array_like=True, gc=False):
     """A save in a chain: the stage, and of each field the digest and short text before and after."""
 
     stage: str
     fields: dict[str, tuple[str, str, str, str]]
 
 
-class Chain(msgspec.Struct):
+class Chain(msgspec.Struct, gc=False):
     """What led here since the last event from outside."""
 
     n: int = 0

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from mainspring.db.connect import Database
 from mainspring.entities import capture, catalogue, consumer
 from mainspring.entities.kind import Kind
-from mainspring.entities.register import checked, found, registration, trigger_values
+from mainspring.entities.register import checked, found, registration, trigger_prefix
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape
 from mainspring.errors import MigrationFailed, MissingRights
@@ -43,16 +43,16 @@ def install_kinds(
 def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
     shape = inspect_kind_sync(cursor, kind)
     cursor.execute(SQL["register_kind"].text, registration(kind, shape))
-    stages = catalogue.declared(kind.stages.values())
-    cursor.execute(SQL["register_stages"].text, {"kind": kind.name, "stages": stages})
+    stages = {"kind": kind.name, "stages": catalogue.declared(kind.stages.values())}
+    cursor.execute(SQL["take_over_stage"].text, stages)
+    cursor.execute(SQL["register_stages"].text, stages)
     listeners = consumer.registration(kind.consumers)
     cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
     if shape is None or kind.is_document:
         return 0
-    rows = cursor.execute(
-        SQL["list_triggers"].text, trigger_values(kind.settings, shape)
-    ).fetchall()
-    statements = capture.changes(kind.settings, shape, [found(row) for row in rows])
+    prefix = {"prefix": trigger_prefix(kind.name)}
+    rows = cursor.execute(SQL["list_triggers"].text, prefix).fetchall()
+    statements = capture.changes(kind.settings, shape, capture.own(kind.name, map(found, rows)))
     if statements and not shape.may_trigger:
         raise MissingRights(
             f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.entities.catalogue import Catalogue, Known
+from mainspring.entities.offers import StageOffer
 from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.source import Loaded, Source
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
-from mainspring.errors import InvalidKey
 from mainspring.kernel.line import Line
-from mainspring.kernel.visit import Visit
+from mainspring.kernel.visit import Run, Visit, shard_of
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 # Visits in one statement.
 PAGE = 1000
 
 
-class Picture(msgspec.Struct):
+class Picture(msgspec.Struct, gc=False):
     """What a run sees: the entity, the states of some stages with their versions, what is due."""
 
     entity: Loaded | None = None
@@ -42,12 +42,12 @@ class Picture(msgspec.Struct):
         return self.states.get(stage, (0, None))
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, gc=False):
     """What one run asks for."""
 
     visit: Visit
-    stages: Sequence[str]  # whose states
-    queues: Sequence[str]  # in which it may be due
+    stage: str | None  # whose state; None: those of all stages
+    queue: str | None  # in which it may be due; "": none of interest, None: any of its queues
     answer: asyncio.Future[Picture]
 
 
@@ -65,16 +65,27 @@ class Loader:
         self._waiting: list[Request] = []
         self._busy: asyncio.Task[None] | None = None
 
-    async def load(
-        self, visit: Visit, stages: Sequence[str], queues: Sequence[str] = ()
-    ) -> Picture:
-        """The entity of a visit and the states of these stages; which of these queues it is due in."""
+    def load(
+        self, visit: Visit, stage: str | None, queue: str | None = ""
+    ) -> asyncio.Future[Picture]:
+        """The entity of a visit, the state of a stage (None: of all), and whether it is due in a
+        queue ("": not asked; None: in which it is)."""
         loop = asyncio.get_running_loop()
-        request = Request(visit, stages, queues, loop.create_future())
-        self._waiting.append(request)
+        answer: asyncio.Future[Picture] = loop.create_future()
+        self._waiting.append(Request(visit, stage, queue, answer))
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.load")
-        return await request.answer
+        return answer
+
+    def readdress(self, run: Run, picture: Picture) -> StageOffer | None:
+        """The offer that replaces a visit under another text of its entity's id than the one that its
+        column writes ('007', or 'A' for a key that is blind to case): else it would have two turns."""
+        visit, entity = run.visit, picture.entity
+        if entity is None or entity.key == visit.key:
+            return None
+        shard = shard_of(entity.key, self._database.shard_count)
+        payload = _decode(visit.payload)
+        return StageOffer(visit.queue, shard, entity.key, payload=payload, priority=visit.priority)
 
     async def _run(self) -> None:
         """Send batches until nobody waits. Begins a tick later: all that asked by then go together."""
@@ -135,48 +146,36 @@ class Loader:
     async def _add_states(
         self, connection: Any, batch: list[Request], pictures: list[Picture]
     ) -> None:
-        pairs = [(n, s) for n, r in enumerate(batch) if pictures[n].entity for s in r.stages]
-        if not pairs:
+        wanted = [n for n, picture in enumerate(pictures) if picture.entity]
+        if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
-            "keys": texts(batch[n].visit.key for n, _ in pairs),
-            "stages": texts(stage for _, stage in pairs),
+            "shards": numbers(batch[n].visit.shard for n in wanted),
+            "keys": texts(batch[n].visit.key for n in wanted),
+            "stages": texts(batch[n].stage for n in wanted),
             "kind": self._kind,
         }
         statement = SQL["load_states"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for n, version, schema, body, message, message_type in rows:
-            number, stage = pairs[n - 1]
+        for n, stage, version, schema, body, message, message_type in rows:
             stored = Stored(schema, body, message, message_type)
-            pictures[number].states[stage] = (version, stored)
+            pictures[wanted[n - 1]].states[stage] = (version, stored)
 
     async def _add_due(
         self, connection: Any, batch: list[Request], pictures: list[Picture]
     ) -> None:
-        pairs = [(n, q) for n, r in enumerate(batch) if pictures[n].entity for q in r.queues]
-        if not pairs:
+        wanted = [n for n, r in enumerate(batch) if r.queue != "" and pictures[n].entity]
+        if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n, _ in pairs),
-            "keys": texts(batch[n].visit.key for n, _ in pairs),
-            "queues": texts(queue for _, queue in pairs),
+            "shards": numbers(batch[n].visit.shard for n in wanted),
+            "keys": texts(batch[n].visit.key for n in wanted),
+            "queues": texts(batch[n].queue for n in wanted),
         }
         statement = SQL["load_due"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for (n,) in rows:
-            number, queue = pairs[n - 1]
-            pictures[number].due.add(queue)
-
-
-def check_key(picture: Picture, visit: Visit) -> None:
-    """Refuse an id that is not the one text of its entity: it would have two visits, two turns."""
-    entity = picture.entity
-    if entity is not None and entity.key != visit.key:
-        raise InvalidKey(
-            f"the id {visit.key!r} is written {entity.key!r} by its column; "
-            "offer it under that text and delete this visit"
-        )
+        for n, queue in rows:
+            pictures[wanted[n - 1]].due.add(queue)
 
 
 def _fail(request: Request, error: Exception) -> None:

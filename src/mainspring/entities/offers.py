@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 
 from mainspring.entities.store import SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, token
+from mainspring.kernel.locks import lock_visits
+from mainspring.kernel.outcome import Verdict
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, tokens
 
 _encode = msgspec.json.Encoder().encode
 # Visits of the crawl lane: below every live one.
 CRAWL_PRIORITY = 2
 
 
-class StageOffer(msgspec.Struct):
+class StageOffer(msgspec.Struct, gc=False):
     """A wish that a queue looks at an entity, now, at a time or after some seconds."""
 
     queue: str
@@ -25,6 +27,26 @@ class StageOffer(msgspec.Struct):
     after: float | None = None
     payload: dict[str, Any] = {}
     priority: int = DEFAULT_PRIORITY
+
+
+class Offering:
+    """The kernel's writer for runs that come to nothing but offers, which wait in their notes."""
+
+    most = 1000
+    stands = True
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+        """Offers and settle in one transaction. The visits are locked first: a delete that comes
+        meanwhile then finds the offers, too."""
+        stood = await lock_visits(connection, runs)
+        offers = [
+            wish
+            for run, how in zip(runs, stood, strict=True)
+            if how in ("same", "moved")
+            for wish in run.note
+        ]
+        await offer(connection, offers)
+        return [how if how in ("locked", "gone") else None for how in stood]
 
 
 async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
@@ -40,9 +62,9 @@ async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
             "priority": o.priority,
             "due_at": o.due_at,
             "after": o.after,
-            "version": token(),
+            "version": version,
             "payload": o.payload,
         }
-        for o, id in zip(offers, new_ids(len(offers)), strict=True)
+        for o, id, version in zip(offers, new_ids(len(offers)), tokens(len(offers)), strict=True)
     ]
     await connection.execute(SQL["offer_many"].numbered, _encode(rows).decode())

@@ -12,19 +12,26 @@ import asyncpg
 
 from mainspring.db.connect import Database
 from mainspring.entities import catalogue, consumer, crawl, queue
+from mainspring.entities.capture import own
 from mainspring.entities.consumer import relay_queue
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.keys import id_text, refused
 from mainspring.entities.kind import Host
 from mainspring.entities.queue import Entry, Peeked
+from mainspring.entities.register import found as found_trigger
+from mainspring.entities.register import trigger_prefix
 from mainspring.entities.relay import acknowledge
 from mainspring.entities.store import SQL
+from mainspring.entities.table import quoted
 from mainspring.entities.why import EntityWhy, find, why_entity
-from mainspring.errors import NotFound, UnknownStage
+from mainspring.errors import NotFound, Refused, UnknownStage
 from mainspring.kernel.operation import Operation
 from mainspring.kernel.parked import Place, restart_parked
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.visit import shard_of
+
+# Failures of should_process are looked for in so many system visits of a kind.
+LAST_ASKED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,16 @@ class _Named:
 
     def key_of(self, id: Any) -> str:
         return id_text(id, self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class AskFailures:
+    """Of the last system visits: how often `should_process` of a stage failed or took too long."""
+
+    stage: str
+    failed: int
+    overran: int
+    last: str | None
 
 
 class EntityOperator:
@@ -162,6 +179,41 @@ class EntityOperator:
         await self._named(kind, stage)
         async with self._connection() as (_, connection):
             await catalogue.retire(connection, kind, stage)
+
+    async def ask_failures(self, kind: str) -> list[AskFailures]:
+        """Stages whose `should_process` failed or overran lately; their entities are queued unasked."""
+        await self._named(kind)
+        async with self._connection() as (_, connection):
+            statement = SQL["list_ask_failures"]
+            values = {"kind": kind, "most": LAST_ASKED}
+            rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        return [AskFailures(**dict(row)) for row in rows]
+
+    async def drop_kind(self, kind: str) -> int:
+        """Forget a kind that no code has any more: triggers, visits, states, events. Entities stay.
+
+        Answers how many visits were dropped. Refused while a worker serves it or documents are left.
+        """
+        found = await self.kind(kind)
+        async with self._connection() as (_, connection):
+            (row,) = await connection.fetch(SQL["count_documents"].numbered, kind)
+            if row["workers"]:
+                raise Refused(
+                    f"kind {kind!r} is served by {row['workers']} workers; stop them first"
+                )
+            if row["documents"]:
+                raise Refused(
+                    f"kind {kind!r} has {row['documents']:,} documents, which would be nobody's; "
+                    f"delete them first: delete from mainspring.document where kind = '{kind}'"
+                )
+            rows = await connection.fetch(SQL["list_triggers"].numbered, trigger_prefix(kind))
+            for trigger in own(kind, map(found_trigger, rows)):
+                await connection.execute(f"drop trigger {quoted(trigger.name)} on {trigger.table}")
+            await connection.execute(
+                f"drop function if exists mainspring.{quoted(f'bump_{kind}')}()"
+            )
+            (row,) = await connection.fetch(SQL["drop_kind"].numbered, found.name)
+            return int(row["visits"])
 
     async def retire_consumer(self, kind: str, name: str) -> int:
         """Take a consumer out; answers how many deliveries were dropped."""

@@ -7,7 +7,7 @@ with the entity until something changes: an outcome states its timer anew or has
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -114,6 +114,16 @@ def check_answer(answer: object, stage: str) -> Answer:
         f"process of stage {stage!r} must return Untouched(...) or Update(...), "
         f"got {_short(answer)}; a stage that changes nothing returns Untouched()"
     )
+
+
+def check_state(answer: Update, stage: str, fields: Collection[str]) -> None:
+    """Refuse `Update(state=...)` of a stage without a type of state, where the entity has such a field."""
+    if "state" in fields:
+        raise InvalidOutcome(
+            f"Update(state=...) of stage {stage!r} may mean its private state or the entity's field "
+            "'state': write the field by patch={'state': ...}, or declare the private state's type "
+            "with state="
+        )
 
 
 def _checked_time(at: datetime | None, after: timedelta | float | None) -> datetime | None:

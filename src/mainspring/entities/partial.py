@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -19,10 +19,41 @@ from mainspring.errors import UndeclaredField
 
 def partial_model(kind: str, stage: str, model: Model, fields: Collection[str] | None) -> Model:
     """The model of what a stage sees: the kind's own if it declares no reads."""
-    if fields is None or model.type is None:
+    if fields is None:
         return model
+    if model.type is None:
+        return _SomeOfDict(kind, stage, fields)
     wanted = [name for name in model.fields or () if name in fields]
     return Model(kind, _partial_type(stage, model.type, wanted))
+
+
+class _Part(dict[str, Any]):
+    """Some fields of a row; another is an error that says so."""
+
+    stage: str
+
+    def __missing__(self, name: str) -> Any:
+        raise UndeclaredField(
+            f"stage {self.stage!r} looks at {name!r}, which it does not declare, or the row "
+            "does not have: add it to reads="
+        )
+
+
+class _SomeOfDict(Model):
+    """The model of a stage that is given some fields of plain dicts."""
+
+    __slots__ = ("_part", "_wanted")
+
+    def __init__(self, kind: str, stage: str, fields: Collection[str]) -> None:
+        super().__init__(kind)
+        self._wanted = frozenset(fields)
+        self._part = type("Part", (_Part,), {"stage": stage})
+
+    def decode_json(self, text: str | bytes) -> Any:
+        return self.decode(super().decode_json(text))
+
+    def decode(self, row: Mapping[str, Any]) -> Any:
+        return self._part({name: row[name] for name in row if name in self._wanted})
 
 
 def _partial_type(stage: str, whole: type, fields: list[str]) -> type:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.db.sql import Statement
-from mainspring.entities.capture import PREFIX, Found, faults
+from mainspring.entities.capture import PREFIX, Found, faults, own
 from mainspring.entities.kind import Kind, KindSettings
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape, check_shape, shape_of
@@ -35,7 +35,7 @@ async def register_kinds(
             shapes[kind.name] = shape
         await fetch(SQL["register_kind"], registration(kind, shape))
         if shape is not None:
-            _warn(kind, shape, await find_triggers(database, connection, kind.settings, shape))
+            _warn(kind, shape, await find_triggers(database, connection, kind.settings))
     return shapes
 
 
@@ -53,14 +53,11 @@ def _warn(kind: Kind, shape: Shape, there: list[Found]) -> None:
         )
 
 
-async def find_triggers(
-    database: Database, connection: Any, kind: KindSettings, shape: Shape
-) -> list[Found]:
+async def find_triggers(database: Database, connection: Any, kind: KindSettings) -> list[Found]:
     """Our triggers of a kind, as they are (asyncpg)."""
     statement = SQL["list_triggers"]
-    values = trigger_values(kind, shape)
-    rows = await database.fetch(connection, statement, *statement.arguments(values))
-    return [found(row) for row in rows]
+    rows = await database.fetch(connection, statement, trigger_prefix(kind.name))
+    return own(kind.name, map(found, rows))
 
 
 def checked(kind: Kind, rows: list[Any]) -> Shape:
@@ -100,10 +97,9 @@ def registration(kind: Kind, shape: Shape | None) -> dict[str, Any]:
     }
 
 
-def trigger_values(kind: KindSettings, shape: Shape) -> dict[str, Any]:
-    """The values of list_triggers.sql."""
-    oids = [shape.oid, *(partition.oid for partition in shape.partitions)]
-    return {"oids": oids, "prefix": f"{PREFIX}{kind.name}_"}
+def trigger_prefix(kind: str) -> str:
+    """The value of list_triggers.sql."""
+    return f"{PREFIX}{kind}_"
 
 
 def found(row: Mapping[str, Any]) -> Found:

@@ -26,6 +26,7 @@ from mainspring.entities.consumer import Consumer
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import split
 from mainspring.entities.kind import Kind
+from mainspring.entities.stage import Stage
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
 from mainspring.kernel.config import QueueSettings
@@ -139,7 +140,7 @@ def event_of(kind: Kind, consumer: Consumer, key: str, row: Waiting) -> Saved:
 
 def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:
     """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
-    state, stage = body.get("state"), kind.stages.get(name or "")
+    state, stage = body.get("state"), _stage_of(kind, name)
     if state is None or stage is None:
         return state
     schema = int(body.get("schema", 1))
@@ -148,6 +149,14 @@ def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:
     else:
         stored = Stored(schema, msgspec.json.encode(state).decode())
     return stage.state.decode(stored)
+
+
+def _stage_of(kind: Kind, name: str | None) -> Stage | None:
+    """The stage of that name, or the one that had it when the event was written."""
+    for stage in kind.stages.values():
+        if name == stage.name or name in stage.settings.was:
+            return stage
+    return None
 
 
 def typed_id(kind: Kind, key: str, fields: Mapping[str, Any] | None = None) -> Any:

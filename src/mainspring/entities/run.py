@@ -17,8 +17,16 @@ import msgspec
 
 from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
-from mainspring.entities.load import Loader, Picture, check_key
-from mainspring.entities.outcome import KEEP, Answer, Update, check_answer, seconds_until
+from mainspring.entities.load import Loader, Picture
+from mainspring.entities.offers import Offering, StageOffer
+from mainspring.entities.outcome import (
+    KEEP,
+    Answer,
+    Update,
+    check_answer,
+    check_state,
+    seconds_until,
+)
 from mainspring.entities.save import Save, Saver
 from mainspring.entities.state import is_same
 from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
@@ -38,33 +46,44 @@ class StageRunner:
         viewed: Viewed,
         loader: Loader,
         saver: Saver,
+        offering: Offering,
         threads: Executor,
         *,
         writable: Collection[str] | None,
+        fields: Collection[str] | None,
         crawl: bool,
     ) -> None:
         self._stage = viewed.stage
         self._model = viewed.model
         self._loader = loader
         self._saver = saver
+        self._offering = offering
         self._threads = threads
         self._writable = writable  # None: any field (of a document or a DAO)
+        self._fields = fields  # of the entity; None: whatever it has
         self._crawl = crawl
-        self._names = (viewed.stage.name,)
-        self._queues = (viewed.stage.queue,) if crawl else ()
+        self._queue = viewed.stage.queue if crawl else ""
         self._is_async = viewed.stage.is_async
 
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
-        picture = await self._loader.load(run.visit, self._names, self._queues)
+        picture = await self._loader.load(run.visit, self._stage.name, self._queue)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
+        if (readdressed := self._loader.readdress(run, picture)) is not None:
+            run.note = [readdressed]
+            return Done(
+                result=_encode({"written": readdressed.key}).decode(), writer=self._offering
+            )
+        if (successor := picture.catalogue.successor(self._stage.name)) is not None:
+            run.note = [self._forwarded(run, successor)]
+            result = _encode({"stage": successor}).decode()
+            return Done(result=result, writer=self._offering)
         if picture.due:
             return Done(result='"due already"')  # the live visit does what the crawl's would
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
-            check_key(picture, run.visit)
             entity = self._model.decode_json(picture.entity.body)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
         except (msgspec.MsgspecError, UnreadableState, ValueError) as error:
@@ -72,7 +91,20 @@ class StageRunner:
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
         with clock.at(now):
             answer = check_answer(await self._process(entity, state), self._stage.name)
+        if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
+            check_state(answer, self._stage.name, self._fields or picture.entity.fields())
         return self._outcome(run, picture, entity, answer, now)
+
+    def _forwarded(self, run: Run, successor: str) -> StageOffer:
+        """The offer that replaces a visit of a stage that has another name in newer code by now."""
+        visit, lane = run.visit, "~" if self._crawl else ""
+        return StageOffer(
+            f"{self._stage.kind}/{successor}{lane}",
+            visit.shard,
+            visit.key,
+            payload=_decode(visit.payload),
+            priority=visit.priority,
+        )
 
     async def _process(self, entity: Any, state: Any) -> Any:
         if self._is_async:
@@ -134,7 +166,7 @@ class StageRunner:
         patch = {
             name: value
             for name, value in after.items()
-            if name not in before or before[name] != value
+            if name not in before or not is_equal(before[name], value)
         }
         for name in patch:
             if self._writable is not None and name not in self._writable:
@@ -143,6 +175,17 @@ class StageRunner:
                     f"add it to writes= (now: {', '.join(sorted(self._writable)) or 'nothing'})"
                 )
         return patch
+
+
+def is_equal(before: Any, after: Any) -> bool:
+    """Whether two plain JSON values are the same: 1 and 1.0 are, 1 and true are not."""
+    if before != after or isinstance(before, bool) is not isinstance(after, bool):
+        return False
+    if isinstance(before, dict):
+        return all(is_equal(value, after[name]) for name, value in before.items())
+    if isinstance(before, list):
+        return all(map(is_equal, before, after))
+    return True
 
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:

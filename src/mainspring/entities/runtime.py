@@ -14,6 +14,7 @@ from mainspring.entities.catalogue import Known
 from mainspring.entities.crawl import schedule
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader
+from mainspring.entities.offers import Offering
 from mainspring.entities.partial import partial_model
 from mainspring.entities.printing import PRINTING
 from mainspring.entities.register import register_kinds
@@ -53,9 +54,10 @@ class KindRuntime:
         ignore = frozenset(kind.ignore)
         self.saver = Saver(kind.name, source, self.known, ignore=ignore, version=kind.version)
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
+        offering = Offering()
         jitter = 0.0 if kind.settings.serial else kind.settings.jitter
-        self.asker = Asker(kind.name, viewed, loader, jitter=jitter, crawl=False)
-        self.crawl_asker = Asker(kind.name, viewed, loader, jitter=jitter, crawl=True)
+        self.asker = Asker(kind.name, viewed, loader, offering, jitter=jitter, crawl=False)
+        self.crawl_asker = Asker(kind.name, viewed, loader, offering, jitter=jitter, crawl=True)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
@@ -66,8 +68,10 @@ class KindRuntime:
                     viewed[stage.name],
                     loader,
                     self.saver,
+                    offering,
                     threads,
                     writable=writable(kind, stage, shape),
+                    fields=fields_of(kind, shape),
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
@@ -188,6 +192,13 @@ def writable(kind: Kind, stage: Stage, shape: Shape | None) -> frozenset[str] | 
     if shape is None or kind.is_document:
         return None
     return frozenset(shape.names) - {*kind.keys, kind.version, *shape.generated}
+
+
+def fields_of(kind: Kind, shape: Shape | None) -> frozenset[str] | None:
+    """The fields of an entity; None: whatever it has."""
+    if shape is not None and not kind.is_document:
+        return frozenset(shape.names)
+    return None if kind.model.fields is None else frozenset(kind.model.fields)
 
 
 def check_stages(kind: Kind, shape: Shape | None) -> None:

@@ -9,7 +9,7 @@ the user's vetoed has no state, no event, and its visit fails.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ import asyncpg
 import msgspec
 
 from mainspring.entities import guard
+from mainspring.entities.busy import Busy
 from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
 from mainspring.entities.load import numbers, texts
@@ -41,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 _PREPARE = f"set local mainspring.engine = 'on'; set constraints all immediate; {LOCAL_PRINTING}"
 
 
-class Save(msgspec.Struct):
+class Save(msgspec.Struct, gc=False):
     """What a stage run wants to be saved. Waits in its run's note."""
 
     stage: Stage
@@ -90,7 +91,7 @@ class Saver:
         self._ignore = ignore  # fields whose changes ask nobody
         self._version = version
         self._connection: Any = None  # the one whose server's timeline was looked at
-        self.saved: Callable[[str], None] = lambda key: None  # told of each entity written
+        self._busy = Busy(kind)
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         await self._look_at_server(connection)
@@ -219,7 +220,7 @@ class Saver:
                 ),
             )
             if item.written is not None:
-                self.saved(item.run.visit.key)
+                self._busy.saved(item.run.visit.key, item.save.stage.name)
 
     async def _update_entities(
         self, connection: Any, items: list[_Item], verdicts: list[Verdict]

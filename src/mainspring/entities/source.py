@@ -1,7 +1,8 @@
 """Where the entities of a kind are: loaded, locked and written, many in one statement.
 
 Statements over a user's own table are composed here, once per kind and set of written columns, from
-quoted identifiers and never from values. A batch travels as one JSON text; casts are on the parameters,
+quoted identifiers and never from values (a whole row is t.*: t alone is a column, if there is one of
+that name). A batch travels as one JSON text; casts are on the parameters,
 so every statement rides the key's index. Rows come as JSON.
 """
 
@@ -24,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Loaded(msgspec.Struct):
+class Loaded(msgspec.Struct, gc=False):
     """An entity as it was read. `xmin` lives in memory for one visit; it is never stored or sent."""
 
     key: str
@@ -42,7 +43,7 @@ class Loaded(msgspec.Struct):
         return self.version == other.version and self.xmin == other.xmin
 
 
-class Written(msgspec.Struct):
+class Written(msgspec.Struct, gc=False):
     """An entity after its save; `as_patched`: it has the patch's values, whatever triggers did."""
 
     version: int | None
@@ -112,12 +113,12 @@ class TableSource:
 
     def _select(self, fields: Sequence[str] | None, tail: str) -> str:
         if fields is None:
-            body = "row_to_json(t)"
+            body = "row_to_json(t.*)"
         elif not fields:
             body = "''"
         else:
             listed = ", ".join(f"t.{quoted(f)}" for f in fields)
-            body = f"(select row_to_json(x) from (select {listed}) x)"
+            body = f"(select row_to_json(x.*) from (select {listed}) x)"
         return (
             f"select i.n, {self._key_text()} as key, {self._version_of()} as version, "
             f"t.xmin::text as xmin, {body}::text as body "
@@ -141,7 +142,7 @@ class TableSource:
         return (
             f"update {self._shape.sql} t set {', '.join(sets)} from {self._items(*given)} "
             f"where {self._on()} "
-            f"returning i.n, {self._version_of()} as version, row_to_json(t)::text as body, "
+            f"returning i.n, {self._version_of()} as version, row_to_json(t.*)::text as body, "
             f"({same}) as as_patched"
         )
 

@@ -111,8 +111,29 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
         saved=None if function else getattr(bound, "saved", None),
         target=target,
     )
+    _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
+
+
+def _check_was(kind: Declared, stage: Stage) -> None:
+    """A former name is nobody's name now, and that of one stage only."""
+    others = [other for other in kind.stages.values() if other.name != stage.name]
+    names = {other.name: other.name for other in (*others, stage)}
+    names |= {former: other.name for other in others for former in other.settings.was}
+    for former in stage.settings.was:
+        _check_name(kind.name, former)
+        if former in names:
+            raise InvalidStage(
+                f"was= of stage {stage.name!r} names {former!r}, which is or was stage {names[former]!r} "
+                f"of kind {kind.name!r}"
+            )
+    for other in others:
+        if stage.name in other.settings.was:
+            raise InvalidStage(
+                f"kind {kind.name!r} has a stage {stage.name!r}, so was= of stage {other.name!r} cannot "
+                "name it"
+            )
 
 
 def find(kind: Declared, stage: str | Stage) -> Stage:

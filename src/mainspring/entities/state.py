@@ -7,6 +7,7 @@ way is an error: the visit is parked and the state stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 
 from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
 
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 TYPE_PREFIX = "type.googleapis.com/"
 Upgrade = Callable[[Any, int], Any]
 
@@ -83,7 +85,7 @@ class StateType:
             raise InvalidOutcome(
                 f"the state of stage {self.stage!r} cannot be written: {error}; got {value!r:.200}"
             ) from error
-        if "\\u0000" in text:
+        if _NUL.search(text):
             raise InvalidOutcome(
                 f"the state of stage {self.stage!r} has a NUL, which jsonb cannot hold"
             )

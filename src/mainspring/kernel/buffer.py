@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 import threading
-from bisect import insort
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.groups import Groups
+from mainspring.kernel.level import Level
 from mainspring.kernel.limits import Bucket
-from mainspring.kernel.visit import PRIORITIES, Visit
+from mainspring.kernel.visit import PRIORITIES, Position, Visit
 
 # A visit that waited in memory for longer than this is read again first: it may have been cancelled.
 STALE_SECONDS = 5.0
@@ -40,7 +39,7 @@ class QueueState:
     running: int = 0
     wants_part: bool = False
     groups: Groups = field(default_factory=Groups)
-    levels: list[deque[Visit]] = field(default_factory=lambda: [deque() for _ in PRIORITIES])
+    levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
 
     @property
     def name(self) -> str:
@@ -93,10 +92,13 @@ class Buffer:
         # Turns of visits that other workers hold in my shards, as of the last beat.
         self.foreign_turns: set[tuple[str, str]] = set()
         self._turns: dict[tuple[str, str], list[Visit]] = {}  # taken, and who waits for each
+        # Of those, the ones whose first waiter was called up and has not started yet.
+        self._called: set[tuple[str, str]] = set()
         self._stale: list[Visit] = []
         self._rated = False  # some queue has a rate per group
         # Queues that have visits of each priority: a choice looks only at these.
         self._waiting: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
+        self._waiting_background: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
         self._credit = 0.0  # starts that are owed to background queues; one at most
@@ -107,7 +109,7 @@ class Buffer:
     def size(self) -> int:
         return sum(len(level) for _, level in self._levels())
 
-    def _levels(self) -> Iterator[tuple[QueueState, deque[Visit]]]:
+    def _levels(self) -> Iterator[tuple[QueueState, Level]]:
         """The levels that have visits, the least urgent first. The heart asks too, from its thread."""
         for priority, waiting in enumerate(self._waiting):
             for queue in list(waiting.values()):
@@ -125,12 +127,13 @@ class Buffer:
     def can_start(self, now: float) -> bool:
         """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
         self.next_at = math.inf
-        for queue, _ in self._levels():
-            if not self._is_crowded(queue):
-                ready_at = queue.ready_at(now) if queue.limited else now
-                if ready_at <= now:
-                    return True
-                self.next_at = min(self.next_at, ready_at)
+        for waiting in self._waiting:
+            for queue in waiting.values():
+                if not self._is_crowded(queue):
+                    ready_at = queue.ready_at(now) if queue.limited else now
+                    if ready_at <= now:
+                        return True
+                    self.next_at = min(self.next_at, ready_at)
         return False
 
     # -- in
@@ -146,28 +149,26 @@ class Buffer:
         if not visits:
             return
         state = self.queues[queue]
-        level = state.levels[priority]
-        if level and visits[0].position < level[-1].position:
+        if not state.levels[priority].extend(visits):
             self.add(visits)
             return
         self.in_hand.update((queue, visit.key) for visit in visits)
-        level.extend(visits)
-        self._waiting[priority][queue] = state
+        self._note_waiting(state, priority)
 
     def place(self, visit: Visit) -> None:
         """Put a visit that is in hand into its level, where it belongs."""
         queue = self.queues[visit.queue]
-        level = queue.levels[visit.priority]
-        self._waiting[visit.priority][visit.queue] = queue
-        if level and visit.position < level[0].position:
-            level.appendleft(visit)  # who waited for a turn is mostly the oldest
-        elif level and visit.position < level[-1].position:
-            ordered = list(level)
-            insort(ordered, visit, key=lambda v: v.position)
-            level.clear()
-            level.extend(ordered)
-        else:
-            level.append(visit)
+        queue.levels[visit.priority].push(visit)
+        self._note_waiting(queue, visit.priority)
+
+    def _note_waiting(self, queue: QueueState, priority: int) -> None:
+        self._waiting[priority][queue.name] = queue
+        if queue.settings.share is not None:
+            self._waiting_background[priority][queue.name] = queue
+
+    def _note_empty(self, name: str, priority: int) -> None:
+        del self._waiting[priority][name]
+        self._waiting_background[priority].pop(name, None)
 
     # -- out
 
@@ -176,9 +177,9 @@ class Buffer:
         if self._rated:
             self.release_rated(now)
         while (level := self._best_level(now)) is not None:
-            visit = level.popleft()
+            visit = level.pop()
             if not level:
-                del self._waiting[visit.priority][visit.queue]
+                self._note_empty(visit.queue, visit.priority)
             if now - visit.read_at > STALE_SECONDS:
                 self._read_again(visit)
             elif self._admit(visit, now):
@@ -191,6 +192,9 @@ class Buffer:
 
     def _read_again(self, visit: Visit) -> None:
         self.forget(visit)
+        turn = (self.queues[visit.queue].settings.turns or "", visit.key)
+        if turn in self._called:
+            self._place_waiters(turn)  # it may be the one that was called up
         self._stale.append(visit)
         if visit.group is not None:
             for kept in self.queues[visit.queue].groups.stale(visit.group):
@@ -201,28 +205,27 @@ class Buffer:
         stale, self._stale = self._stale, []
         return stale
 
-    def _best_level(self, now: float) -> deque[Visit] | None:
+    def _best_level(self, now: float) -> Level | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
         self.next_at = math.inf
-        if self._credit >= 1.0 and (owed := self._best_of(now, background=True)) is not None:
-            return owed
-        return self._best_of(now)
+        if self._credit >= 1.0 and any(self._waiting_background):
+            owed = self._best_of(self._waiting_background, now)
+            if owed is not None:
+                return owed
+        return self._best_of(self._waiting, now)
 
-    def _best_of(self, now: float, *, background: bool = False) -> deque[Visit] | None:
+    def _best_of(self, waiting: list[dict[str, QueueState]], now: float) -> Level | None:
         for priority in _URGENT_FIRST:
-            waiting = self._waiting[priority]
-            if not waiting:
+            if not waiting[priority]:
                 continue
-            best: deque[Visit] | None = None
-            for queue in waiting.values():
-                if background and queue.settings.share is None:
-                    continue
-                if self._background and self._is_crowded(queue):
+            best: Level | None = None
+            for queue in waiting[priority].values():
+                if queue.settings.share is not None and self._is_crowded(queue):
                     continue
                 level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
-                elif best is None or level[0].position < best[0].position:
+                elif best is None or level.front < best.front:
                     best = level
             if best is not None:
                 return best
@@ -272,6 +275,9 @@ class Buffer:
 
     def _take_turn(self, turn: tuple[str, str], visit: Visit) -> bool:
         if turn in self._turns:
+            if turn in self._called:
+                self._called.remove(turn)  # nobody runs: the first to come has it
+                return True
             self._turns[turn].append(visit)
             return False
         if turn in self.foreign_turns:
@@ -300,10 +306,38 @@ class Buffer:
         turns = self.queues[visit.queue].settings.turns
         if turns is None:
             return False
-        waited = self._turns.pop((turns, visit.key), ())
+        turn = (turns, visit.key)
+        waited = self._turns.get(turn)
+        if waited is None:
+            return False
+        if len(waited) > 1 and self._call_up(turn, waited):
+            return True
+        return self._place_waiters(turn)
+
+    def _call_up(self, turn: tuple[str, str], waited: list[Visit]) -> bool:
+        """Let only the first of several waiters try, if nothing but a slot is in its way: the others
+        would come, find the turn taken and wait again."""
+        first = min(waited, key=_urgency)
+        queue = self.queues[first.queue]
+        if queue.limited or queue.settings.share is not None or first.group is not None:
+            return False
+        waited.remove(first)
+        self._called.add(turn)
+        self.place(first)
+        return True
+
+    def _place_waiters(self, turn: tuple[str, str]) -> bool:
+        """The turn is free, and whoever waits for it may try."""
+        self._called.discard(turn)
+        waited = self._turns.pop(turn)
         for waiting in waited:
             self.place(waiting)
         return bool(waited)
+
+    def release_turns(self) -> None:
+        """Limits have changed, or visits went: one that was called up may be kept back, or be gone."""
+        for turn in tuple(self._called):
+            self._place_waiters(turn)
 
     def settled(self, visit: Visit) -> bool:
         """No longer in hand, and never again as it was read. Answers whether others may start now."""
@@ -389,9 +423,14 @@ class Buffer:
         for queue in self.queues.values():
             for priority, level in enumerate(queue.levels):
                 if level:
-                    queue.levels[priority] = deque(sift(level))
-                    if not queue.levels[priority]:
-                        del self._waiting[priority][queue.name]
+                    level.keep(sift(level))
+                    if not level:
+                        self._note_empty(queue.name, priority)
             queue.groups.sift(sift, shards)
         for turn, waiting in self._turns.items():
             self._turns[turn] = sift(waiting)
+        self.release_turns()
+
+
+def _urgency(visit: Visit) -> tuple[int, Position]:
+    return (-visit.priority, visit.position)

@@ -46,14 +46,14 @@ class Alone:
         return (None,)
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """The visit is over. `result` is JSON text."""
 
     result: str | None = None
     writer: Writer | None = None
 
 
-class Again(msgspec.Struct, frozen=True):
+class Again(msgspec.Struct, frozen=True, gc=False):
     """The visit goes on later: at a time, or after some seconds.
 
     `payload` (JSON text) takes the place of the visit's; `error` is shown until the next run.

@@ -398,6 +398,8 @@ def _detail(run: Run) -> str | None:
     quiet = settings is not None and settings.quiet
     if type(outcome) is Done and not (searchable or any_pass or keyed or quiet):
         return None
+    if type(outcome) is Done and not (searchable or quiet or (settings and settings.any_pass)):
+        return f'{{"id":"{id}"}}'
     # An update answers the new due time only, so the one that was read goes along for history.
     due_at = run.visit.due_at.isoformat()
     detail: dict[str, object] = {"any_pass": any_pass, "was_due_at": due_at}

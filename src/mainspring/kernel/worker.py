@@ -328,6 +328,7 @@ class Worker:
             queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
             if queue.groups.limit(group_size, group_rate, now):
                 self.buffer.release_groups()
+        self.buffer.release_turns()
         done = (
             self.reader.complete
             and not (self.runner.suspects_waiting or self.runner.suspects_running)

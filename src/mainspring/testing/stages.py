@@ -23,7 +23,7 @@ from typing import Any
 from mainspring.entities import clock
 from mainspring.entities.event import Saved
 from mainspring.entities.kind import Kind
-from mainspring.entities.outcome import KEEP, Untouched, check_answer, seconds_until
+from mainspring.entities.outcome import KEEP, Untouched, check_answer, check_state, seconds_until
 from mainspring.entities.runtime import model_of
 from mainspring.entities.stage import Stage, find
 from mainspring.entities.state import Stored
@@ -248,6 +248,8 @@ class Simulation:
         answer = check_answer(called(stage, "process", stage.process, entity, state), stage.name)
         wanted: dict[str, Any] = {}
         if not isinstance(answer, Untouched):
+            if answer.state is not KEEP and not stage.state.type:
+                check_state(answer, stage.name, fields_of(row.value))
             wanted = fields_of(answer.entity) if answer.entity is not None else answer.patch or {}
         changed = patch_of(row.value, wanted, stage=stage, kind=self._kind)
         before = {name: fields_of(row.value)[name] for name in changed}

@@ -39,7 +39,7 @@ begin
       return null;
     end if;
   elsif declared.source <> 'dao' then
-    execute format('select row_to_json(t), %s from %s t where %s for no key update',
+    execute format('select row_to_json(t.*), %s from %s t where %s for no key update',
         case when declared.version_column = 'xmin' then 'null' else format('t.%I', declared.version_column) end,
         declared.source::regclass,
         (select string_agg(format('t.%I = %s::%s', k.name,

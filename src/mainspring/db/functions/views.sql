@@ -50,6 +50,52 @@ create or replace view mainspring.violation as
     from mainspring.lease l
     where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id)
   union all
+  select 'a visit is of a stage that its kind never had', v.queue || ' ' || v.key
+    from mainspring.kind k
+    join mainspring.visit v on v.queue >= k.name || '/' and v.queue < k.name || '0'
+    where not exists (
+      select from mainspring.stage s where s.kind = k.name and v.queue in (k.name || '/' || s.name, k.name || '/' || s.name || '~'))
+  union all
+  select 'a visit of a crawl goes before live ones', v.queue || ' ' || v.key
+    from mainspring.kind k
+    join mainspring.visit v on (v.queue >= k.name || '/' and v.queue < k.name || '0' and v.queue like '%~') or v.queue = k.name || '~'
+    where v.priority >= 5
+  union all
+  select 'a visit or a state is of a document that is not there', x.at
+    from (
+      select v.queue || ' ' || v.key as at, k.name, v.key
+        from mainspring.kind k
+        join mainspring.visit v on v.queue in (k.name, k.name || '~') or (v.queue >= k.name || '/' and v.queue < k.name || '0')
+        where k.source = 'document' and v.parked_at is null and v.due_at > mainspring.now()
+      union all
+      select s.kind || '/' || s.stage || ' ' || s.key, k.name, s.key
+        from mainspring.kind k join mainspring.state s on s.kind = k.name where k.source = 'document'
+    ) x
+    where not exists (select from mainspring.document d where d.kind = x.name and d.key = x.key)
+  union all
+  select 'an event is of a version that its document does not have yet', e.kind || ' ' || e.key
+    from mainspring.event e
+    join mainspring.kind k on k.name = e.kind and k.source = 'document'
+    join mainspring.document d on d.kind = e.kind and d.key = e.key
+    where e.what = 'saved' and e.entity_version > d.version
+  union all
+  select 'a delivery has no event', d.kind || '!' || d.consumer || ' ' || d.key
+    from mainspring.delivery d
+    where not exists (
+      select from mainspring.event e where e.shard = d.shard and e.kind = d.kind and e.key = d.key and e.number = d.number)
+  union all
+  select 'an event waits for nobody', e.kind || ' ' || e.key
+    from mainspring.event e
+    where not exists (
+      select from mainspring.consumer c
+      join mainspring.delivery d on d.shard = e.shard and d.kind = e.kind and d.consumer = c.name and d.key = e.key and d.number = e.number
+      where c.kind = e.kind)
+  union all
+  select 'a delivery has no visit that would make it', d.kind || '!' || d.consumer || ' ' || d.key
+    from mainspring.delivery d
+    where not exists (
+      select from mainspring.visit v where v.shard = d.shard and v.key = d.key and v.queue = d.kind || '!' || d.consumer)
+  union all
   select 'an admitted firing has no run visit', t.task
     from mainspring.reactive_task t
     where t.firing is not null and t.admitted_at is not null and not exists (

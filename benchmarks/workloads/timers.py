@@ -1,0 +1,223 @@
+"""Timers: a million visits of a stage that wait for their time, and some that come due.
+
+How late the due ones start is read from history, by the database's clock. What the waiting ones cost the
+others is counted in buffers: of one offer and of one settle of a hundred entities, on the empty table and
+beside the million.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from benchmarks.stage import Failed
+from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
+from mainspring.db.connect import Database
+from mainspring.entities.store import SQL as STAGE_SQL
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import Run, Visit, new_ids, token, tokens
+
+WAITING = 1_000_000
+QUICK_WAITING = 100_000
+DUE = 2_000
+DUE_PER_SECOND = 100
+STARTS_AFTER = 8  # seconds until the first is due: the worker is up by then
+SAMPLE = 100
+MOST_SECONDS = 120
+DATABASE = "timers"
+
+FILL = """
+insert into mainspring.visit (shard, key, queue, id, version, payload, due_at)
+select mainspring.shard(n::text, shard_count), n::text, 'listing/expiry', gen_random_uuid(),
+  mainspring.token(), '{{}}',
+  now() + make_interval(days => 1) + n * interval '15 seconds'
+from generate_series(1000001, 1000000 + {waiting}) n, mainspring.install
+"""
+TO_COME_DUE = """
+insert into mainspring.visit (shard, key, queue, id, version, payload, due_at)
+select mainspring.shard(n::text, shard_count), n::text, 'listing/expiry', gen_random_uuid(),
+  mainspring.token(), '{{}}',
+  now() + make_interval(secs => {after} + n / {rate}.0)
+from generate_series(1, {due}) n, mainspring.install
+"""
+LATENESS = """
+select 1000 * extract(epoch from started_at - due_at)::double precision from mainspring.history
+where queue = 'listing/expiry'
+"""
+
+
+def measure(trial: Trial) -> list[Figure]:
+    waiting = QUICK_WAITING if trial.quick else WAITING
+    trial.lab.drop(DATABASE)
+    trial.lab.run(f"create database {DATABASE}")
+    url = trial.lab.server.url(DATABASE)
+    try:
+        _listings("prepare", url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("delete from mainspring.visit")
+            empty = buffers(url)
+            connection.execute(FILL.format(waiting=waiting).encode())
+            connection.execute("vacuum analyze mainspring.visit")
+            full = buffers(url)
+            late = lateness(url, connection)
+    finally:
+        trial.lab.drop(DATABASE)
+    extra: dict[str, Any] = {"waiting": waiting, "due": DUE, "curve": curve(late)}
+    figures = [Figure("timers-1m", percentile(late, 99), "ms late p99", False, extra)]
+    for what in ("offer", "settle"):
+        more = round(100 * (full[what] / empty[what] - 1), 1)
+        extra = {"empty": empty[what], "more_percent": more}
+        figures.append(Figure(f"timers-{what}", full[what], "buffers", False, extra))
+    return figures
+
+
+def lateness(url: str, connection: psycopg.Connection[Any]) -> list[float]:
+    """Milliseconds between the time of each due timer and its start."""
+    due = TO_COME_DUE.format(after=STARTS_AFTER, rate=DUE_PER_SECOND, due=DUE)
+    connection.execute(due.encode())
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.workloads.timers", url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        end = time.monotonic() + MOST_SECONDS
+        while (left := _due_left(connection)) and time.monotonic() < end:
+            if worker.poll() is not None:
+                raise Failed("the worker of the timers ended")
+            time.sleep(0.2)
+    finally:
+        worker.terminate()
+        worker.wait(20)
+    if left:
+        raise Failed(f"{left:,} of {DUE:,} timers did not start in {MOST_SECONDS} s")
+    return [row[0] for row in connection.execute(LATENESS.encode())]
+
+
+def _due_left(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(
+        "select count(*) from mainspring.visit where due_at < now() + interval '1 hour'"
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _listings(what: str, url: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.listings", what, url, str(DUE), "100"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode:
+        raise Failed(done.stderr.strip().splitlines()[-1][:300])
+
+
+# -- buffers
+
+
+async def _nothing(_: Run) -> Outcome:
+    raise AssertionError("never run")
+
+
+def buffers(url: str) -> dict[str, int]:
+    """Pages that an offer and a settle of a hundred entities touch."""
+    with Database(url).connect_sync("bench") as connection:
+        connection.autocommit = True
+        found = {}
+        for _ in range(2):  # the second time nothing is new to the connection
+            rows = _offers(connection)
+            found["offer"] = _touched(
+                connection, STAGE_SQL["offer_many"].text, {"offers": json.dumps(rows)}
+            )
+            found["settle"] = _touched(connection, SQL["settle"].text, _settling(rows))
+        return found
+
+
+def _offers(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
+    shards = connection.execute(
+        "select n::text, mainspring.shard(n::text, shard_count) "
+        "from mainspring.install, generate_series(1, %s) n",
+        (SAMPLE,),
+    ).fetchall()
+    return [
+        {
+            "shard": shard,
+            "key": key,
+            "queue": "listing/price",
+            "id": id,
+            "priority": 5,
+            "due_at": None,
+            "after": None,
+            "version": version,
+            "payload": {},
+        }
+        for (key, shard), id, version in zip(shards, new_ids(SAMPLE), tokens(SAMPLE), strict=True)
+    ]
+
+
+def _settling(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The arguments of a settle of runs of these offers."""
+    settings = QueueSettings(name="listing/price", handler=_nothing)
+    now, local = time.time(), 0.0
+    ordered = sorted(rows, key=lambda row: (row["shard"], row["key"]))
+    runs = []
+    for row in ordered:
+        visit = Visit(
+            shard=row["shard"],
+            key=row["key"],
+            queue=row["queue"],
+            id=UUID(row["id"]),
+            group=None,
+            priority=5,
+            due_at=datetime.fromtimestamp(now, UTC),
+            version=row["version"],
+            attempt=0,
+            crashes=0,
+            expires_at=None,
+            payload="{}",
+        )
+        runs.append(Run(visit, token(), now, local, settings=settings, outcome=Done()))
+    values = settle_arguments(runs, UUID(int=1))
+    return dict(zip(SQL["settle"].names, values, strict=True))
+
+
+def _touched(connection: psycopg.Connection[Any], statement: str, values: dict[str, Any]) -> int:
+    explain = "explain (analyze, buffers, format json) " + statement
+    row = connection.execute(explain.encode(), values).fetchone()
+    assert row is not None
+    plan = row[0][0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def main() -> None:
+    """The worker: until it is terminated."""
+    import asyncio
+
+    import uvloop
+
+    from benchmarks.listings import application
+
+    async def serve(url: str) -> None:
+        app = application(url)
+        async with app, app.worker(concurrency=100):
+            await asyncio.Event().wait()
+
+    uvloop.run(serve(sys.argv[1]))
+
+
+TIMERS = Workload(
+    "timers-1m",
+    measure,
+    gives=("timers-1m", "timers-offer", "timers-settle"),
+    systems=("mainspring",),
+    most_runs=1,
+)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A level: the visits of one queue and priority that wait in memory, the oldest first.
+
+Pages come in order and are kept as they were read; a visit that comes back (it waited for a turn or a
+group) is older than most and goes to a heap of its own, so that no page is ever sorted again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from mainspring.kernel.visit import END, Position, Visit
+
+_number = count()  # keeps visits of one position apart, in the order they came
+
+
+class Level:
+    """Oldest first; `front` is the position of the next."""
+
+    __slots__ = ("_back", "_pages", "front")
+
+    def __init__(self, visits: Iterable[Visit] = ()) -> None:
+        """Visits oldest first."""
+        self._pages = deque(visits)
+        self._back: list[tuple[Position, int, Visit]] = []
+        self.front: Position = self._pages[0].position if self._pages else END
+
+    def __len__(self) -> int:
+        return len(self._pages) + len(self._back)
+
+    def __iter__(self) -> Iterator[Visit]:
+        """All of them, in no order. The heart asks too, from its thread: the copies are atomic."""
+        return iter([*(visit for _, _, visit in self._back.copy()), *self._pages.copy()])
+
+    def extend(self, visits: list[Visit]) -> bool:
+        """A page, oldest first; refused if it does not follow what is here."""
+        if self._pages and visits[0].position < self._pages[-1].position:
+            return False
+        self._pages.extend(visits)
+        self.front = min(self.front, visits[0].position)
+        return True
+
+    def push(self, visit: Visit) -> None:
+        """One visit, wherever it belongs."""
+        position = visit.position
+        if self._pages and position < self._pages[-1].position:
+            heappush(self._back, (position, next(_number), visit))
+        else:
+            self._pages.append(visit)
+        if position < self.front:
+            self.front = position
+
+    def pop(self) -> Visit:
+        """The oldest."""
+        pages, back = self._pages, self._back
+        if back and (not pages or back[0][0] <= pages[0].position):
+            visit = heappop(back)[2]
+        else:
+            visit = pages.popleft()
+        self.front = pages[0].position if pages else END
+        if back and back[0][0] < self.front:
+            self.front = back[0][0]
+        return visit
+
+    def keep(self, wanted: Iterable[Visit]) -> None:
+        """Only these, of those that are here, stay."""
+        kept = {id(visit) for visit in wanted}
+        self._pages = deque(visit for visit in self._pages if id(visit) in kept)
+        self._back = [entry for entry in self._back if id(entry[2]) in kept]
+        heapify(self._back)
+        self.front = min((visit.position for visit in self), default=END)
