@@ -16,6 +16,7 @@ from benchmarks.workloads import (
     priorities,
     recovery,
     stages,
+    triggers,
 )
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
@@ -40,6 +41,8 @@ WORKLOADS: tuple[Workload, ...] = (
     recovery.RECOVERY,
     stages.STAGES,
     capture.CAPTURE,
+    triggers.TRIGGERS,
+    triggers.TRIGGERS_BURST,
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from mainspring.kernel.offer import Offer, offer
 from mainspring.kernel.outcome import Cancelled, Verdict
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run, token
-from mainspring.reactive.names import ADMIT, CHECK, FIRST
+from mainspring.reactive.names import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.params import to_raw
 from mainspring.reactive.store import SQL
 from mainspring.reactive.values import Param, Value
@@ -56,12 +57,21 @@ class End:
     most = 100
     stands = False
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, offered: Offered = nobody) -> None:
         self._database = database
+        self._offered = offered
+        self._ended_at: datetime | None = None  # of the batch that is being written
+
+    def committed(self) -> None:
+        """The kernel says that the last batch is there: what it offered can be read."""
+        if self._ended_at is not None:
+            for queue in (CHANGE, CHECK, ADMIT):
+                self._offered(queue, self._ended_at)
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> list[Verdict]:
         """Products, then states, then offers; the kernel settles the visits after it."""
         answers: dict[int, Verdict] = {}
+        self._ended_at = None
         locked = await _lock_products(connection, runs)
         waiting = [run for run in runs if not _products(run) <= locked.keys()]
         for run in waiting:
@@ -103,6 +113,7 @@ class End:
             "turns": [token() for _ in notes],
         }
         rows = await connection.fetch(SQL["end_runs"].numbered, *SQL["end_runs"].arguments(values))
+        self._ended_at = rows[0]["now"] if rows else None
         offers = [Offer(CHECK, row["task"], row["retry_at"], FIRST) for row in rows]
         capped = {row["task"]: row["pool"] for row in rows if row["capped"]}
         if brought := [(task, p) for task, p in products if task in capped]:

@@ -19,7 +19,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel.offer import Offer, offer
 from mainspring.reactive import codec
-from mainspring.reactive.check import Definitions, view_of
+from mainspring.reactive.check import Definitions, read_tasks, view_of
 from mainspring.reactive.decide import Definition, View
 from mainspring.reactive.names import ADMIT, CHECK, EXPECT, FIRST
 from mainspring.reactive.params import Affected, affected_of, from_raw, to_raw
@@ -202,7 +202,7 @@ class ReactiveOperator:
         """What a live evaluation needs, read in one statement."""
         database, opened = await self._open()
         async with opened as connection:
-            rows = await ask(database, connection, "read_checks", tasks=[task])
+            rows = await read_tasks(database, connection, [task])
             if rows:
                 definitions = Definitions(database)
                 await definitions.load(connection, [rows[0]["fingerprint"]])

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +27,17 @@ from mainspring.reactive.batch import Batch
 from mainspring.reactive.check import Check, Definitions
 from mainspring.reactive.end import End
 from mainspring.reactive.expect import Expect
-from mainspring.reactive.names import ADMIT, AUDIT, CHANGE, CHECK, EXPECT, RUN, run_queue
+from mainspring.reactive.names import (
+    ADMIT,
+    AUDIT,
+    CHANGE,
+    CHECK,
+    EXPECT,
+    RUN,
+    Offered,
+    nobody,
+    run_queue,
+)
 from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply, register
 from mainspring.reactive.run import Execute, Runs, Start
 from mainspring.reactive.spread import Spread
@@ -39,6 +50,8 @@ log = logging.getLogger("mainspring")
 FOREVER = RetryPolicy(attempts=1_000_000, first=0.05, most=10)
 # So many deaths before a visit is parked: a death is counted in the task's own state.
 CRASHES = 1000
+# Params whose consumers are judged together; each has four on average before they are too many.
+CHANGES = 250
 
 
 class Runtime:
@@ -63,19 +76,24 @@ class Runtime:
         self._lines = [Line(database, f"reactive-{role}") for role in ("spread", "check", "run")]
         spreading, checking, running = self._lines
         definitions = Definitions(database)
+        self.offered: Offered = nobody  # set by whoever has the worker's reader
+        check = Check(database, definitions, offered=self._tell)
         self._start = Start(database)
         start = Batch(running, self._start)
         self._batches: dict[str, Batch[str, Outcome]] = {
-            CHANGE: Batch(spreading, Spread(database)),
-            CHECK: Batch(checking, Check(database, definitions)),
-            ADMIT: Batch(running, Admit(database, definitions)),
+            CHANGE: Batch(spreading, Spread(database, check, offered=self._tell), most=CHANGES),
+            CHECK: Batch(checking, check),
+            ADMIT: Batch(running, Admit(database, definitions, offered=self._tell)),
             EXPECT: Batch(spreading, Expect(database)),
             AUDIT: Batch(spreading, Audit(database)),
         }
         self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
-        self._runs = Runs(tasks, start, End(database), execute)
+        self._runs = Runs(tasks, start, End(database, offered=self._tell), execute)
         self._living: asyncio.Task[None] | None = None
         self.refused: Sequence[str] = ()  # tasks that a newer release holds
+
+    def _tell(self, queue: str, due_at: datetime) -> None:
+        self.offered(queue, due_at)
 
     def queues(self) -> list[QueueSettings]:
         """The queues of this layer."""
