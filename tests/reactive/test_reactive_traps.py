@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tables import Base, day, working
 
 from mainspring import Mainspring
+from mainspring.reactive.admit import Admit
 from mainspring.reactive.audit import end_orphans
 from mainspring.reactive.check import Check, Checked, Definitions, read_tasks
 from mainspring.reactive.spread import Spread
@@ -140,6 +142,58 @@ async def test_a_state_that_somebody_has_locked_is_looked_at_again(
         assert not await steps.write(looked)
 
     assert await steps.write(looked)
+    async with working(app):
+        pass
+
+
+async def test_verdicts_wait_for_an_admission_that_takes_long(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """I12: a pool's row that is locked for longer than the engine waits costs no second evaluation."""
+    app.reactive_pool(cap=1)
+    app.task(name="daily", when=Delta(orders))(nothing)
+    await app.reactive_apply()
+    await app.advance(orders, day(1))
+    looked = await steps.look("daily")
+    assert looked is not None
+    await steps.connection.execute("set lock_timeout = '20ms'")
+    with psycopg.connect(base.url) as admission:
+        admission.execute("select from mainspring.reactive_pool for update")
+        writing = asyncio.create_task(steps.write(looked))
+        while not base.value("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0)
+        base.rows("select pg_sleep(0.03)")  # longer than one wait
+
+    assert await writing
+    async with working(app):
+        pass
+
+
+async def test_an_admission_sees_the_firings_that_it_waited_for(
+    app: Mainspring, base: Base, steps: Steps, orders: Param, rates: Param
+) -> None:
+    """R8: a lock and a read in one statement would read what was there before the lock was had."""
+    app.reactive_pool(cap=1)
+    app.task(name="first", when=Delta(orders), priority=8)(nothing)
+    app.task(name="low", when=Delta(rates), priority=1)(nothing)
+    await app.reactive_apply()
+    await app.advance_many([(orders, day(1)), (rates, day(1))])
+    low, first = await steps.look("low"), await steps.look("first")
+    assert low is not None
+    assert first is not None
+    await steps.write(low)
+    admit = Admit(steps.database, steps.definitions)
+    admitting = await steps.database.connect("test")
+    async with steps.connection.transaction():
+        await steps.write(first)
+        under_way = asyncio.create_task(admit(admitting, ["default"]))
+        while not base.value("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0)
+    await under_way
+    await admitting.close()
+
+    assert base.state("first")["admitted_at"] is not None
+    assert base.state("low")["admitted_at"] is None
     async with working(app):
         pass
 

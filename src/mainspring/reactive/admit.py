@@ -35,6 +35,7 @@ class Admit:
     async def _admit(self, connection: Any, pool: str) -> Outcome:
         """Lock the pool's row, look at its firings, admit those that may start."""
         async with self._database.transaction(connection):
+            await ask(self._database, connection, "lock_pool", pool=pool)
             rows = await ask(self._database, connection, "read_admission", pool=pool)
             firings = [_firing(row) for row in rows if row["task"] is not None]
             waiting = [f for f in firings if not f.admitted]

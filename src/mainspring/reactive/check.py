@@ -36,7 +36,7 @@ from mainspring.reactive.gates import load_gates
 from mainspring.reactive.names import Offered, nobody
 from mainspring.reactive.params import from_raw
 from mainspring.reactive.rewinds import Rewind, Seen
-from mainspring.reactive.store import ask
+from mainspring.reactive.store import ask, ask_patiently
 from mainspring.reactive.values import Value, moment_of
 
 log = logging.getLogger("mainspring")
@@ -198,7 +198,7 @@ class Check:
         ordered = sorted(checked, key=lambda c: c.row["task"])
         count = len(ordered)
         fires = [isinstance(c.decision, Fire) for c in ordered]
-        rows = await ask(
+        rows = await ask_patiently(
             self._database,
             connection,
             "write_checks",
