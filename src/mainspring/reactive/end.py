@@ -176,6 +176,8 @@ def _try_products(note: Ending, current: dict[str, str | None]) -> tuple[list[Pr
         old = moved.get(key, current[key])
         step = _step(raw, old)
         if product.is_rewind:
+            if old is None:
+                return [], f"run.rewind of {key!r}: it has no value to move back from; advance it"
             if step == "greater":
                 return [], f"run.rewind of {key!r} would not go back: it is {old}; use run.advance"
         elif step == "lower":
@@ -203,15 +205,21 @@ def went_back(key: str, old: object, new: object) -> str:
 
 
 async def _set_products(connection: Any, products: Sequence[tuple[str, Product]]) -> None:
-    """Set what successful runs bring; all is locked and compared already."""
+    """Set what successful runs bring, in their order; all is locked and compared already."""
     last: dict[str, tuple[str, Product]] = {}
     for task, product in products:
+        key = product.param.key
         if product.is_rewind:
+            if key in last:
+                await _advance(connection, {key: last.pop(key)})
             await _rewind(connection, product, task)
         else:
-            last[product.param.key] = (task, product)
-    if not last:
-        return
+            last[key] = (task, product)
+    if last:
+        await _advance(connection, last)
+
+
+async def _advance(connection: Any, last: dict[str, tuple[str, Product]]) -> None:
     names = sorted(last)
     values = {
         "names": names,

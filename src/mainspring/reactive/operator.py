@@ -59,6 +59,7 @@ class ParamChange:
     changed_by: str | None
     why: str | None
     at: datetime
+    chunks: tuple[Value, ...] = ()  # of a rewind that named some
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,7 @@ def _change(row: Any) -> ParamChange:
     kind = values.pop("kind")
     for name in ("value", "old"):
         values[name] = _value(kind, values[name])
+    values["chunks"] = tuple(from_raw(kind, raw) for raw in values["chunks"] or ())
     return ParamChange(**values)
 
 
