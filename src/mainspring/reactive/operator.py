@@ -63,6 +63,21 @@ class ParamChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ReactiveLoad:
+    """The reactive tasks of a pool in numbers: what a dashboard shows and an alert looks at."""
+
+    pool: str
+    tasks: int
+    ready: int
+    running: int
+    failing: int
+    missed: int  # without the success that was expected (R14)
+    paused: int
+    retired: int
+    oldest_ready_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """A reactive task as it stands. `seen` and `captured` are raw: {param: [value, rewinds]}."""
 
@@ -173,6 +188,10 @@ class ReactiveOperator:
         return UnknownParam(name, [row["name"] for row in rows])
 
     # -- tasks
+
+    async def load(self) -> list[ReactiveLoad]:
+        """The tasks of each pool in numbers."""
+        return [ReactiveLoad(**dict(row)) for row in await self._ask("read_load")]
 
     async def tasks(
         self,

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from mainspring.db.connect import Database
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.line import Line
 from mainspring.kernel.offer import Offer, offer_new
 from mainspring.kernel.outcome import Outcome
@@ -97,7 +97,10 @@ class Runtime:
 
     def queues(self) -> list[QueueSettings]:
         """The queues of this layer."""
-        queues = [_queue(name, _keyed(batch)) for name, batch in self._batches.items()]
+        scheduler = scheduler_pool(self._tasks.values())
+        queues = [
+            _queue(name, _keyed(batch), pool=scheduler) for name, batch in self._batches.items()
+        ]
         # Always that of the worker's pool: workers of one pool serve the same queues.
         pools = {self._pool, *(t.settings.pool for t in self._tasks.values())}
         queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
@@ -170,7 +173,16 @@ class Runtime:
             log.warning("reactive.left_in_haste", extra={"error": str(error)})
 
 
-def _queue(name: str, handler: Handler, *, pool: str = "default") -> QueueSettings:
+def scheduler_pool(tasks: Iterable[ReactiveTask]) -> str:
+    """The pool whose workers spread, check and admit: the default one, unless no task is there.
+
+    Scheduling needs no user code, so one pool does it for all; but its workers must be running.
+    """
+    pools = {task.settings.pool for task in tasks}
+    return DEFAULT_POOL if not pools or DEFAULT_POOL in pools else min(pools)
+
+
+def _queue(name: str, handler: Handler, *, pool: str) -> QueueSettings:
     return QueueSettings(
         name=name,
         handler=handler,
@@ -192,6 +204,8 @@ def _keyed(batch: Callable[[str], Any]) -> Handler:
 
 def declared_queues(tasks: Iterable[ReactiveTask], never: Handler) -> list[QueueSettings]:
     """The same queues where nothing is run: for a migration."""
-    queues = [_queue(name, never) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
-    pools = {task.settings.pool for task in tasks}
+    listed = list(tasks)
+    scheduler = scheduler_pool(listed)
+    queues = [_queue(name, never, pool=scheduler) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
+    pools = {task.settings.pool for task in listed}
     return queues + [_queue(run_queue(pool), never, pool=pool) for pool in sorted(pools)]
