@@ -1,90 +1,161 @@
-"""Reactive tasks under load: `python -m benchmarks.triggers`. Mainspring alone: its peers have none.
+"""Reactive tasks under load: the worker and the loader of the workloads `triggers` and `burst`.
 
-10,000 tasks over 5,000 integer params, two tasks a param. A worker process first idles (its CPU is
-measured), then a loader advances params in batches, each one transaction on a server that flushes to
-disk. Every advance concerns two tasks and so costs two checks; every tenth task fires on each advance
-of its param, the others wait for more than comes. The latency of a run is from the loader's commit to
-the first line of the task. At the end every task must have seen what it should: nothing is left.
+A worker process has all tasks; a loader advances params, each batch one transaction on a server that
+flushes to disk. Every run notes its task, the value it was started on and when.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
-import os
-import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from benchmarks.workloads.workload import percentile
+from benchmarks.stage import Failed
 from mainspring import Mainspring
-from mainspring.db.embedded import EmbeddedServer
+from mainspring.reactive import check
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.triggers import Delta
 from mainspring.reactive.values import Param
 
-EVERY = 10  # every so many-th task fires on each advance of its param
+READY_SECONDS = 300.0
+EVERY = 10  # of a steady load every so many-th task fires on each advance of its param
 NEVER = 1_000_000  # the others wait for so much
-WARM_SECONDS = 5.0
-IDLE_SECONDS = 10.0
+FLUSHES = 50  # transactions a second: what a disk's flush allows
 
 
-def make(url: str, tasks: int, params: int, starts: list[Any]) -> tuple[Mainspring, list[Param]]:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a worker process declares."""
+
+    tasks: int
+    params: int
+    cap: int | None = None  # with one, every task fires, has a priority and takes a moment
+    run_seconds: float = 0.0
+
+    def least(self, n: int) -> int:
+        return 1 if self.cap is not None or n % EVERY == 0 else NEVER
+
+    def priority(self, n: int) -> int:
+        return n % 10 if self.cap is not None else 5
+
+
+def make(url: str, plan: Plan, starts: list[Any]) -> tuple[Mainspring, list[Param]]:
     """The application; its tasks note when they started and on which value."""
     app = Mainspring(url)
-    known = [app.data("bench.table").param(f"p{n}", kind="integer") for n in range(params)]
+    known = [app.data("bench.table").param(f"p{n}", kind="integer") for n in range(plan.params)]
 
     def declare(n: int) -> None:
-        param = known[n % params]
+        param = known[n % plan.params]
 
         async def work(run: ReactiveRun) -> None:
-            starts.append((n % params, run.current[param], time.time()))
+            began = time.time()
+            if plan.run_seconds:
+                await asyncio.sleep(plan.run_seconds)
+            starts.append((n, run.current[param], began, time.time()))
 
-        least = 1 if n % EVERY == 0 else NEVER
-        app.task(name=f"task{n}", when=Delta(param, least), first_run="baseline")(work)
+        app.task(
+            name=f"task{n}",
+            when=Delta(param, plan.least(n)),
+            first_run="baseline",
+            priority=plan.priority(n),
+        )(work)
 
-    for n in range(tasks):
+    for n in range(plan.tasks):
         declare(n)
+    if plan.cap is not None:
+        app.reactive_pool("default", cap=plan.cap)
     return app, known
 
 
-def serve(url: str, tasks: int, params: int, ready: Any, stop: Any, output: str) -> None:
+def serve(url: str, plan: Plan, ready: Any, stop: Any, output: str) -> None:
     """A worker process, until it is told to stop."""
     starts: list[Any] = []
-    app, _ = make(url, tasks, params, starts)
+    app, _ = make(url, plan, starts)
+    evaluations = count_calls()
 
-    async def main() -> None:
+    async def main() -> int:
         async with app, app.worker(concurrency=500) as worker:
             await worker.drained()
+            before = evaluations()
             ready.set()
             while not stop.is_set():
                 await asyncio.sleep(0.5)
             await worker.drained()
+            return evaluations() - before
 
-    asyncio.run(main())
-    Path(output).write_text(json.dumps(starts))
+    counted = asyncio.run(main())
+    Path(output).write_text(json.dumps([starts, counted]))
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def count_calls() -> Callable[[], int]:
+    """Counts how often a trigger is evaluated in this process."""
+    evaluate, count = check.decide, 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal count
+        count += 1
+        return evaluate(*given)
+
+    check.decide = counting
+    return lambda: count
+
+
+class Worker:
+    """A worker process, seen from outside."""
+
+    def __init__(self, process: Any, stop: Any, output: str) -> None:
+        self.pid: int = process.pid
+        self.starts: list[tuple[int, int, float, float]] = []  # task, value, began, ended
+        self.evaluations = 0
+        self._process, self._stop, self._output = process, stop, output
+
+    def finish(self) -> None:
+        """Let it do what is left, and read what it noted."""
+        self._stop.set()
+        self._process.join(READY_SECONDS)
+        if self._process.exitcode != 0:
+            raise Failed(f"the worker ended with code {self._process.exitcode}")
+        self.starts, self.evaluations = json.loads(Path(self._output).read_text())
+
+
+@contextmanager
+def worker(url: str, plan: Plan) -> Iterator[tuple[Worker, Mainspring, list[Param]]]:
+    """A worker that has registered everything, every param at 0; and an application to set them."""
+    app, known = make(url, plan, [])
+    app.migrate_sync()
+    for start in range(0, plan.params, 500):
+        app.advance_many_sync((p, 0) for p in known[start : start + 500])
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    with tempfile.NamedTemporaryFile(prefix="triggers-") as output:
+        process = context.Process(target=serve, args=(url, plan, ready, stop, output.name))
+        process.start()
+        try:
+            if not ready.wait(READY_SECONDS):
+                raise Failed("the worker did not become ready")
+            yield Worker(process, stop, output.name), app, known
+        finally:
+            app.close_sync()
+            if process.is_alive():
+                process.kill()
+                process.join(10)
 
 
 def load(
-    url: str, params: Sequence[Param], *, rate: int, seconds: float
+    url: str, app: Mainspring, params: Sequence[Param], *, rate: int, seconds: float
 ) -> tuple[dict[tuple[int, int], float], float]:
     """Advance params round robin at a rate; answers when each value was committed, and the rate."""
-    app = Mainspring(url)
     committed: dict[tuple[int, int], float] = {}
-    size = max(1, rate // 50)  # 50 transactions a second: what a disk's flush allows
-    number = 0
+    size, number = max(1, rate // FLUSHES), 0
     with psycopg.connect(url, autocommit=True) as connection:
         begin = time.perf_counter()
         while (passed := time.perf_counter() - begin) < seconds:
@@ -95,88 +166,21 @@ def load(
                 ((number + n) % len(params), (number + n) // len(params) + 1) for n in range(size)
             ]
             app.advance_many_sync(((params[p], value) for p, value in batch), on=connection)
-            at = time.time()
-            committed |= dict.fromkeys(batch, at)
+            committed |= dict.fromkeys(batch, time.time())
             number += size
-    app.close_sync()
     return committed, number / passed
 
 
-def measure(url: str, *, tasks: int, params: int, rate: int, seconds: float) -> dict[str, Any]:
-    """One run of the whole story."""
-    app, known = make(url, tasks, params, [])
-    app.migrate_sync()
-    began = time.perf_counter()
-    for start in range(0, params, 500):
-        app.advance_many_sync((p, 0) for p in known[start : start + 500])
-    app.close_sync()
-    context = multiprocessing.get_context("spawn")
-    ready, stop = context.Event(), context.Event()
-    output = tempfile.mktemp(prefix="triggers-")
-    process = context.Process(target=serve, args=(url, tasks, params, ready, stop, output))
-    process.start()
-    assert process.pid is not None
-    assert ready.wait(300), "the worker did not become ready"
-    found: dict[str, Any] = {"register_seconds": round(time.perf_counter() - began, 1)}
-    time.sleep(WARM_SECONDS)
-    before = cpu_seconds(process.pid)
-    time.sleep(IDLE_SECONDS)
-    found["idle_cpu_percent"] = round(100 * (cpu_seconds(process.pid) - before) / IDLE_SECONDS, 2)
-    committed, found["advances_per_second"] = load(url, known, rate=rate, seconds=seconds)
-    end = time.perf_counter()
-    stop.set()
-    process.join(300)
-    found["drain_seconds"] = round(time.perf_counter() - end, 2)
-    starts = json.loads(Path(output).read_text())
-    delays = sorted(1000 * (at - committed[p, v]) for p, v, at in starts if (p, v) in committed)
-    found["runs"] = len(starts)
-    if delays:
-        for percent in (50, 90, 99):
-            found[f"p{percent}_ms"] = round(percentile(delays, percent), 1)
-        found["max_ms"] = round(delays[-1], 1)
-    found["left"] = _left(url)
-    Path(output).unlink(missing_ok=True)
-    return found
-
-
-def _left(url: str) -> int:
+def left(url: str, plan: Plan) -> int:
     """Tasks that should have run and did not: the check that nothing was lost."""
+    firing = [f"task{n}" for n in range(plan.tasks) if plan.least(n) == 1]
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "select count(*) from mainspring.reactive_task t join mainspring.uses u using (task)"
             " join mainspring.param p on p.name = u.param"
-            " where t.firing is not null or (p.num > (t.seen -> p.name ->> 0)::bigint"
-            "  and right(t.task, 1) = '0')"
+            " where t.firing is not null"
+            "  or (t.task = any(%s) and p.num > (t.seen -> p.name ->> 0)::bigint)",
+            [firing],
         ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def main() -> None:
-    """Measure on a private server with a real disk, and print the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--params", type=int, default=5_000)
-    parser.add_argument("--rate", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    given = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="mainspring-triggers-", dir="/tmp"))
-    server = EmbeddedServer(directory / "m")
-    server.start()
-    try:
-        server.create_database("triggers")
-        found = measure(
-            server.url("triggers"),
-            tasks=given.tasks,
-            params=given.params,
-            rate=given.rate,
-            seconds=given.seconds,
-        )
-    finally:
-        server.stop(fast_seconds=2)
-        shutil.rmtree(directory, ignore_errors=True)
-    print(json.dumps({**vars(given), "load_average": os.getloadavg()[0], **found}, indent=2))
-
-
-if __name__ == "__main__":
-    main()

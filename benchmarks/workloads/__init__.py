@@ -17,6 +17,7 @@ from benchmarks.workloads import (
     recovery,
     stages,
     timers,
+    triggers,
     writers,
 )
 from benchmarks.workloads.workload import Figure, Trial, Workload
@@ -44,6 +45,8 @@ WORKLOADS: tuple[Workload, ...] = (
     writers.WRITING,
     timers.TIMERS,
     capture.CAPTURE,
+    triggers.TRIGGERS,
+    triggers.TRIGGERS_BURST,
 )
 
 

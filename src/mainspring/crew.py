@@ -76,6 +76,7 @@ async def crew(
     worker = Worker(database, queues, settings)
     worker.interrupt = executor.interrupt
     processes.take_in = worker.take_in
+    reactive.offered = worker.reader.hint
     holder.append(worker)
     await worker.start()
     try:

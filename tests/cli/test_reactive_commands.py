@@ -174,7 +174,9 @@ def test_a_missed_expectation_is_in_the_status(on, platform, database_url):
     asyncio.run(_idle(platform))
 
     assert "daily missed its expectation at" in on("status").out
-    assert [missed["task"] for missed in on("status", "--json").json()["missed"]] == ["daily"]
+    status = on("status", "--json").json()
+    assert [missed["task"] for missed in status["missed"]] == ["daily"]
+    assert [(load["pool"], load["missed"]) for load in status["reactive"]] == [("default", 1)]
     assert "daily" in on("reactive", "list", "--missed").out
     assert "missed its expectation at" in on("why", "daily").out
 

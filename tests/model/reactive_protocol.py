@@ -2,9 +2,10 @@
 
 Two params: users set p, the task `load` (Delta of p) sets q to what it saw of p, and `report` waits
 for q, after a release for p or q. Two schedulers may both handle any visit, as if no lease existed, and
-may die anywhere. Each of their transactions is a step of its own: a change is spread, then its visit
-settled; a check is read, judged in one snapshot, written, and its visit settled; a firing is marked as
-started, then ended together with the settle of its visit.
+may die anywhere. Each of their transactions is a step of its own: a change has its consumers judged in
+one snapshot and written, or offers them a check each, then its visit is settled; a check is read, judged
+in one snapshot, written, and its visit settled; a firing is marked as started, then ended together with
+the settle of its visit.
 The ghost is what each task must have seen: it follows the checks, not the tables.
 """
 
@@ -45,6 +46,7 @@ class Job(NamedTuple):
     base: Pair = NOTHING  # the ghost at the snapshot
     firing: int = 0
     run: int = 0
+    judged: tuple["Job", ...] = ()  # of a change: what its snapshot said of the consumers
 
 
 class Budget(NamedTuple):
@@ -88,6 +90,7 @@ class Rules:
     record_the_check: bool = True  # off: a success records the values of its end
     new_version_at_offer: bool = True  # off: an offer leaves a visit that is there as it is
     offer_for_products: bool = True  # off: a product is set without a change
+    leave_a_check: bool = True  # off: a change drops a verdict that it could not write
 
 
 class ReactiveProtocol:
@@ -186,14 +189,30 @@ class ReactiveProtocol:
 
         match job.kind, job.stage:
             case "change", "read":
+                consumers = [
+                    task
+                    for task in (LOAD, REPORT)
+                    if job.of in self._names(s, task) and s.tasks[task].firing is None
+                ]
                 after = s
-                for task in (LOAD, REPORT):
-                    if job.of in self._names(s, task) and s.tasks[task].firing is None:
-                        after = self._offer_check(after, task)
+                for task in consumers:
+                    after = self._offer_check(after, task)
                 yield (
                     f"change of {PARAMS[job.of]} is spread",
                     goes_on(after, job._replace(stage="done")),
                 )
+                looks = (self._judge(s, Job("check", task, 0, "read")) for task in consumers)
+                yield (
+                    f"change of {PARAMS[job.of]} takes its snapshot",
+                    goes_on(s, job._replace(stage="judged", judged=tuple(looks))),
+                )
+            case "change", "judged":
+                done = job._replace(stage="done", judged=())
+                name = f"change of {PARAMS[job.of]}"
+                yield f"{name} writes its verdicts", goes_on(self._write_all(s, job), done)
+                if any(look.fires for look in job.judged):
+                    locked = self._write_all(s, job, locked=True)
+                    yield f"{name} finds the rows locked", goes_on(locked, done)
             case "change", _:
                 kept = s.changes[job.of] != job.version
                 gone = free if kept else free._replace(changes=_put(s.changes, job.of, None))
@@ -259,14 +278,29 @@ class ReactiveProtocol:
         return False
 
     def _write(self, s: State, job: Job, goes_on: object) -> tuple[str, State]:
-        task, name = s.tasks[job.of], TASKS[job.of]
-        settles = job._replace(stage="done")
+        name, settles = TASKS[job.of], job._replace(stage="done")
         if not job.fires:
             return f"check of {name} writes nothing", goes_on(s, settles)  # type: ignore[operator]
-        holds = task.turn == job.turn if self._rules.compare_turn else task.firing is None
-        if not holds:
+        if not self._holds(s, job):
             again = job._replace(stage="again")
             return f"check of {name} is too old", goes_on(s, again)  # type: ignore[operator]
+        return f"check of {name} fires", goes_on(self._fire(s, job), settles)  # type: ignore[operator]
+
+    def _write_all(self, s: State, change: Job, *, locked: bool = False) -> State:
+        """What a change's snapshot said of its consumers, in one transaction."""
+        for job in change.judged:
+            if job.fires and not locked and self._holds(s, job):
+                s = self._fire(s, job)
+            elif job.fires and self._rules.leave_a_check:
+                s = self._offer_check(s, job.of)
+        return s
+
+    def _holds(self, s: State, job: Job) -> bool:
+        task = s.tasks[job.of]
+        return task.turn == job.turn if self._rules.compare_turn else task.firing is None
+
+    def _fire(self, s: State, job: Job) -> State:
+        task, name = s.tasks[job.of], TASKS[job.of]
         firing = _fresh(s)
         fired = task._replace(
             turn=firing + 1, firing=firing, run=None, captured=job.captured, repaired=False
@@ -274,13 +308,12 @@ class ReactiveProtocol:
         wrong = None
         if job.base != s.ghost[job.of]:
             wrong = f"{name} fires on an old state: {job.base}, by now {s.ghost[job.of]}"
-        after = s._replace(
+        return s._replace(
             tasks=_put(s.tasks, job.of, fired),
             runs=_put(s.runs, job.of, (firing + 2, firing)),
             ghost_repaired=_put(s.ghost_repaired, job.of, False),
-            wrong=wrong,
+            wrong=wrong or s.wrong,
         )
-        return f"check of {name} fires", goes_on(after, settles)  # type: ignore[operator]
 
     def _start(self, s: State, free: State, job: Job, goes_on: object) -> tuple[str, State]:
         task, name = s.tasks[job.of], TASKS[job.of]
@@ -383,6 +416,7 @@ def _tokens(s: State) -> Iterator[int]:
     for job in s.jobs:
         if job is not None:
             yield from (job.version, job.turn, job.firing, job.run)
+            yield from (look.turn for look in job.judged)
 
 
 def canonical(s: State) -> State:
@@ -406,7 +440,11 @@ def canonical(s: State) -> State:
     jobs = tuple(
         j
         and j._replace(
-            version=name(j.version), turn=name(j.turn), firing=name(j.firing), run=name(j.run)
+            version=name(j.version),
+            turn=name(j.turn),
+            firing=name(j.firing),
+            run=name(j.run),
+            judged=tuple(look._replace(turn=name(look.turn)) for look in j.judged),
         )
         for j in order
     )

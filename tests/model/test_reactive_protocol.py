@@ -25,14 +25,15 @@ SOUND_AND_LARGE = {
 TWICE = "nothing is run twice, and seen is what the check saw"
 LOST = "no check is lost"
 TRAPS = [
-    Trap("compare_turn", TWICE, "fires", Budget(advances=1)),
-    Trap("offer_at_end", LOST, "is spread", Budget(advances=1)),
+    Trap("compare_turn", TWICE, "writes its verdicts", Budget(advances=1)),
+    Trap("offer_at_end", LOST, "takes its snapshot", Budget(advances=1)),
     Trap("offer_at_registration", LOST, "a release", Budget(releases=1), AT_REST),
     Trap("count_rewinds", LOST, "is moved back", Budget(advances=1, rewinds=1), AT_REST),
     Trap("lay_repairs_over", TWICE, "an operator", Budget(advances=1, repairs=1), AT_REST),
     Trap("record_the_check", TWICE, "advances", Budget(advances=1)),
     Trap("new_version_at_offer", LOST, "advances", Budget(advances=2), AT_REST),
     Trap("offer_for_products", LOST, "load succeeds", Budget()),
+    Trap("leave_a_check", LOST, "finds the rows locked", Budget()),
 ]
 
 

@@ -23,7 +23,7 @@ async def test_a_missed_expectation_is_reported_once_and_cleared_by_a_success(
     gate: Gate,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R14: in the logs, in the list; a recorded success clears it."""
+    """R14: in the logs, in the list, in the numbers; a recorded success clears it."""
     gate.open.set()
     declare(app, gate, when=Delay(orders, "1h"), expect_within="2d", min_interval="1d")
     caplog.set_level(logging.ERROR, "mainspring")
@@ -37,12 +37,15 @@ async def test_a_missed_expectation_is_reported_once_and_cleared_by_a_success(
         assert [t.task for t in await app.reactive.tasks(missed_only=True)] == ["daily"]
         missed = [r for r in caplog.records if r.getMessage() == "reactive.expectation_missed"]
         assert len(missed) == 1
+        load = base.rows("select pool, tasks, missed from mainspring.reactive_load")
+        assert load == [{"pool": "default", "tasks": 1, "missed": 1}]
 
         await app.advance(orders, await clock.now())
         await worker.idle()
 
     assert len(gate.runs) == 1
     assert await app.reactive.tasks(missed_only=True) == []
+    assert [(load.tasks, load.missed) for load in await app.reactive.load()] == [(1, 0)]
 
 
 async def test_a_success_in_time_is_not_missed(

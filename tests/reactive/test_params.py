@@ -189,6 +189,26 @@ async def test_an_unknown_param_is_refused_with_the_nearest(app: Mainspring, ord
         await app.reactive.params(name="dwh.order.loaded_to")
 
 
+async def test_a_param_that_nobody_declared_is_not_made_by_setting_it(
+    app: Mainspring, base: Base, orders: Param
+) -> None:
+    """R1: a typo would be a param that no task looks at; the caller's transaction stays usable."""
+    await app.reactive.create_param(orders)
+    typo = Param("dwh.order", "loaded_to", "instant")
+
+    with pytest.raises(UnknownParam, match=r"'dwh.order.loaded_to'; did you mean '" + KEY):
+        await app.advance(typo, day(1))
+    with pytest.raises(UnknownParam, match="did you mean"):
+        await app.rewind(typo, day(1))
+    with psycopg.connect(base.url) as loader:
+        with pytest.raises(UnknownParam, match="did you mean"):
+            app.advance_many_sync([(orders, day(1)), (typo, day(1))], on=loader)
+        app.advance_sync(orders, day(2), on=loader)
+
+    assert base.rows("select name from mainspring.param") == [{"name": orders.key}]
+    assert (await app.reactive.params(name=orders.key))[0].value == day(2)
+
+
 async def test_a_param_of_another_kind_is_refused(app: Mainspring, orders: Param) -> None:
     await app.reactive.create_param(orders)
     other = Param("dwh.orders", "loaded_to", "integer")

@@ -44,7 +44,7 @@ def small(mainspring_server: TestServer) -> Iterator[Any]:
 
 def plan_of(connection: Any, name: str, values: dict[str, Any]) -> dict[str, Any]:
     with connection.transaction(force_rollback=True):
-        text = f"explain (analyze, buffers, format json) {SQL[name].text}"
+        text = f"explain (analyze, buffers, format json) {SQL[name.split()[0]].text}"
         found = connection.execute(text, values).fetchone()[0]
     plan: dict[str, Any] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
     return plan
@@ -66,7 +66,8 @@ CASES: dict[str, dict[str, Any]] = {
         "why": None,
     },
     "spread": {"params": ["d.p7"], "after": "", "most": 1000, "token": 1},
-    "read_checks": {"tasks": ["task6"]},
+    "read_checks": {"tasks": ["task6"], "params": [], "most": None},
+    "read_checks of a change": {"tasks": [], "params": ["d.p7"], "most": 501},
     "start_runs": {
         "tasks": ["task6"],
         "firings": [1],

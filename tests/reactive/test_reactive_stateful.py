@@ -27,13 +27,12 @@ from mainspring.kernel.outcome import Again, Cancelled, Done
 from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
-from mainspring.reactive.check import Check, Checked, Definitions, is_news
+from mainspring.reactive.check import Check, Checked, Definitions, is_news, read_tasks
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.end import End, Ending, Product
 from mainspring.reactive.names import CHANGE, CHECK, run_queue
 from mainspring.reactive.run import Start, Starting
 from mainspring.reactive.spread import Spread
-from mainspring.reactive.store import ask
 from mainspring.reactive.triggers import Delta, Trigger, any_of
 from mainspring.reactive.values import Param
 from mainspring.testing import TestServer
@@ -182,15 +181,34 @@ class Schedulers(RuleBasedStateMachine):
     def step(self, job: Job, *, fails: bool) -> bool:
         """One step; answers whether the job is over."""
         if job.visit.queue == CHANGE:
-            if job.stage == "read":
-                self.do(Spread(self.database)(self.connection, [job.visit.key]))
-                job.stage = "settle"
-                return False
-            self.settle(job, Done())
-            return True
+            return self.step_change(job, spreads=fails)
         if job.visit.queue == CHECK:
             return self.step_check(job)
         return self.step_run(job, fails=fails)
+
+    def step_change(self, job: Job, *, spreads: bool) -> bool:
+        """Consumers are judged on the spot, or, as if there were very many, offered a check."""
+        check = Check(self.database, self.definitions)
+        match job.stage:
+            case "read" if spreads:
+                spread = Spread(self.database, check, judged=0)
+                self.do(spread(self.connection, [job.visit.key]))
+                job.stage = "settle"
+                return False
+            case "read":
+                reading = read_tasks(self.database, self.connection, users_of=[job.visit.key])
+                job.run.note = self.do(reading)
+                job.stage = "judge"
+                return False
+            case "judge":
+                idle = [row["task"] for row in job.run.note if not self.in_flight(row["task"])]
+                self.do(Spread(self.database, check).judge(self.connection, job.run.note))
+                for task in filter(self.in_flight, idle):
+                    self.repaired[task] = {}
+                job.stage = "settle"
+                return False
+        self.settle(job, Done())
+        return True
 
     def step_check(self, job: Job) -> bool:
         check = Check(self.database, self.definitions)
@@ -215,7 +233,7 @@ class Schedulers(RuleBasedStateMachine):
         return True
 
     async def look(self, check: Check, task: str) -> Any:
-        rows = await ask(self.database, self.connection, "read_checks", tasks=[task])
+        rows = await read_tasks(self.database, self.connection, [task])
         await self.definitions.load(self.connection, [row["fingerprint"] for row in rows])
         found = check.look(rows[0]) if rows else None
         return found if isinstance(found, Checked) and is_news(found) else None

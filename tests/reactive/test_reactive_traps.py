@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from tables import Base, day, working
 
 from mainspring import Mainspring
+from mainspring.reactive.admit import Admit
 from mainspring.reactive.audit import end_orphans
-from mainspring.reactive.check import Check, Checked, Definitions
+from mainspring.reactive.check import Check, Checked, Definitions, read_tasks
 from mainspring.reactive.spread import Spread
-from mainspring.reactive.store import ask
 from mainspring.reactive.triggers import Delta, all_of
 from mainspring.reactive.values import Param, micros
 
@@ -29,7 +30,7 @@ class Steps:
 
     async def look(self, task: str) -> Checked | None:
         """Read and decide; nothing is written yet."""
-        rows = await ask(self.database, self.connection, "read_checks", tasks=[task])
+        rows = await read_tasks(self.database, self.connection, [task])
         await self.definitions.load(self.connection, [row["fingerprint"] for row in rows])
         found = self.check.look(rows[0])
         return found if isinstance(found, Checked) else None
@@ -37,8 +38,9 @@ class Steps:
     async def write(self, looked: Checked) -> bool:
         return bool(await self.check.write(self.connection, [looked]))
 
-    async def spread(self, *params: Param) -> None:
-        await Spread(self.database)(self.connection, [p.key for p in params])
+    async def spread(self, *params: Param, judged: int = 500) -> None:
+        spread = Spread(self.database, self.check, judged=judged)
+        await spread(self.connection, [p.key for p in params])
 
 
 @pytest.fixture
@@ -144,6 +146,58 @@ async def test_a_state_that_somebody_has_locked_is_looked_at_again(
         pass
 
 
+async def test_verdicts_wait_for_an_admission_that_takes_long(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """I12: a pool's row that is locked for longer than the engine waits costs no second evaluation."""
+    app.reactive_pool(cap=1)
+    app.task(name="daily", when=Delta(orders))(nothing)
+    await app.reactive_apply()
+    await app.advance(orders, day(1))
+    looked = await steps.look("daily")
+    assert looked is not None
+    await steps.connection.execute("set lock_timeout = '20ms'")
+    with psycopg.connect(base.url) as admission:
+        admission.execute("select from mainspring.reactive_pool for update")
+        writing = asyncio.create_task(steps.write(looked))
+        while not base.value("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0)
+        base.rows("select pg_sleep(0.03)")  # longer than one wait
+
+    assert await writing
+    async with working(app):
+        pass
+
+
+async def test_an_admission_sees_the_firings_that_it_waited_for(
+    app: Mainspring, base: Base, steps: Steps, orders: Param, rates: Param
+) -> None:
+    """R8: a lock and a read in one statement would read what was there before the lock was had."""
+    app.reactive_pool(cap=1)
+    app.task(name="first", when=Delta(orders), priority=8)(nothing)
+    app.task(name="low", when=Delta(rates), priority=1)(nothing)
+    await app.reactive_apply()
+    await app.advance_many([(orders, day(1)), (rates, day(1))])
+    low, first = await steps.look("low"), await steps.look("first")
+    assert low is not None
+    assert first is not None
+    await steps.write(low)
+    admit = Admit(steps.database, steps.definitions)
+    admitting = await steps.database.connect("test")
+    async with steps.connection.transaction():
+        await steps.write(first)
+        under_way = asyncio.create_task(admit(admitting, ["default"]))
+        while not base.value("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0)
+    await under_way
+    await admitting.close()
+
+    assert base.state("first")["admitted_at"] is not None
+    assert base.state("low")["admitted_at"] is None
+    async with working(app):
+        pass
+
+
 async def test_a_spread_walks_its_whole_list_page_by_page(
     app: Mainspring, base: Base, steps: Steps, orders: Param, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,9 +208,102 @@ async def test_a_spread_walks_its_whole_list_page_by_page(
     await app.reactive_apply()
     base.rows("delete from mainspring.visit")
 
-    await steps.spread(orders)
+    await steps.spread(orders, judged=29)
 
     assert len(base.visits("mainspring.check")) == 30
+
+
+async def test_consumers_are_judged_where_the_change_is_served(
+    app: Mainspring, base: Base, steps: Steps, orders: Param, rates: Param
+) -> None:
+    """R7: many changes, one read, one write, no visit for a check; only affected tasks are looked at."""
+    app.task(name="daily", when=Delta(orders))(nothing)
+    app.task(name="joined", when=all_of(Delta(orders), Delta(rates)))(nothing)
+    app.task(name="monthly", when=Delta(orders, "30d"), first_run="baseline")(nothing)
+    app.task(name="other", when=Delta(rates))(nothing)
+    await app.advance(orders, day(1))
+    await app.reactive_apply()
+    await app.advance(orders, day(2))
+    base.rows("delete from mainspring.visit")
+
+    await steps.spread(orders)
+
+    assert base.visits() == [("mainspring.run.default", "daily")]
+    checked = base.rows("select task from mainspring.reactive_task where checked_at is not null")
+    assert {row["task"] for row in checked} == {"daily", "joined", "monthly"}
+
+
+async def test_consumers_of_many_params_are_judged_by_halves_when_they_are_too_many(
+    app: Mainspring, base: Base, steps: Steps, orders: Param, rates: Param
+) -> None:
+    """R7: only a param that alone has too many consumers is spread."""
+    for n in range(3):
+        app.task(name=f"orders{n}", when=Delta(orders))(nothing)
+    for n in range(2):
+        app.task(name=f"rates{n}", when=Delta(rates))(nothing)
+    await app.advance_many([(orders, day(1)), (rates, day(1))], by="test")
+    await app.reactive_apply()
+    base.rows("delete from mainspring.visit")
+
+    await steps.spread(orders, rates, judged=2)
+
+    assert base.visits("mainspring.check") == [("mainspring.check", f"orders{n}") for n in range(3)]
+    runs = [("mainspring.run.default", f"rates{n}") for n in range(2)]
+    assert base.visits("mainspring.run.") == runs
+
+
+async def test_a_consumer_whose_state_is_locked_is_left_to_a_check(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """I1: the change's visit may be settled only when every consumer was judged or will be."""
+    app.task(name="daily", when=Delta(orders))(nothing)
+    await app.advance(orders, day(1))
+    await app.reactive_apply()
+    base.rows("delete from mainspring.visit")
+
+    with psycopg.connect(base.url) as other:
+        other.execute("select from mainspring.reactive_task where task = 'daily' for update")
+        await steps.spread(orders)
+    assert base.visits() == [("mainspring.check", "daily")]
+    async with working(app):
+        pass
+
+    assert base.state("daily")["seen"] == {orders.key: [micros(day(1)), 0]}
+
+
+async def test_a_gate_that_holds_a_change_back_leaves_a_timer(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """I1: judged on the spot and true, but too early: a check comes when the gate opens."""
+    app.task(name="daily", when=Delta(orders), debounce="1h")(nothing)
+    await app.advance(orders, day(1))
+    await app.reactive_apply()
+    base.rows("delete from mainspring.visit")
+
+    await steps.spread(orders)
+
+    assert base.visits() == [("mainspring.check", "daily")]
+    waits = (
+        "select due_at > now() + interval '50 minutes' from mainspring.visit where key = 'daily'"
+    )
+    assert base.value(waits)
+
+
+async def test_of_two_verdicts_on_one_state_only_the_first_is_written(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """Trap: two changes judged at once; the older snapshot must not put its verdict over the newer."""
+    app.task(name="daily", when=Delta(orders), debounce="1h")(nothing)
+    await app.reactive_apply()
+    old = await steps.look("daily")
+    await app.advance(orders, day(1))
+    new = await steps.look("daily")
+    assert old is not None
+    assert new is not None
+
+    assert await steps.write(new)
+    assert not await steps.write(old)
+    assert base.state("daily")["verdict"] is True
 
 
 async def test_a_firing_whose_run_visit_is_gone_is_ended_and_reported(

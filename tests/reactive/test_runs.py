@@ -236,6 +236,55 @@ class TestProducts:
         found = (await app.reactive.params(name=built.key))[0]
         assert (found.value, found.rewinds, found.changed_by) == (day(1), 1, "daily")
 
+    @pytest.mark.parametrize(
+        ("steps", "value", "log"),
+        [
+            ([("rewind", 2), ("advance", 4)], 4, [(2, True), (4, False)]),
+            ([("advance", 8), ("rewind", 3)], 3, [(8, False), (3, True)]),
+            ([("rewind", 2), ("advance", 4), ("rewind", 1)], 1, [(2, True), (4, False), (1, True)]),
+        ],
+    )
+    async def test_a_run_may_move_its_product_both_ways(
+        self,
+        app: Mainspring,
+        orders: Param,
+        built: Param,
+        steps: list[tuple[str, int]],
+        value: int,
+        log: list[tuple[int, bool]],
+    ) -> None:
+        """R10: what a run asks for is done in its order, at its end."""
+
+        @app.task(when=Delta(orders), produces=[built])
+        async def daily(run: ReactiveRun) -> None:
+            for how, number in steps:
+                getattr(run, how)(built, day(number))
+
+        await app.advance_many([(orders, day(1)), (built, day(5))])
+        async with working(app):
+            pass
+
+        found = (await app.reactive.params(name=built.key))[0]
+        assert found.value == day(value)
+        changes = await app.reactive.param_history(built.key)
+        told = [(change.value, change.is_rewind) for change in reversed(changes)]
+        assert told[1:] == [(day(number), back) for number, back in log]
+
+    async def test_a_rewind_of_a_product_without_a_value_fails_the_run(
+        self, app: Mainspring, base: Base, orders: Param, built: Param
+    ) -> None:
+        """R10: nothing is dropped in silence."""
+
+        @app.task(when=Delta(orders), produces=[built], retry=RetryPolicy(first=60, most=60))
+        async def daily(run: ReactiveRun) -> None:
+            run.rewind(built, day(1))
+
+        await app.advance(orders, day(1))
+        async with working(app):
+            pass
+
+        assert "it has no value to move back from" in base.state("daily")["error"]
+
     async def test_an_end_waits_for_a_param_that_a_loader_has_locked(
         self, app: Mainspring, base: Base, orders: Param, built: Param, gate: Gate
     ) -> None:

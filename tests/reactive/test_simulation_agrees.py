@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +20,14 @@ from mainspring.reactive import (
     new_day,
 )
 from mainspring.reactive.values import Param
-from mainspring.testing import Clock, ReactiveSimulation, run_until_idle
+from mainspring.testing import (
+    Clock,
+    ParamSet,
+    ReactiveSimulation,
+    read_changes,
+    replay,
+    run_until_idle,
+)
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -139,3 +146,56 @@ def in_the_simulation(sim: ReactiveSimulation, what: str, about: tuple[Any, ...]
             sim.run(about[0], record=about[1])
         case "time":
             sim.advance(about[0])
+
+
+async def test_a_history_that_was_read_back_replays_what_the_engine_ran(
+    app: Mainspring, mainspring_clock: Clock
+) -> None:
+    """What would have run: the database's own history, rewinds and restated chunks with it."""
+    orders = app.data("raw").param("orders", external=True)
+    rates = app.data("raw").param("rates", external=True)
+    ran: list[tuple[str, datetime | None]] = []
+
+    def declare(name: str, **settings: Any) -> None:
+        async def work(run: ReactiveRun) -> None:
+            ran.append((name, run.current[orders]))
+
+        app.task(when=new_day(orders), name=name, **settings)(work)
+
+    declare("again", on_rewind="rerun", first_run="baseline")
+    declare("plain", first_run="baseline")
+    day = [datetime(2026, 3, n, tzinfo=UTC) for n in range(1, 20)]
+    await app.advance(orders, day[1])
+    await app.advance(rates, day[1])
+    await run_until_idle(app)
+    await mainspring_clock.advance(HOUR)
+    since = await app.operator.now()
+    for change in (
+        app.advance(orders, day[3]),
+        app.rewind(orders, day[2]),
+        app.advance(orders, day[3]),
+        app.rewind(orders, day[3], chunks=[day[1]]),
+        app.advance(orders, day[5]),
+    ):
+        await mainspring_clock.advance(HOUR)
+        await change
+        await run_until_idle(app)
+
+    found = await read_changes(app, since=since)
+    timeline = replay(app, found, start=since, until=since + 10 * HOUR)
+
+    assert [(c.value, c.is_rewind, c.chunks) for c in found] == [
+        (day[1], False, ()),
+        (day[3], False, ()),
+        (day[2], True, ()),
+        (day[3], False, ()),
+        (day[3], True, (day[1],)),
+        (day[5], False, ()),
+    ]
+    assert found[0] == ParamSet(since, orders, day[1])
+    assert rates not in {change.param for change in found}, "no task waits for it"
+    assert len(ran) == len(timeline.runs)
+    for name in ("again", "plain"):
+        assert len(timeline.of(name)) == len([n for n, _ in ran if n == name]), name
+    early = await read_changes(app, since=since, until=since + HOUR + HOUR / 2)
+    assert [change.value for change in early] == [day[1], day[3]]

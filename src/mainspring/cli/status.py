@@ -17,7 +17,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_row
 from mainspring.cli.target import ask_app, resolve
 from mainspring.kernel.status import Status
-from mainspring.reactive.operator import TaskState
+from mainspring.reactive.operator import ReactiveLoad, TaskState
 
 
 def status(
@@ -34,12 +34,13 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    found, missed = ask_app(_read, url, app)
+    found, missed, load = ask_app(_read, url, app)
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in missed]
-        show.as_json({**_as_builtins(found), "missed": late})
+        numbers = msgspec.to_builtins(load)
+        show.as_json({**_as_builtins(found), "missed": late, "reactive": numbers})
     else:
-        show.console().print(_shown(found, missed))
+        show.console().print(_shown(found, missed, load))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
@@ -50,9 +51,14 @@ async def _watch(url: str | None, app: str | None, every: float) -> None:
                 await asyncio.sleep(every)
 
 
-async def _read(target: Mainspring) -> tuple[Status, list[TaskState]]:
-    """The status, and the reactive tasks without the success that was expected of them (R14)."""
-    return await target.operator.status(), await target.reactive.tasks(missed_only=True)
+async def _read(target: Mainspring) -> tuple[Status, list[TaskState], list[ReactiveLoad]]:
+    """The status, the reactive tasks without the success that was expected (R14), all in numbers."""
+    reactive = target.reactive
+    return (
+        await target.operator.status(),
+        await reactive.tasks(missed_only=True),
+        await reactive.load(),
+    )
 
 
 def _as_builtins(found: Status) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
-def _shown(found: Status, missed: list[TaskState]) -> Group:
+def _shown(found: Status, missed: list[TaskState], load: list[ReactiveLoad]) -> Group:
     head = (
         f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
@@ -111,6 +117,17 @@ def _shown(found: Status, missed: list[TaskState]) -> Group:
     for queue in found.unserved:
         count = queue.waiting + queue.scheduled
         parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
+    if load:
+        parts.append(
+            show.table(
+                ("pool", "tasks", "ready", "running", "failing", "missed", "paused", "retired"),
+                (
+                    (p.pool, p.tasks, p.ready, p.running, p.failing, p.missed, p.paused, p.retired)
+                    for p in load
+                ),
+                title="reactive tasks",
+            )
+        )
     for task in missed:
         parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
     return Group(*parts)

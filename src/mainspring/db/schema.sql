@@ -2211,31 +2211,6 @@ CREATE TABLE mainspring.reactive_instance (
     seen_at timestamp with time zone NOT NULL
 );
 
-CREATE TABLE mainspring.reactive_pool (
-    pool text NOT NULL COLLATE pg_catalog."C",
-    cap integer,
-    reserve_max interval DEFAULT '00:02:00'::interval NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT reactive_pool_cap_check CHECK ((cap >= 1))
-);
-
-CREATE TABLE mainspring.reactive_release (
-    number bigint NOT NULL,
-    fingerprint text NOT NULL COLLATE pg_catalog."C",
-    tasks text[] NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-
-ALTER TABLE mainspring.reactive_release ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME mainspring.reactive_release_number_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE mainspring.reactive_task (
     task text NOT NULL COLLATE pg_catalog."C",
     pool text NOT NULL COLLATE pg_catalog."C",
@@ -2285,6 +2260,44 @@ CREATE TABLE mainspring.reactive_task (
     CONSTRAINT reactive_task_task_check CHECK (((task <> ''::text) AND (octet_length(task) <= 200)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
+
+CREATE VIEW mainspring.reactive_load AS
+ SELECT pool,
+    count(*) AS tasks,
+    count(*) FILTER (WHERE ((firing IS NOT NULL) AND (admitted_at IS NULL))) AS ready,
+    count(*) FILTER (WHERE (admitted_at IS NOT NULL)) AS running,
+    count(*) FILTER (WHERE (failures > 0)) AS failing,
+    count(*) FILTER (WHERE (missed_at IS NOT NULL)) AS missed,
+    count(*) FILTER (WHERE (paused_at IS NOT NULL)) AS paused,
+    count(*) FILTER (WHERE (retired_at IS NOT NULL)) AS retired,
+    COALESCE((EXTRACT(epoch FROM (mainspring.clock() - min(fired_at) FILTER (WHERE (admitted_at IS NULL)))))::double precision, (0)::double precision) AS oldest_ready_seconds
+   FROM mainspring.reactive_task t
+  GROUP BY pool;
+
+CREATE TABLE mainspring.reactive_pool (
+    pool text NOT NULL COLLATE pg_catalog."C",
+    cap integer,
+    reserve_max interval DEFAULT '00:02:00'::interval NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT reactive_pool_cap_check CHECK ((cap >= 1))
+);
+
+CREATE TABLE mainspring.reactive_release (
+    number bigint NOT NULL,
+    fingerprint text NOT NULL COLLATE pg_catalog."C",
+    tasks text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+ALTER TABLE mainspring.reactive_release ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.reactive_release_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE mainspring.recurring (
     name text NOT NULL COLLATE pg_catalog."C",

@@ -8,9 +8,10 @@ from typing import Any
 from mainspring.db.connect import Database
 from mainspring.kernel.outcome import Again, Done, Outcome
 from mainspring.kernel.visit import new_ids, token
-from mainspring.reactive.check import Definitions, view_of
+from mainspring.reactive.check import Definitions, read_tasks, view_of
 from mainspring.reactive.decide import facts_of
 from mainspring.reactive.evaluate import evaluate
+from mainspring.reactive.names import Offered, nobody, run_queue
 from mainspring.reactive.reserve import LINGER, Admission, Awaited, Firing, admit
 from mainspring.reactive.store import ask
 
@@ -20,9 +21,12 @@ LOCKED_SECONDS = 0.05  # a state row was locked
 class Admit:
     """Serves the admit visits of a worker, one pool after another."""
 
-    def __init__(self, database: Database, definitions: Definitions) -> None:
+    def __init__(
+        self, database: Database, definitions: Definitions, *, offered: Offered = nobody
+    ) -> None:
         self._database = database
         self._definitions = definitions
+        self._offered = offered
 
     async def __call__(self, connection: Any, pools: Sequence[str]) -> list[Outcome]:
         found = {pool: await self._admit(connection, pool) for pool in sorted(set(pools))}
@@ -31,6 +35,7 @@ class Admit:
     async def _admit(self, connection: Any, pool: str) -> Outcome:
         """Lock the pool's row, look at its firings, admit those that may start."""
         async with self._database.transaction(connection):
+            await ask(self._database, connection, "lock_pool", pool=pool)
             rows = await ask(self._database, connection, "read_admission", pool=pool)
             firings = [_firing(row) for row in rows if row["task"] is not None]
             waiting = [f for f in firings if not f.admitted]
@@ -39,7 +44,10 @@ class Admit:
             cap, reserve_max, now = rows[0]["cap"], rows[0]["reserve_max"], rows[0]["now"]
             awaited = await self._awaited(connection, pool, firings) if cap is not None else []
             decision = admit(cap, firings, awaited, now=now, reserve_max=reserve_max)
-            return await self._write(connection, decision)
+            outcome = await self._write(connection, decision)
+        if decision.admitted:
+            self._offered(run_queue(pool), rows[0]["due_at"])
+        return outcome
 
     async def _write(self, connection: Any, decision: Admission) -> Outcome:
         chosen = decision.admitted
@@ -76,8 +84,7 @@ class Admit:
         )
         if not pairs:
             return []
-        names = sorted({row["task"] for row in pairs})
-        rows = await ask(self._database, connection, "read_checks", tasks=names)
+        rows = await read_tasks(self._database, connection, {row["task"] for row in pairs})
         await self._definitions.load(connection, [row["fingerprint"] for row in rows])
         near = {row["task"]: row for row in rows if not row["in_flight"]}
         brought: dict[str, set[str]] = {}

@@ -63,7 +63,9 @@ class Advancing:
     ) -> dict[Param, bool]:
         """Set params together, all or none; of several values of a param the last counts."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
-        steps = reactive_params.advance(listed, if_greater=if_greater, by=by, why=why)
+        steps = reactive_params.advance(
+            listed, declared=self.params, if_greater=if_greater, by=by, why=why
+        )
         return await self._walk(steps, on)
 
     async def rewind(
@@ -120,7 +122,9 @@ class Advancing:
     ) -> dict[Param, bool]:
         """The same as `advance_many` for code that is not async."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
-        steps = reactive_params.advance(listed, if_greater=if_greater, by=by, why=why)
+        steps = reactive_params.advance(
+            listed, declared=self.params, if_greater=if_greater, by=by, why=why
+        )
         return self._walk_sync(steps, on)
 
     def rewind_sync(

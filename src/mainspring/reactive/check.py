@@ -9,7 +9,7 @@ that was written stands. Trees are data in the database: no user code is needed 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,9 +33,10 @@ from mainspring.reactive.decide import (
 )
 from mainspring.reactive.evaluate import Verdict
 from mainspring.reactive.gates import load_gates
+from mainspring.reactive.names import Offered, nobody
 from mainspring.reactive.params import from_raw
 from mainspring.reactive.rewinds import Rewind, Seen
-from mainspring.reactive.store import ask
+from mainspring.reactive.store import ask, ask_patiently
 from mainspring.reactive.values import Value, moment_of
 
 log = logging.getLogger("mainspring")
@@ -91,6 +92,21 @@ class Checked:
         return self.decision.verdict
 
 
+async def read_tasks(
+    database: Database,
+    connection: Any,
+    tasks: Iterable[str] = (),
+    *,
+    users_of: Sequence[str] = (),
+    most: int | None = None,
+) -> list[Any]:
+    """All that the checks of these tasks, or of those that use these params, have to know."""
+    names = sorted(set(tasks))
+    return await ask(
+        database, connection, "read_checks", tasks=names, params=list(users_of), most=most
+    )
+
+
 def view_of(row: Any) -> View:
     """A row of read_checks.sql as the decision wants it."""
     params: dict[str, list[Any]] = _decode(row["params"] or "{}")
@@ -131,13 +147,21 @@ def _moment(micros: int | None) -> datetime | None:
 class Check:
     """Serves the check visits of a worker."""
 
-    def __init__(self, database: Database, definitions: Definitions) -> None:
+    def __init__(
+        self, database: Database, definitions: Definitions, *, offered: Offered = nobody
+    ) -> None:
         self._database = database
         self._definitions = definitions
+        self._offered = offered
 
     async def __call__(self, connection: Any, tasks: Sequence[str]) -> list[Outcome]:
         """Look at these tasks; fire those whose time has come."""
-        rows = await ask(self._database, connection, "read_checks", tasks=sorted(set(tasks)))
+        rows = await read_tasks(self._database, connection, tasks)
+        outcomes = await self.judge(connection, rows)
+        return [outcomes.get(task, Done()) for task in tasks]
+
+    async def judge(self, connection: Any, rows: Sequence[Any]) -> dict[str, Outcome]:
+        """Decide about tasks as they were read, and write it; answers the outcome of each."""
         await self._definitions.load(connection, [row["fingerprint"] for row in rows])
         outcomes: dict[str, Outcome] = {}
         checked: list[Checked] = []
@@ -147,11 +171,12 @@ class Check:
                 checked.append(found)
             else:
                 outcomes[row["task"]] = found
-        changed = [c for c in checked if is_news(c)]
-        written = await self.write(connection, changed) if changed else set()
+        news = [c for c in checked if is_news(c)]
+        written = await self.write(connection, news) if news else set()
+        missed = {c.row["task"] for c in news} - written
         for c in checked:
-            outcomes[c.row["task"]] = _outcome(c, written, is_news=c in changed)
-        return [outcomes.get(task, Done()) for task in tasks]
+            outcomes[c.row["task"]] = _outcome(c, missed)
+        return outcomes
 
     def look(self, row: Any) -> Checked | Outcome:
         """Decide about a task, as it was read."""
@@ -173,7 +198,7 @@ class Check:
         ordered = sorted(checked, key=lambda c: c.row["task"])
         count = len(ordered)
         fires = [isinstance(c.decision, Fire) for c in ordered]
-        rows = await ask(
+        rows = await ask_patiently(
             self._database,
             connection,
             "write_checks",
@@ -192,6 +217,8 @@ class Check:
             ids=new_ids(count),
             token=token() >> 1,
         )
+        for queue, due_at in {(row["queue"], row["due_at"]) for row in rows if row["fires"]}:
+            self._offered(queue, due_at)
         return {row["task"] for row in rows}
 
 
@@ -219,8 +246,8 @@ def is_news(checked: Checked) -> bool:
     return leaf_bits(verdict) != tuple(leaf["true"] for leaf in stored)
 
 
-def _outcome(checked: Checked, written: set[str], *, is_news: bool) -> Outcome:
-    if is_news and checked.row["task"] not in written:
+def _outcome(checked: Checked, missed: set[str]) -> Outcome:
+    if checked.row["task"] in missed:
         return Again(after=LOCKED_SECONDS)
     if isinstance(checked.decision, Wait) and checked.decision.again_at is not None:
         return Again(at=checked.decision.again_at)

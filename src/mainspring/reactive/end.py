@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from mainspring.kernel.offer import Offer, offer
 from mainspring.kernel.outcome import Cancelled, Verdict
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run, token
-from mainspring.reactive.names import ADMIT, CHECK, FIRST
+from mainspring.reactive.names import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.params import to_raw
 from mainspring.reactive.store import SQL
 from mainspring.reactive.values import Param, Value
@@ -56,12 +57,21 @@ class End:
     most = 100
     stands = False
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, offered: Offered = nobody) -> None:
         self._database = database
+        self._offered = offered
+        self._ended_at: datetime | None = None  # of the batch that is being written
+
+    def committed(self) -> None:
+        """The kernel says that the last batch is there: what it offered can be read."""
+        if self._ended_at is not None:
+            for queue in (CHANGE, CHECK, ADMIT):
+                self._offered(queue, self._ended_at)
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> list[Verdict]:
         """Products, then states, then offers; the kernel settles the visits after it."""
         answers: dict[int, Verdict] = {}
+        self._ended_at = None
         locked = await _lock_products(connection, runs)
         waiting = [run for run in runs if not _products(run) <= locked.keys()]
         for run in waiting:
@@ -103,6 +113,7 @@ class End:
             "turns": [token() for _ in notes],
         }
         rows = await connection.fetch(SQL["end_runs"].numbered, *SQL["end_runs"].arguments(values))
+        self._ended_at = rows[0]["now"] if rows else None
         offers = [Offer(CHECK, row["task"], row["retry_at"], FIRST) for row in rows]
         capped = {row["task"]: row["pool"] for row in rows if row["capped"]}
         if brought := [(task, p) for task, p in products if task in capped]:
@@ -165,6 +176,8 @@ def _try_products(note: Ending, current: dict[str, str | None]) -> tuple[list[Pr
         old = moved.get(key, current[key])
         step = _step(raw, old)
         if product.is_rewind:
+            if old is None:
+                return [], f"run.rewind of {key!r}: it has no value to move back from; advance it"
             if step == "greater":
                 return [], f"run.rewind of {key!r} would not go back: it is {old}; use run.advance"
         elif step == "lower":
@@ -192,15 +205,21 @@ def went_back(key: str, old: object, new: object) -> str:
 
 
 async def _set_products(connection: Any, products: Sequence[tuple[str, Product]]) -> None:
-    """Set what successful runs bring; all is locked and compared already."""
+    """Set what successful runs bring, in their order; all is locked and compared already."""
     last: dict[str, tuple[str, Product]] = {}
     for task, product in products:
+        key = product.param.key
         if product.is_rewind:
+            if key in last:
+                await _advance(connection, {key: last.pop(key)})
             await _rewind(connection, product, task)
         else:
-            last[product.param.key] = (task, product)
-    if not last:
-        return
+            last[key] = (task, product)
+    if last:
+        await _advance(connection, last)
+
+
+async def _advance(connection: Any, last: dict[str, tuple[str, Product]]) -> None:
     names = sorted(last)
     values = {
         "names": names,

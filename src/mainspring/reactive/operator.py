@@ -19,7 +19,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel.offer import Offer, offer
 from mainspring.reactive import codec
-from mainspring.reactive.check import Definitions, view_of
+from mainspring.reactive.check import Definitions, read_tasks, view_of
 from mainspring.reactive.decide import Definition, View
 from mainspring.reactive.names import ADMIT, CHECK, EXPECT, FIRST
 from mainspring.reactive.params import Affected, affected_of, from_raw, to_raw
@@ -59,6 +59,22 @@ class ParamChange:
     changed_by: str | None
     why: str | None
     at: datetime
+    chunks: tuple[Value, ...] = ()  # of a rewind that named some
+
+
+@dataclass(frozen=True, slots=True)
+class ReactiveLoad:
+    """The reactive tasks of a pool in numbers: what a dashboard shows and an alert looks at."""
+
+    pool: str
+    tasks: int
+    ready: int
+    running: int
+    failing: int
+    missed: int  # without the success that was expected (R14)
+    paused: int
+    retired: int
+    oldest_ready_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +189,10 @@ class ReactiveOperator:
 
     # -- tasks
 
+    async def load(self) -> list[ReactiveLoad]:
+        """The tasks of each pool in numbers."""
+        return [ReactiveLoad(**dict(row)) for row in await self._ask("read_load")]
+
     async def tasks(
         self,
         *,
@@ -202,7 +222,7 @@ class ReactiveOperator:
         """What a live evaluation needs, read in one statement."""
         database, opened = await self._open()
         async with opened as connection:
-            rows = await ask(database, connection, "read_checks", tasks=[task])
+            rows = await read_tasks(database, connection, [task])
             if rows:
                 definitions = Definitions(database)
                 await definitions.load(connection, [rows[0]["fingerprint"]])
@@ -310,6 +330,7 @@ def _change(row: Any) -> ParamChange:
     kind = values.pop("kind")
     for name in ("value", "old"):
         values[name] = _value(kind, values[name])
+    values["chunks"] = tuple(from_raw(kind, raw) for raw in values["chunks"] or ())
     return ParamChange(**values)
 
 

@@ -8,7 +8,7 @@ cannot be set is answered by the database, never raised there, so the caller's t
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Container, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -53,9 +53,17 @@ def from_raw(kind: Kind, raw: int | str) -> Value:
 
 
 def advance(
-    changes: Iterable[tuple[Param, object]], *, if_greater: bool, by: str | None, why: str | None
+    changes: Iterable[tuple[Param, object]],
+    *,
+    declared: Container[str],
+    if_greater: bool,
+    by: str | None,
+    why: str | None,
 ) -> Steps[dict[Param, bool]]:
-    """Set params, all or none; answers which were moved. The last value of a param counts."""
+    """Set params, all or none; answers which were moved. The last value of a param counts.
+
+    One that the database does not know is made if the application declares it, else refused.
+    """
     last: dict[str, tuple[Param, Value]] = {}
     for param, given in changes:
         last[param.key] = (param, check_value(param, given))
@@ -63,7 +71,11 @@ def advance(
         return {}
     rows = yield _advance(last, if_greater, by, why)
     if unknown := [last[row["name"]][0] for row in rows if row["answer"] == "unknown"]:
+        for param in unknown:
+            if param.key not in declared:
+                raise (yield from _unknown(param))
         yield make(unknown)
+        log.info("param.created", extra={"params": [param.key for param in unknown]})
         rows = yield _advance(last, if_greater, by, why)
     for row in rows:
         param, value = last[row["name"]]
@@ -90,8 +102,6 @@ def _advance(
 def _check(param: Param, value: Value, row: Any, *, if_greater: bool) -> None:
     if row["answer"] == "kind":
         raise _other_kind(param, row["kind"])
-    if row["answer"] == "unknown":
-        raise UnknownParam(param.key, ())
     if row["answer"] == "range":
         raise InvalidValue(f"param {param.key!r} takes instants from 1970 to 9000, got {value}")
     if row["answer"] == "lower" and not if_greater:
@@ -119,7 +129,7 @@ def rewind(
     rows = yield SQL["rewind"], values
     match rows[0]["answer"]:
         case "unknown":
-            raise UnknownParam(param.key, ())
+            raise (yield from _unknown(param))
         case "kind":
             raise _other_kind(param, rows[0]["kind"])
         case "empty":
@@ -135,6 +145,11 @@ def rewind(
                 "anew, name the chunks that were restated: rewind(..., chunks=[...])"
             )
     return affected_of(param.kind, (yield SQL["affected"], {"name": param.key}))
+
+
+def _unknown(param: Param) -> Steps[UnknownParam]:
+    rows = yield SQL["list_param_names"], {}
+    return UnknownParam(param.key, [row["name"] for row in rows])
 
 
 def _chunk(param: Param, chunk: object) -> int:

@@ -10,11 +10,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from mainspring.db.connect import Database
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.line import Line
 from mainspring.kernel.offer import Offer, offer_new
 from mainspring.kernel.outcome import Outcome
@@ -26,7 +27,17 @@ from mainspring.reactive.batch import Batch
 from mainspring.reactive.check import Check, Definitions
 from mainspring.reactive.end import End
 from mainspring.reactive.expect import Expect
-from mainspring.reactive.names import ADMIT, AUDIT, CHANGE, CHECK, EXPECT, RUN, run_queue
+from mainspring.reactive.names import (
+    ADMIT,
+    AUDIT,
+    CHANGE,
+    CHECK,
+    EXPECT,
+    RUN,
+    Offered,
+    nobody,
+    run_queue,
+)
 from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply, register
 from mainspring.reactive.run import Execute, Runs, Start
 from mainspring.reactive.spread import Spread
@@ -39,6 +50,8 @@ log = logging.getLogger("mainspring")
 FOREVER = RetryPolicy(attempts=1_000_000, first=0.05, most=10)
 # So many deaths before a visit is parked: a death is counted in the task's own state.
 CRASHES = 1000
+# Params whose consumers are judged together; each has four on average before they are too many.
+CHANGES = 250
 
 
 class Runtime:
@@ -63,23 +76,31 @@ class Runtime:
         self._lines = [Line(database, f"reactive-{role}") for role in ("spread", "check", "run")]
         spreading, checking, running = self._lines
         definitions = Definitions(database)
+        self.offered: Offered = nobody  # set by whoever has the worker's reader
+        check = Check(database, definitions, offered=self._tell)
         self._start = Start(database)
         start = Batch(running, self._start)
         self._batches: dict[str, Batch[str, Outcome]] = {
-            CHANGE: Batch(spreading, Spread(database)),
-            CHECK: Batch(checking, Check(database, definitions)),
-            ADMIT: Batch(running, Admit(database, definitions)),
+            CHANGE: Batch(spreading, Spread(database, check, offered=self._tell), most=CHANGES),
+            CHECK: Batch(checking, check),
+            ADMIT: Batch(running, Admit(database, definitions, offered=self._tell)),
             EXPECT: Batch(spreading, Expect(database)),
             AUDIT: Batch(spreading, Audit(database)),
         }
         self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
-        self._runs = Runs(tasks, start, End(database), execute)
+        self._runs = Runs(tasks, start, End(database, offered=self._tell), execute)
         self._living: asyncio.Task[None] | None = None
         self.refused: Sequence[str] = ()  # tasks that a newer release holds
 
+    def _tell(self, queue: str, due_at: datetime) -> None:
+        self.offered(queue, due_at)
+
     def queues(self) -> list[QueueSettings]:
         """The queues of this layer."""
-        queues = [_queue(name, _keyed(batch)) for name, batch in self._batches.items()]
+        scheduler = scheduler_pool(self._tasks.values())
+        queues = [
+            _queue(name, _keyed(batch), pool=scheduler) for name, batch in self._batches.items()
+        ]
         # Always that of the worker's pool: workers of one pool serve the same queues.
         pools = {self._pool, *(t.settings.pool for t in self._tasks.values())}
         queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
@@ -152,7 +173,16 @@ class Runtime:
             log.warning("reactive.left_in_haste", extra={"error": str(error)})
 
 
-def _queue(name: str, handler: Handler, *, pool: str = "default") -> QueueSettings:
+def scheduler_pool(tasks: Iterable[ReactiveTask]) -> str:
+    """The pool whose workers spread, check and admit: the default one, unless no task is there.
+
+    Scheduling needs no user code, so one pool does it for all; but its workers must be running.
+    """
+    pools = {task.settings.pool for task in tasks}
+    return DEFAULT_POOL if not pools or DEFAULT_POOL in pools else min(pools)
+
+
+def _queue(name: str, handler: Handler, *, pool: str) -> QueueSettings:
     return QueueSettings(
         name=name,
         handler=handler,
@@ -174,6 +204,8 @@ def _keyed(batch: Callable[[str], Any]) -> Handler:
 
 def declared_queues(tasks: Iterable[ReactiveTask], never: Handler) -> list[QueueSettings]:
     """The same queues where nothing is run: for a migration."""
-    queues = [_queue(name, never) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
-    pools = {task.settings.pool for task in tasks}
+    listed = list(tasks)
+    scheduler = scheduler_pool(listed)
+    queues = [_queue(name, never, pool=scheduler) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
+    pools = {task.settings.pool for task in listed}
     return queues + [_queue(run_queue(pool), never, pool=pool) for pool in sorted(pools)]

@@ -35,7 +35,9 @@ def replay(
     sim = ReactiveSimulation(tasks, start=begin, takes=takes, cap=cap, calls=False)
     if start is not None:
         for change in listed:
-            if change.at <= start:
+            if change.at <= start and change.is_rewind:
+                sim.rewind(change.param, change.value, chunks=change.chunks)
+            elif change.at <= start:
                 sim.set(change.param, change.value, if_greater=True)
         sim.baseline()
         listed = [change for change in listed if change.at > start]
@@ -68,7 +70,10 @@ async def _changes_of(
             if row.value is None or (until is not None and row.at > until):
                 continue
             if row.at <= since:
-                return [*found, ParamSet(since, param, row.value)]
-            found.append(ParamSet(row.at, param, row.value, row.is_rewind))
+                return [ParamSet(since, param, row.value), *reversed(found)]
+            if row.is_rewind and row.value == row.old and not row.chunks:
+                continue  # only chunks were restated, and by now nobody knows which
+            chunks = tuple(chunk for chunk in row.chunks if isinstance(chunk, datetime))
+            found.append(ParamSet(row.at, param, row.value, row.is_rewind, chunks))
         before = rows[-1].id
-    return found
+    return found[::-1]

@@ -119,3 +119,17 @@ create or replace view mainspring.violation as
     from mainspring.param p
     join lateral (select l.num, l.ver from mainspring.param_log l where l.param = p.name order by l.id desc limit 1) l on true
     where (l.num, l.ver) is distinct from (p.num, p.ver);
+
+-- Reactive tasks in numbers, a row a pool: for dashboards and alerts. `missed` is what to wake somebody for (R14).
+create or replace view mainspring.reactive_load as
+  select t.pool, count(*) as tasks,
+    count(*) filter (where t.firing is not null and t.admitted_at is null) as ready,
+    count(*) filter (where t.admitted_at is not null) as running,
+    count(*) filter (where t.failures > 0) as failing,
+    count(*) filter (where t.missed_at is not null) as missed,
+    count(*) filter (where t.paused_at is not null) as paused,
+    count(*) filter (where t.retired_at is not null) as retired,
+    coalesce(extract(epoch from mainspring.clock() - min(t.fired_at) filter (where t.admitted_at is null))::double precision, 0)
+      as oldest_ready_seconds
+  from mainspring.reactive_task t
+  group by t.pool;

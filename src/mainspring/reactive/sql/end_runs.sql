@@ -29,5 +29,5 @@ ended as (
   where t.task = i.task
   returning t.task, t.pool, t.retry_at
 )
-select e.task, e.pool, e.retry_at, p.cap is not null as capped
+select e.task, e.pool, e.retry_at, p.cap is not null as capped, mainspring.now() as now
 from ended e left join mainspring.reactive_pool p on p.pool = e.pool

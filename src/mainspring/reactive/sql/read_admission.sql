@@ -1,8 +1,8 @@
--- A pool's cap and all its firings: admitted ones, and those that wait, in the order in which they are to be admitted. Locks the
--- pool's row, so that one admission is decided at a time. Rides reactive_ready.
-select p.cap, p.reserve_max, mainspring.clock() as now, t.task, t.priority, t.firing, t.admitted_at is not null as admitted,
+-- A pool's cap and all its firings: admitted ones, and those that wait, in the order in which they are to be admitted. The
+-- pool's row is locked already. Rides reactive_ready.
+select p.cap, p.reserve_max, mainspring.clock() as now, mainspring.now() as due_at, t.task, t.priority, t.firing, t.admitted_at is not null as admitted,
   t.kept_back_at
-from (select pool, cap, reserve_max from mainspring.reactive_pool where pool = %(pool)s::text for update) p
+from (select pool, cap, reserve_max from mainspring.reactive_pool where pool = %(pool)s::text) p
 left join lateral (
   (select * from mainspring.reactive_task a
     where a.pool = p.pool and a.firing is not null and a.admitted_at is not null)

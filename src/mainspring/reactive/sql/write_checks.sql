@@ -23,7 +23,7 @@ pool as materialized (
 ),
 written as (
   update mainspring.reactive_task t
-  set turn = case when i.fires then i.new_turn else t.turn end,
+  set turn = i.new_turn,
     firing = i.firing,
     fired_at = case when i.fires then mainspring.clock() end,
     last_fired_at = case when i.fires and i.kind = 'regular' then mainspring.clock() else t.last_fired_at end,
@@ -77,4 +77,6 @@ offered as (
 hint as materialized (
   select mainspring.wake(queue, min(due_at)) from offered group by queue
 )
-select task, (select count(*) from hint) as hints from written
+select task, case when admitted then 'mainspring.run.' || pool else 'mainspring.admit' end as queue, fires, mainspring.now() as due_at,
+  (select count(*) from hint) as hints
+from written

@@ -1,0 +1,82 @@
+"""Reactive tasks in other pools than the default one: scheduled by one pool, run by their own."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from tables import Base, day, working
+
+from mainspring import Mainspring
+from mainspring.reactive.context import ReactiveRun
+from mainspring.reactive.triggers import Delta
+from mainspring.reactive.values import Param
+from mainspring.testing import wait_until
+
+
+def declare(app: Mainspring, ran: list[str], name: str, param: Param, **settings: object) -> None:
+    async def work(run: ReactiveRun) -> None:
+        ran.append(name)
+        for product in settings.get("produces", ()):  # type: ignore[attr-defined]
+            run.advance(product, run.current[param])
+
+    app.task(name=name, when=Delta(param), **settings)(work)  # type: ignore[arg-type]
+
+
+async def test_a_pool_that_has_all_tasks_schedules_them_itself(
+    app: Mainspring, base: Base, orders: Param, built: Param
+) -> None:
+    """R7: no worker of the default pool is needed."""
+    ran: list[str] = []
+    declare(app, ran, "load", orders, pool="reports", produces=[built])
+    declare(app, ran, "report", built, pool="reports", expect_within="1d")
+    app.reactive_pool("reports", cap=1)
+    async with working(app, pool="reports") as worker:
+        await app.advance(orders, day(1))
+        await worker.idle()
+
+    assert ran == ["load", "report"]
+    queues = base.rows("select distinct pool from mainspring.queue where kind = 'reactive'")
+    assert [row["pool"] for row in queues] == ["reports"]
+
+
+async def test_tasks_of_two_pools_are_run_each_by_its_own(
+    app: Mainspring, base: Base, orders: Param, built: Param
+) -> None:
+    """R7, R8: the default pool schedules for both; a run waits for a worker of its pool."""
+    ran: list[str] = []
+    declare(app, ran, "load", orders, produces=[built])
+    declare(app, ran, "report", built, pool="reports")
+    async with AsyncExitStack() as workers:
+        scheduler = await workers.enter_async_context(working(app))
+        await app.advance(orders, day(1))
+        await wait_until(lambda: base.state("report")["admitted_at"] is not None)
+        await scheduler.idle()
+        assert ran == ["load"]
+        await workers.enter_async_context(working(app, pool="reports"))
+        await wait_until(lambda: base.state("report")["seen"] != {})
+
+    assert ran == ["load", "report"]
+
+
+async def test_a_task_that_moves_to_another_pool_runs_once(
+    app: Mainspring, base: Base, orders: Param, mainspring_url: str
+) -> None:
+    """Trap: a visit in each pool's queue; the firing decides, not the visit."""
+    ran: list[str] = []
+    declare(app, ran, "other", orders)
+    declare(app, ran, "moves", orders)
+    await app.advance(orders, day(1))
+    async with working(app):
+        pass
+    later = Mainspring(mainspring_url)
+    again = later.data("dwh.orders").param("loaded_to")
+    declare(later, ran, "other", again)
+    declare(later, ran, "moves", again, pool="reports")
+    ran.clear()
+    async with later, working(later) as scheduler, working(later, pool="reports"):
+        await later.advance(again, day(2))
+        await wait_until(lambda: len(ran) == 2)
+        await scheduler.idle()
+        await wait_until(lambda: base.visits("mainspring.run.") == [])
+
+    assert sorted(ran) == ["moves", "other"]
