@@ -380,9 +380,10 @@ def _detail(run: Run) -> str | None:
     settings: QueueSettings | None = run.settings
     any_pass = settings is not None and settings.any_pass
     searchable = settings.searchable if settings is not None else ()
-    # A key of the user's may by now be another visit's; a fresh id never.
+    # The key may by now be another visit's: one of the user's, or a task's that was restarted. What is
+    # done under a fresh id has none of that: its version says all.
     id = str(run.visit.id)
-    keyed = run.visit.key != id
+    keyed = run.visit.key != id or type(outcome) is not Done
     quiet = settings is not None and settings.quiet
     if type(outcome) is Done and not (searchable or any_pass or keyed or quiet):
         return None

@@ -35,6 +35,7 @@ from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
     NewVisit,
+    asked_look,
     engine_visit,
     insert_values,
     offer_values,
@@ -226,6 +227,12 @@ class Commit:
             change = closing_of(row, waiting, now=self.now, timers=timers)
             if change is not None:
                 found[change] = visit_of[change.process_id]
+        early = {row[1]: row[4] for row in externals if row[4] is not None and row[4] > self.now}
+        closed = {change.task for change in found}
+        for n in seeking:
+            task = self._changes[n].task
+            if self._changes[n].seeks == "timer" and task in early and task not in closed:
+                self.verdicts[n] = Again(at=early[task])  # its worker's clock runs ahead
         return found
 
     def _take(self, changes: list[Change]) -> Steps:
@@ -338,8 +345,7 @@ class Commit:
         for scope in scopes:
             if scope.timeout is not None:
                 due_at = self.now + timedelta(seconds=scope.timeout)
-                id = scope.process_id
-                self._offers.append(engine_visit("look", id, id, id=new_id(), due_at=due_at))
+                self._offers.append(asked_look(scope.process_id, due_at))
 
     def _ready(
         self, process_id: str, task: str, actor: str, options: Options, generation: int
@@ -381,7 +387,12 @@ class Commit:
                 "processes": [change.process_id for change in delivered],
                 "promises": [change.promise for change in delivered],
             }
-            caught |= {row[0] for row in (yield SQL["is_caught"], values)}
+            rows = yield SQL["is_caught"], values
+            caught |= {row[0] for row in rows if row[1]}
+            # Somebody who catches it may be linked at this very moment: whoever commits last looks last.
+            held = {row[0] for row in rows if not row[1]}
+            for change in delivered:
+                change.look = change.look or change.promise in held
         parked = []
         for change in failing:
             if change.promise in caught and not change.park:
@@ -495,11 +506,8 @@ class Commit:
         }
         if failed:
             rows = yield SQL["fail_scopes"], {"items": _json(list(failed.values()))}
-            for process_id in {row[1] for row in rows}:
-                self._offers.append(engine_visit("look", process_id, process_id, id=new_id()))
-        self._offers += [
-            engine_visit("look", c.process_id, c.process_id, id=new_id()) for c in changes if c.look
-        ]
+            self._offers += [asked_look(process_id) for process_id in {row[1] for row in rows}]
+        self._offers += [asked_look(c.process_id) for c in changes if c.look]
         self._offers += [
             engine_visit("prune", c.process_id, c.process_id, id=new_id())
             for c in changes
@@ -516,7 +524,12 @@ class Commit:
             others = [id for id in ending if id not in finished]
             if others:
                 yield SQL["mark_root_closed"], {"ids": others}
-                self._offers += [engine_visit("look", id, id, id=new_id()) for id in others]
+                # Who closed the root has those to wait for that did not see it closed, and were in
+                # flight; all later ones see it, and the last of them asks for a look.
+                for id in others:
+                    seen = id in self._root_closed
+                    end = asked_look(id) if seen else engine_visit("end", id, id, id=new_id())
+                    self._offers.append(end)
         if self._offers:
             # An upsert meets a row once; the earliest wins.
             self._offers.sort(key=lambda v: -v.due_at.timestamp() if v.due_at else 0.0)

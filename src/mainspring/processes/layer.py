@@ -37,7 +37,13 @@ from mainspring.processes.prune import KEEP, Pruning
 from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
-from mainspring.processes.visits import QUEUE, as_read, is_process_visit, payload_of
+from mainspring.processes.visits import (
+    QUEUE,
+    as_read,
+    engine_visit,
+    is_process_visit,
+    payload_of,
+)
 from mainspring.tasks.promise import Failure
 
 log = logging.getLogger("mainspring")
@@ -145,7 +151,10 @@ class Processes:
                 seeking.seeks = "timer" if kind == "timer" else "signal"
                 return self._noted(run, seeking)
             case "look":
-                return await self._look(process_id)
+                return await self._look(process_id, payload_of(run.visit).more)
+            case "end":
+                ending = Looking(process_id, self.database.shard_count)
+                return await self._alone_with(process_id, run, ending.end())
             case "cancel":
                 change = Structural(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, change.cancel())
@@ -156,17 +165,29 @@ class Processes:
                 return await self._restart(process_id, run)
         raise ValueError(f"the engine has no visits of the kind {kind!r}")
 
-    async def _look(self, process_id: str) -> Outcome:
-        """Look at a process: change what must be, and say when to look again."""
+    async def _look(self, process_id: str, more: Any) -> Outcome:
+        """Look at a process: change what must be, and say when to look again.
+
+        One that a change of the process asked for does not check what every commit keeps true.
+        """
+        is_check = more != 1
         sight = await self._sight(process_id)
-        if sight is not None and sight.state == "open" and sight.must_change:
+        if sight is None or sight.state != "open":
+            return Done()
+        if sight.must_change or (is_check and await self._is_broken(process_id)):
             looking = Looking(process_id, self.database.shard_count)
+            if isinstance(more, str):
+                looking.source = more  # who ordered the check
             async with self.lines.connection() as connection:
-                await run_alone(connection, process_id, looking.look())
+                await run_alone(connection, process_id, looking.look(check=is_check))
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()
-        return Again(at=sight.next_at())
+        planned = engine_visit("look", process_id, process_id, id=process_id)
+        return Again(at=sight.next_at(), payload=planned.payload())
+
+    async def _is_broken(self, process_id: str) -> bool:
+        return bool(await self.lines.fetch(SQL["read_violations"], {"id": process_id}))
 
     async def _sight(self, process_id: str) -> Sight | None:
         rows = await self.lines.fetch(SQL["look"], {"id": process_id})
@@ -235,7 +256,10 @@ class Processes:
             racing = Racing(handout.process_id, self.database.shard_count)
             return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
         if handout.actor in external.KINDS:
-            return self._noted(run, external.begin_waiting(run, handout))
+            try:
+                return self._noted(run, external.begin_waiting(run, handout))
+            except InvalidArguments as unreadable:
+                return self._failed(run, handout, unreadable)
         try:
             decision = await decide(handout, run)
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ a cancel or a restart only offers it. Generators of statements without I/O, as i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from mainspring.tasks.promise import Failure
 
 Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
+UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 
 
 class Locked(msgspec.Struct):
@@ -174,11 +175,13 @@ class Structural:
         locked = yield from self.lock()
         graph = yield from self.read()
         start = locked.root if task is None else task
-        why = yield from self._refusal(locked, graph, start, force=force or task is None)
+        scopes = {row[0]: row for row in (yield SQL["read_scopes"], {"id": self.process_id})}
+        why = _refusal(locked, graph, scopes, start, force=force or task is None)
+        cone = graph.cone(start) if why is None else set()
+        why = why or _undone_in_race(graph, scopes, cone)
         if why is not None:
             yield from self.unlock()
             return Answer(False, why=why)
-        cone = graph.cone(start)
         superseded = graph.superseded(cone, start)
         reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
@@ -191,6 +194,8 @@ class Structural:
             {"process_id": self.process_id, "promises": sorted(reopened)},
         )
         yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
+        again = {graph.nodes[id].scope_id for id in reset} - {None}
+        yield SQL["reopen_scopes"], {"ids": sorted(map(str, again))}
         yield from self._reset(graph, reset, reopened, locked.now)
         freed = yield (
             SQL["free_signals"],
@@ -207,35 +212,6 @@ class Structural:
             offers.append(engine_visit("signal", self.process_id, new_id(), id=new_id()))
         yield from self._offer(offers)
         return Answer(True, len(cone), stopped)
-
-    def _refusal(
-        self, locked: Locked, graph: Graph, start: str, *, force: bool
-    ) -> Generator[Step, list[Any], str | None]:
-        node = graph.nodes.get(start)
-        if node is None:
-            return f"process {self.process_id} has no task {start}; it may have been pruned"
-        if start != locked.root and locked.state == "cancelled":
-            return "the process was cancelled: restart it from scratch"
-        if start == locked.root:
-            return None
-        if node.state in ("superseded", "cancelled"):
-            return f"task {start} is {node.state}: restart from the task that made it"
-        if node.state in ("open", "external") and not force:
-            return (
-                f"task {start} is {node.state} and has not ended: there is nothing to redo; "
-                "wait for it, or restart from the task that made it"
-            )
-        if node.done_no is not None and node.done_no <= locked.horizon:
-            return f"what followed task {start} was pruned: restart from a later task"
-        if node.scope_id is not None:
-            rows = yield SQL["read_scopes"], {"id": self.process_id}
-            scope = next((row for row in rows if row[0] == node.scope_id), None)
-            if scope is not None and scope[3] != "open":
-                return (
-                    f"task {start} lies in a scope that has failed and was undone: restart from the "
-                    f"task that opened it, {scope[2]}"
-                )
-        return None
 
     def _reset(
         self, graph: Graph, reset: Sequence[str], reopened: set[str], now: datetime
@@ -275,6 +251,52 @@ class Structural:
         if listed:
             commit = Commit(listed, self._shard_count)
             yield from commit.structural_steps(locked.root, locked.type, locked.now)
+
+
+def _refusal(
+    locked: Locked, graph: Graph, scopes: Mapping[str, Any], start: str, *, force: bool
+) -> str | None:
+    """Why a restart from a task cannot be; None: it can."""
+    node = graph.nodes.get(start)
+    if node is None:
+        return f"process {locked.id} has no task {start}; it may have been pruned"
+    if start == locked.root:
+        return None
+    if locked.state == "cancelled":
+        return "the process was cancelled: restart it from scratch"
+    if node.state in ("superseded", "cancelled"):
+        return f"task {start} is {node.state}: restart from the task that made it"
+    if node.state in ("open", "external") and not force:
+        return (
+            f"task {start} is {node.state} and has not ended: there is nothing to redo; "
+            "wait for it, or restart from the task that made it"
+        )
+    if node.done_no is not None and node.done_no <= locked.horizon:
+        return f"what followed task {start} was pruned: restart from a later task"
+    scope = scopes.get(node.scope_id or "")
+    while scope is not None:
+        if scope[3] in UNDONE:
+            return (
+                f"task {start} lies in a scope that has failed and was undone: restart from the "
+                f"task that opened it, {scope[2]}"
+            )
+        scope = scopes.get(scope[1] or "")
+    return None
+
+
+def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
+    """A race cannot be run again with a scope that lost it and was undone."""
+    for scope in scopes.values():
+        if scope[3] not in UNDONE or scope[2] in cone:
+            continue
+        for id in cone:
+            inputs = {promise for promise, _ in graph.inputs[id]}
+            if graph.nodes[id].actor == FIRST_OF and scope[5] in inputs:
+                return (
+                    f"the race {id} would be run again with a scope that was undone: restart from "
+                    f"the task that opened it, {scope[2]}"
+                )
+    return None
 
 
 def visit_of(

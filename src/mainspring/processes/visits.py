@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, token
 from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
@@ -91,6 +91,11 @@ def engine_visit(
 ) -> NewVisit:
     """A visit of the engine's own: look, timer, signal, await, child, cancel, restart, prune."""
     return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
+
+
+def asked_look(process_id: str, due_at: datetime | None = None) -> NewVisit:
+    """A look that a change of the process asks for: it need not check what every commit keeps true."""
+    return engine_visit("look", process_id, process_id, id=new_id(), due_at=due_at, more="1")
 
 
 def is_process_visit(visit: Visit) -> bool:
