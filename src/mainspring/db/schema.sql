@@ -1405,13 +1405,6 @@ CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RET
       where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;
 
-CREATE TABLE mainspring.actor (
-    name text NOT NULL COLLATE pg_catalog."C",
-    settings jsonb DEFAULT '{}'::jsonb NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-);
-
 CREATE TABLE mainspring.consumer (
     kind text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
@@ -1752,6 +1745,7 @@ CREATE TABLE mainspring.process (
     horizon bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     ended_at timestamp with time zone,
+    engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');
@@ -1917,11 +1911,11 @@ CREATE VIEW mainspring.task_view AS
              LEFT JOIN mainspring.task p ON (((p.process_id = e_1.process_id) AND (p.id = e_1.promise))))
           WHERE ((e_1.process_id = t.process_id) AND (e_1.task = t.id))) e ON (true))
      LEFT JOIN mainspring.wait w ON ((w.task = t.id)))
-     LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND (v.queue =
+     LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND
         CASE
-            WHEN ("left"(t.actor, 1) = '@'::text) THEN 'mainspring.process'::text
-            ELSE t.actor
-        END))));
+            WHEN ("left"(t.actor, 1) = '@'::text) THEN ("left"(v.queue, 18) = 'mainspring.process'::text)
+            ELSE (v.queue = t.actor)
+        END)));
 
 CREATE VIEW mainspring.process_violation AS
  SELECT r.rule,
@@ -1964,7 +1958,7 @@ UNION ALL
    FROM mainspring.external x
   WHERE ((x.due_at IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.visit v
-          WHERE ((v.key = ('timer/'::text || (x.task)::text)) AND (v.queue = 'mainspring.process'::text))))))
+          WHERE ((v.key = ('timer/'::text || (x.task)::text)) AND ("left"(v.queue, 18) = 'mainspring.process'::text))))))
 UNION ALL
  SELECT 'I1'::text AS rule,
     'a task waits for a child that has ended'::text AS detail,
@@ -1975,7 +1969,7 @@ UNION ALL
            FROM mainspring.process c
           WHERE ((c.id = x.child) AND (c.state = 'open'::mainspring.process_state))))) AND (NOT (EXISTS ( SELECT
            FROM mainspring.visit v
-          WHERE ((v.key = ('child/'::text || (x.task)::text)) AND (v.queue = 'mainspring.process'::text))))))
+          WHERE ((v.key = ('child/'::text || (x.task)::text)) AND ("left"(v.queue, 18) = 'mainspring.process'::text))))))
 UNION ALL
  SELECT 'I4'::text AS rule,
         CASE
@@ -2074,6 +2068,7 @@ CREATE TABLE mainspring.queue (
     paused_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
@@ -2478,9 +2473,6 @@ ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
-
-ALTER TABLE ONLY mainspring.actor
-    ADD CONSTRAINT actor_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);

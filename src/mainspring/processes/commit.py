@@ -70,6 +70,7 @@ class Commit:
         self._offers: list[NewVisit] = []  # that may be there already
         self._roots: dict[str, str] = {}
         self._types: dict[str, str] = {}
+        self._engines: dict[str, str] = {}  # the queue in which the engine works for each process
         self._root_closed: set[str] = set()
         self.now = datetime.min
 
@@ -81,10 +82,11 @@ class Commit:
             return
         yield from self._write(taken)
 
-    def structural_steps(self, root: str, type: str, now: datetime) -> Steps:
+    def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps:
         """The same for the changes of one process that the caller has locked for itself alone."""
         id = self._changes[0].process_id
         self._roots[id], self._types[id], self.now = root, type, now
+        self._engines[id] = engine
         self._root_closed.add(id)
         yield from self._write(list(range(len(self._changes))))
 
@@ -115,8 +117,9 @@ class Commit:
         ids = sorted({change.process_id for change in self._changes})
         name = "lock_processes_waiting" if self._waiting else "lock_processes"
         rows = yield SQL[name], {"ids": ids}
-        for id, root, root_closed, now, type in rows:
+        for id, root, root_closed, now, type, engine in rows:
             self._roots[id], self._types[id], self.now = root, type, now
+            self._engines[id] = engine
             if root_closed:
                 self._root_closed.add(id)
         missing = [id for id in ids if id not in self._roots]
@@ -277,7 +280,7 @@ class Commit:
             kinds += ["timer"] if due_at is not None else []
             for kind in kinds:
                 due = due_at if kind == "timer" else None
-                visit = engine_visit(kind, change.process_id, change.task, id=new_id(), due_at=due)
+                visit = self._engine_visit(kind, change.process_id, change.task, due)
                 self._offers.append(visit)
         if items:
             yield SQL["insert_externals"], {"items": _json(items)}
@@ -345,7 +348,7 @@ class Commit:
         for scope in scopes:
             if scope.timeout is not None:
                 due_at = self.now + timedelta(seconds=scope.timeout)
-                self._offers.append(asked_look(scope.process_id, due_at))
+                self._offers.append(self._asked_look(scope.process_id, due_at))
 
     def _ready(
         self, process_id: str, task: str, actor: str, options: Options, generation: int
@@ -358,6 +361,7 @@ class Commit:
                 process_id,
                 task,
                 actor,
+                engine=self._engines[process_id],
                 generation=generation,
                 due_at=due_at,
                 priority=options.priority,
@@ -365,6 +369,15 @@ class Commit:
                 deadline_at=deadline_of(options, self.now),
             )
         )
+
+    def _asked_look(self, process_id: str, due_at: datetime | None = None) -> NewVisit:
+        return asked_look(process_id, self._engines[process_id], due_at)
+
+    def _engine_visit(
+        self, kind: str, process_id: str, subject: str, due_at: datetime | None = None
+    ) -> NewVisit:
+        engine = self._engines[process_id]
+        return engine_visit(kind, process_id, subject, id=new_id(), engine=engine, due_at=due_at)
 
     def _hand_over(self, handout: Handout) -> None:
         """What the visit that was added last is run with: known here, so nobody need read it."""
@@ -506,20 +519,22 @@ class Commit:
         }
         if failed:
             rows = yield SQL["fail_scopes"], {"items": _json(list(failed.values()))}
-            self._offers += [asked_look(process_id) for process_id in {row[1] for row in rows}]
-        self._offers += [asked_look(c.process_id) for c in changes if c.look]
+            self._offers += [
+                self._asked_look(process_id) for process_id in {row[1] for row in rows}
+            ]
+        self._offers += [self._asked_look(c.process_id) for c in changes if c.look]
         self._offers += [
-            engine_visit("prune", c.process_id, c.process_id, id=new_id())
-            for c in changes
-            if c.prune
+            self._engine_visit("prune", c.process_id, c.process_id) for c in changes if c.prune
         ]
         if ending:
             rows = yield SQL["finish_processes"], {"ids": ending}
             finished = {row[0] for row in rows}
-            unneeded += [(id, QUEUE, f"look/{id}") for id in finished]
-            for _, parent_process, parent_task in rows:
-                if parent_process is not None:
-                    visit = engine_visit("child", parent_process, parent_task, id=new_id())
+            unneeded += [(id, self._engines[id], f"look/{id}") for id in finished]
+            for _, parent, parent_task, engine in rows:
+                if parent is not None:
+                    visit = engine_visit(
+                        "child", parent, parent_task, id=new_id(), engine=engine or QUEUE
+                    )
                     self._offers.append(visit)
             others = [id for id in ending if id not in finished]
             if others:
@@ -528,7 +543,7 @@ class Commit:
                 # flight; all later ones see it, and the last of them asks for a look.
                 for id in others:
                     seen = id in self._root_closed
-                    end = asked_look(id) if seen else engine_visit("end", id, id, id=new_id())
+                    end = self._asked_look(id) if seen else self._engine_visit("end", id, id)
                     self._offers.append(end)
         if self._offers:
             # An upsert meets a row once; the earliest wins.

@@ -18,7 +18,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import Fenced, InvalidArguments
 from mainspring.kernel import moment
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
@@ -38,8 +38,8 @@ from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.visits import (
-    QUEUE,
     as_read,
+    engine_of,
     engine_visit,
     is_process_visit,
     payload_of,
@@ -131,8 +131,8 @@ class Processes:
         accepting = replace(accepting, handler=handle)
         return replace(settings, handler=handle)
 
-    def engine_queue(self) -> QueueSettings:
-        """The queue of built-in actors and of what the engine does for processes."""
+    def engine_queue(self, pool: str = DEFAULT_POOL) -> QueueSettings:
+        """The queue of built-in actors and of what the engine does for the processes of a pool."""
 
         async def handle(run: Run) -> Outcome:
             kind, _, subject = run.visit.key.rpartition("/")
@@ -141,7 +141,9 @@ class Processes:
             return await self._engine(kind, subject, run)
 
         retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
-        return QueueSettings(name=QUEUE, handler=handle, kind="process", retry=retry)
+        return QueueSettings(
+            name=engine_of(pool), handler=handle, pool=pool, kind="process", retry=retry
+        )
 
     async def _engine(self, kind: str, subject: str, run: Run) -> Outcome:
         process_id = payload_of(run.visit).process_id
@@ -183,7 +185,7 @@ class Processes:
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()
-        planned = engine_visit("look", process_id, process_id, id=process_id)
+        planned = engine_visit("look", process_id, process_id, id=process_id, engine="")
         return Again(at=sight.next_at(), payload=planned.payload())
 
     async def _is_broken(self, process_id: str) -> bool:

@@ -126,7 +126,9 @@ class Looking(Repairing):
                 change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
                 changes.append(change)
         if changes:
-            places = yield from find_places([(queue_of(c.actor), c.task) for c in changes])
+            places = yield from find_places(
+                [(queue_of(c.actor, self.engine), c.task) for c in changes]
+            )
             yield KERNEL_SQL["drop_visits"], places
             yield from self.end_tasks(locked, changes)
 
@@ -154,7 +156,7 @@ class Looking(Repairing):
         )
         members = [n for n in graph.nodes.values() if n.scope_id in within]
         live = [n for n in members if n.state in LIVE and not decode_options(n.options).shielded]
-        places = yield from find_places([(queue_of(n.actor), n.id) for n in live])
+        places = yield from find_places([(queue_of(n.actor, self.engine), n.id) for n in live])
         had_visit = set(places["keys"])
         yield from self._drop([n.id for n in live], graph)
         yield from self._cancel_children([n.id for n in members])

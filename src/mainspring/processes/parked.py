@@ -33,11 +33,13 @@ def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set
     structural change has just now, or is parked no longer, is left."""
     ids = sorted({item.process_id for item in parked})
     rows = yield SQL["lock_processes"], {"ids": ids}
-    free = {row[0] for row in rows}
+    free = {row[0]: row[5] for row in rows}  # with their engines' queues
     wanted = [item for item in parked if item.process_id in free]
     if not wanted:
         return set()
-    places = yield from find_places([(queue_of(item.actor), item.task) for item in wanted])
+    places = yield from find_places(
+        [(queue_of(item.actor, free[item.process_id]), item.task) for item in wanted]
+    )
     freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False}
     keys = {row[1] for row in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)

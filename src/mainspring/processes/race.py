@@ -55,7 +55,7 @@ class Racing(Structural):
         """A scope that lost ends as one that failed: what it did is undone."""
         items = [{"id": id, "error": LOST} for id in scopes]
         yield SQL["fail_scopes"], {"items": msgspec.json.encode(items).decode()}
-        yield from self._offer([asked_look(self.process_id)])
+        yield from self._offer([asked_look(self.process_id, self.engine)])
 
     def _won(self, node: Node, row: Any) -> Change:
         pos, outcome, result, error = row

@@ -12,13 +12,12 @@ from collections.abc import Generator
 from typing import Any
 
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
 from mainspring.processes.change import Change
 from mainspring.processes.cone import Graph
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Locked, Structural, visit_of
-from mainspring.processes.visits import engine_visit, insert_values, task_visit
+from mainspring.processes.visits import insert_values, task_visit
 
 log = logging.getLogger("mainspring")
 Steps = Generator[Step, list[Any], Any]
@@ -59,11 +58,19 @@ class Repairing(Structural):
     def _queue(self, locked: Locked, graph: Graph, found: dict[str, list[str]]) -> Steps:
         """Tasks that are ready and not queued; the first of all, if there is none, is made anew."""
         unready = [graph.nodes[task] for task in found.pop(NOT_QUEUED, [])]
-        visits = [visit_of(self.process_id, node, now=locked.now) for node in unready]
+        visits = [
+            visit_of(self.process_id, node, engine=self.engine, now=locked.now) for node in unready
+        ]
         if found.pop(NOT_STARTED, None):
             yield SQL["insert_root"], {"id": self.process_id}
             visits.append(
-                task_visit(self.process_id, locked.root, locked.type, generation=locked.generation)
+                task_visit(
+                    self.process_id,
+                    locked.root,
+                    locked.type,
+                    engine=self.engine,
+                    generation=locked.generation,
+                )
             )
         if visits:
             yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
@@ -80,9 +87,7 @@ class Repairing(Structural):
         """Visits that would have told a task what it waits for outside: each looks for itself."""
         lost = [("timer", task) for task in found.pop(NO_TIMER, [])]
         lost += [("child", task) for task in found.pop(NOT_TOLD, [])]
-        yield from self._offer(
-            [engine_visit(kind, self.process_id, task, id=new_id()) for kind, task in lost]
-        )
+        yield from self._offer([self._engine_visit(kind, task) for kind, task in lost])
 
     def _apply(self, locked: Locked, graph: Graph, tasks: list[str]) -> Steps:
         """Close promises whose results are there."""

@@ -1,8 +1,9 @@
 """The visits of processes: which queue, key, shard and payload each has. No I/O.
 
 A task's visit is `(its actor, its id)`; the tasks of built-in actors and everything that the engine
-itself does for a process are visits of one queue, told apart by their keys. All of a process lies
-on one shard, so that one worker hands it on from step to step; but a task in a group lies with its group.
+itself does for a process are visits of its pool's engine queue, told apart by their keys. All of a
+process lies on one shard, so that one worker hands it on from step to step; but a task in a group
+lies with its group.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from mainspring.kernel.config import own_queue
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, token
 from mainspring.processes.drive import Step
@@ -45,9 +47,14 @@ class NewVisit(msgspec.Struct, frozen=True):
         return f'{mark}, "deadline": "{self.deadline_at.isoformat()}"}}'
 
 
-def queue_of(actor: str) -> str:
+def engine_of(pool: str) -> str:
+    """The queue in which the engine works for the processes that were started in a pool."""
+    return own_queue(QUEUE, pool)
+
+
+def queue_of(actor: str, engine: str) -> str:
     """The queue in which an actor's tasks wait: its own, or the engine's for built-in ones."""
-    return QUEUE if actor.startswith("@") else actor
+    return engine if actor.startswith("@") else actor
 
 
 def task_visit(
@@ -55,6 +62,7 @@ def task_visit(
     task: str,
     actor: str,
     *,
+    engine: str,
     generation: int = 0,
     due_at: datetime | None = None,
     priority: int | None = None,
@@ -63,7 +71,7 @@ def task_visit(
 ) -> NewVisit:
     """The visit by which a task is run. Its id is the idempotency key: task and generation."""
     return NewVisit(
-        queue_of(actor),
+        queue_of(actor, engine),
         task,
         process_id,
         key_of(task, generation),
@@ -86,16 +94,18 @@ def engine_visit(
     subject: str,
     *,
     id: str,
+    engine: str,
     due_at: datetime | None = None,
     more: str | None = None,
 ) -> NewVisit:
     """A visit of the engine's own: look, timer, signal, await, child, cancel, restart, prune."""
-    return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
+    return NewVisit(engine, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
 
 
-def asked_look(process_id: str, due_at: datetime | None = None) -> NewVisit:
+def asked_look(process_id: str, engine: str, due_at: datetime | None = None) -> NewVisit:
     """A look that a change of the process asks for: it need not check what every commit keeps true."""
-    return engine_visit("look", process_id, process_id, id=new_id(), due_at=due_at, more="1")
+    id = process_id
+    return engine_visit("look", id, id, id=new_id(), engine=engine, due_at=due_at, more="1")
 
 
 def is_process_visit(visit: Visit) -> bool:

@@ -20,7 +20,7 @@ create or replace view mainspring.task_view as
   ) e on true
   left join mainspring.wait w on w.task = t.id
   left join mainspring.visit v on v.key = t.id::text
-    and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end;
+    and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end);
 
 -- All tasks are read once; each rule is a condition on what was read.
 create or replace view mainspring.process_violation as
@@ -62,13 +62,13 @@ create or replace view mainspring.process_violation as
   select 'I1', 'a task sleeps and has no timer', x.process_id, x.task
     from mainspring.external x
     where x.due_at is not null
-      and not exists (select from mainspring.visit v where v.key = 'timer/' || x.task::text and v.queue = 'mainspring.process')
+      and not exists (select from mainspring.visit v where v.key = 'timer/' || x.task::text and left(v.queue, 18) = 'mainspring.process')
   union all
   select 'I1', 'a task waits for a child that has ended', x.process_id, x.task
     from mainspring.external x
     where x.kind = 'child'
       and not exists (select from mainspring.process c where c.id = x.child and c.state = 'open')
-      and not exists (select from mainspring.visit v where v.key = 'child/' || x.task::text and v.queue = 'mainspring.process')
+      and not exists (select from mainspring.visit v where v.key = 'child/' || x.task::text and left(v.queue, 18) = 'mainspring.process')
   union all
   select 'I4', case when t.state = 'done' and t.result is not null then 'a result was accepted and its promise is open'
       else 'an open promise has not exactly one live task that fulfils it' end, t.process_id, t.id

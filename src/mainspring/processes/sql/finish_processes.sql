@@ -16,4 +16,5 @@ update mainspring.process p
 set state = 'finished', root_closed = true, ended_at = mainspring.now()
 from mine m
 where p.id = m.id
-returning p.id::text, p.parent_process::text, p.parent_task::text
+returning p.id::text, p.parent_process::text, p.parent_task::text,
+  (select o.engine from mainspring.process o where o.id = p.parent_process) as parent_engine

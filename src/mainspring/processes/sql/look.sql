@@ -20,7 +20,7 @@ cross join lateral (
     coalesce(bool_or(v.parked_at is not null), false) as has_parked_visit
   from mainspring.task t
   left join mainspring.visit v on t.state = 'open' and v.key = t.id::text
-    and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end
+    and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end)
   where t.process_id = p.id
 ) t
 cross join lateral (
