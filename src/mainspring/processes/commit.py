@@ -23,6 +23,7 @@ from mainspring.processes.change import FIRST_OF, Change, NewTask
 from mainspring.processes.decision import fingerprint
 from mainspring.processes.external import closing_of
 from mainspring.processes.hand_out import (
+    DEADLINE_AFTER,
     NO_OPTIONS,
     Handout,
     Input,
@@ -356,6 +357,10 @@ class Commit:
         due_at = options.at
         if options.delay is not None:
             due_at = self.now + timedelta(seconds=options.delay)
+        deadline_at = deadline_of(options, due_at or self.now)
+        if deadline_at is not None:
+            looked_at = deadline_at + DEADLINE_AFTER
+            self._offers.append(self._engine_visit("deadline", process_id, task, looked_at))
         self.visits.append(
             task_visit(
                 process_id,
@@ -366,7 +371,7 @@ class Commit:
                 due_at=due_at,
                 priority=options.priority,
                 group=options.group,
-                deadline_at=deadline_of(options, self.now),
+                deadline_at=deadline_at,
             )
         )
 

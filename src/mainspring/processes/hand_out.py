@@ -72,6 +72,8 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
 _options = msgspec.json.Decoder(Options)
 NO_OPTIONS = Options()
+# A run that began before its task's timeout is held by then, so that the engine can tell it from none.
+DEADLINE_AFTER = timedelta(seconds=2)
 
 
 def deadline_of(options: Options, now: datetime) -> datetime | None:
