@@ -14,8 +14,10 @@ from typing import Any
 
 import msgspec
 
+from mainspring.db.literals import numbers, words
 from mainspring.db.sql import Statement
 from mainspring.errors import IdInUse
+from mainspring.kernel.locks import find_values, lock_values
 from mainspring.kernel.outcome import Again, Cancelled, Parked, Verdict
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id
@@ -38,7 +40,7 @@ from mainspring.processes.visits import (
     NewVisit,
     asked_look,
     engine_visit,
-    insert_values,
+    add_values,
     offer_values,
     place_values,
     task_visit,
@@ -117,7 +119,7 @@ class Commit:
         """Shared; those that a structural change has are sent again, those that ended are dropped."""
         ids = sorted({change.process_id for change in self._changes})
         name = "lock_processes_waiting" if self._waiting else "lock_processes"
-        rows = yield SQL[name], {"ids": ids}
+        rows = yield SQL[name], {"ids": words(ids)}
         for id, root, root_closed, now, type, engine in rows:
             self._roots[id], self._types[id], self.now = root, type, now
             self._engines[id] = engine
@@ -126,7 +128,7 @@ class Commit:
         missing = [id for id in ids if id not in self._roots]
         still_open = set()
         if missing:
-            still_open = {row[0] for row in (yield SQL["find_open"], {"ids": missing})}
+            still_open = {row[0] for row in (yield SQL["find_open"], {"ids": words(missing)})}
         taken = []
         for n, change in enumerate(self._changes):
             if change.process_id in self._roots:
@@ -146,19 +148,10 @@ class Commit:
             return taken
         order = sorted(runs, key=lambda n: _place(runs[n]))
         listed = [runs[n] for n in order]
-        values = {
-            "shards": [run.visit.shard for run in listed],
-            "keys": [run.visit.key for run in listed],
-            "queues": [run.visit.queue for run in listed],
-            "ids": [run.visit.id for run in listed],
-            "versions": [run.visit.version for run in listed],
-            "runs": [run.token for run in listed],
-            "any_pass": [run.settings.any_pass for run in listed],
-        }
-        rows = yield KERNEL_SQL["lock_visits"], values
+        rows = yield KERNEL_SQL["lock_visits"], lock_values(listed)
         answers = {order[row[0] - 1]: row[1] for row in rows}
         if len(answers) < len(order):
-            found = yield KERNEL_SQL["find_visits"], values
+            found = yield KERNEL_SQL["find_visits"], find_values(listed)
             there = {(row[0], row[1]) for row in found}
             for n in order:
                 is_there = (runs[n].visit.queue, runs[n].visit.key) in there
@@ -191,7 +184,7 @@ class Commit:
                     if kind != "handle" and promise not in made:
                         wanted.add((change.process_id, promise))
         listed = sorted(wanted, key=lambda pair: pair[1])
-        values = {"processes": [p for p, _ in listed], "ids": [t for _, t in listed]}
+        values = {"processes": words([p for p, _ in listed]), "ids": words([t for _, t in listed])}
         rows = yield SQL["lock_tasks"], values
         return {row[0]: row for row in rows}
 
@@ -467,9 +460,9 @@ class Commit:
         if not closed:
             return
         values = {
-            "processes": [change.process_id for change in closed],
-            "promises": [change.promise for change in closed],
-            "outcomes": [change.outcome for change in closed],
+            "processes": words([change.process_id for change in closed]),
+            "promises": words([str(change.promise) for change in closed]),
+            "outcomes": words([str(change.outcome) for change in closed]),
         }
         by_promise = {change.promise: change for change in closed}
         rows = yield SQL["find_released"], values
@@ -485,9 +478,9 @@ class Commit:
             return
         listed = sorted(counted)
         values = {
-            "tasks": listed,
-            "counts": [counted[task][2] for task in listed],
-            "failed": [counted[task][3] for task in listed],
+            "tasks": words(listed),
+            "counts": numbers([counted[task][2] for task in listed]),
+            "failed": numbers([counted[task][3] for task in listed]),
         }
         crossed = [task for task, n, was in (yield SQL["count_down"], values) if n <= 0 < was]
         if crossed:
@@ -500,7 +493,7 @@ class Commit:
         for change in changes:
             self.visits += change.offers
         if self.visits:
-            yield KERNEL_SQL["insert_new"], insert_values(self.visits, self._shard_count)
+            yield SQL["add_visits"], add_values(self.visits, self._shard_count)
 
     def _finish(self, changes: list[Change]) -> Steps:
         """The last end finishes the process; if others end at the same moment, a look does."""
@@ -532,7 +525,7 @@ class Commit:
             self._engine_visit("prune", c.process_id, c.process_id) for c in changes if c.prune
         ]
         if ending:
-            rows = yield SQL["finish_processes"], {"ids": ending}
+            rows = yield SQL["finish_processes"], {"ids": words(ending)}
             finished = {row[0] for row in rows}
             unneeded += [(id, self._engines[id], f"look/{id}") for id in finished]
             for _, parent, parent_task, engine in rows:

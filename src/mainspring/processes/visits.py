@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from mainspring.db.literals import numbers, texts, words
 from mainspring.kernel.config import own_queue
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, token
@@ -129,6 +130,24 @@ def payload_of(visit: Visit) -> Payload:
     return _payload.decode(visit.payload)
 
 
+def add_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
+    """The arguments of add_visits.sql."""
+    shards = _shards(visits, shard_count)
+    due_ats = [v.due_at for v in visits]
+    groups = [v.group for v in visits]
+    return {
+        "shards": numbers([shards[v.group or v.process_id] for v in visits]),
+        "keys": texts([v.key for v in visits]),
+        "queues": texts([v.queue for v in visits]),
+        "ids": words([v.id for v in visits]),
+        "priorities": numbers([v.priority for v in visits]),
+        "versions": numbers([v.version for v in visits]),
+        "payloads": texts([v.payload() for v in visits]),
+        "due_ats": due_ats if any(due_ats) else None,
+        "groups": texts(groups) if any(groups) else None,
+    }
+
+
 def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
     """The arguments of the kernel's insert_new.sql."""
     return {**offer_values(visits, shard_count), "expires_ats": [None] * len(visits)}
@@ -136,11 +155,7 @@ def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any
 
 def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
     """The arguments of the kernel's offer.sql."""
-    shards: dict[str, int] = {}
-    for visit in visits:
-        route = visit.group or visit.process_id
-        if route not in shards:
-            shards[route] = shard_of(route, shard_count)
+    shards = _shards(visits, shard_count)
     return {
         "shards": [shards[v.group or v.process_id] for v in visits],
         "keys": [v.key for v in visits],
@@ -152,6 +167,12 @@ def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]
         "versions": [v.version for v in visits],
         "payloads": [v.payload() for v in visits],
     }
+
+
+def _shards(visits: Sequence[NewVisit], shard_count: int) -> dict[str, int]:
+    """The shard of each route that these visits have."""
+    routes = {visit.group or visit.process_id for visit in visits}
+    return {route: shard_of(route, shard_count) for route in routes}
 
 
 def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: float) -> list[Visit]:
