@@ -32,7 +32,7 @@ log = logging.getLogger("mainspring")
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
 LOOK_SECONDS = 0.05
-# but so many times as long as a look takes, up to a limit: what was handed over in memory is read again by it.
+# But so many times as long as a look takes, up to a limit: it reads again what was handed over in memory.
 LOOK_PART = 20
 LOOK_MOST_SECONDS = 0.25
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order

@@ -29,7 +29,7 @@ NONCE = "@"
 _WORD_BYTES = 9
 _SCALARS = frozenset({str, int, bool, type(None)})
 _START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
-# One pattern for all words, compared afterwards: compiling one for each cost more than all the rest of a step.
+# One pattern for all words, compared after: compiling one for each cost more than the rest of a step.
 _HOLE = re.compile(r'"([0-9a-f]{18}):(value|outcome|handle|error):(\d+)"')
 
 

@@ -38,9 +38,9 @@ from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
     NewVisit,
+    add_values,
     asked_look,
     engine_visit,
-    add_values,
     offer_values,
     place_values,
     task_visit,
