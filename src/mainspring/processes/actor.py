@@ -6,6 +6,7 @@ task returns is its result; what a decider called on its way is recorded and bec
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextvars import Token
 from typing import Any
@@ -42,6 +43,7 @@ class FunctionActor:
         self._signature: Signature = callee.signature
         self._timeout = callee.settings.timeout
         self._is_decider = isinstance(callee, Process)
+        self._is_async = inspect.iscoroutinefunction(callee.function)
         self._executor = executor
         self._connections = connections
         self._versions = versions
@@ -59,7 +61,10 @@ class FunctionActor:
             )  # fmt: skip
         mark: Token[Records | None] = recorder.set(records)
         try:
-            returned = await self._executor.call(run, self._function, arguments)
+            if self._is_async:
+                returned = await self._function(**arguments)
+            else:
+                returned = await self._executor.call_in_thread(run, self._function, arguments)
         finally:
             recorder.reset(mark)
         if run.settled:

@@ -46,8 +46,18 @@ class Input(Protocol):
     def error(self) -> Any: ...
 
 
+_kinds: dict[int, tuple[Any, str]] = {}  # by the type's identity, which it keeps alive
+
+
 def kind_of(parameter_type: Any) -> str:
     """How a parameter of this type takes a promise: value, outcome or handle."""
+    known = _kinds.get(id(parameter_type))
+    if known is None:
+        known = _kinds[id(parameter_type)] = (parameter_type, _kind_of(parameter_type))
+    return known[1]
+
+
+def _kind_of(parameter_type: Any) -> str:
     found = {typing.get_origin(part) or part for part in _parts(parameter_type)}
     if Promise in found:
         return "handle"
@@ -69,10 +79,16 @@ def _is_outcome(kind: Any) -> bool:
     return (typing.get_origin(kind) or kind) is Outcome
 
 
-class Writer:
-    """Writes the arguments of one call; `place` answers the number of a promise among its inputs."""
+Place = Callable[[Promise[Any], str], int]
 
-    def __init__(self, place: Callable[[Promise[Any], str], int]) -> None:
+
+class Writer:
+    """Writes the arguments of calls; `place` answers the number of a promise among a call's inputs.
+
+    The calls of one decision share a writer and its word: nothing that a user passes can contain it.
+    """
+
+    def __init__(self, place: Place) -> None:
         self.word = os.urandom(_WORD_BYTES).hex()
         self.has_holes = False
         self._place = place
@@ -85,8 +101,12 @@ class Writer:
         self.has_holes = True
         return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
 
-    def write(self, signature: Signature, bound: Mapping[str, Any]) -> str:
-        """The arguments as JSON, checked as far as they are there."""
+    def write(
+        self, signature: Signature, bound: Mapping[str, Any], place: Place | None = None
+    ) -> str:
+        """The arguments of a call as JSON, checked as far as they are there."""
+        self.has_holes = False
+        self._place = place or self._place
         if all(type(value) in _SCALARS for value in bound.values()) and not _wrapped(signature):
             return signature.encode((), bound).decode()
         pieces: list[bytes] = []

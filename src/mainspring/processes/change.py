@@ -125,6 +125,9 @@ def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
         change.failing = True
         change.promise, change.outcome, change.error = handout.promise, "err", decision.error
         return change
+    if not decision.children and decision.returned is None:
+        change.promise, change.outcome, change.result = handout.promise, "ok", decision.result
+        return change
     ids = new_ids(len(decision.children) + len(decision.scopes) + 1)
     children, scope_ids, spare = (
         ids[: len(decision.children)],

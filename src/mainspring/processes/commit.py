@@ -20,7 +20,7 @@ from mainspring.errors import IdInUse
 from mainspring.kernel.locks import find_values, lock_values
 from mainspring.kernel.outcome import Again, Cancelled, Parked, Verdict
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel.visit import new_id, tokens
 from mainspring.processes.change import FIRST_OF, Change, NewTask
 from mainspring.processes.decision import fingerprint
 from mainspring.processes.external import closing_of
@@ -75,6 +75,7 @@ class Commit:
         self._types: dict[str, str] = {}
         self._engines: dict[str, str] = {}  # the queue in which the engine works for each process
         self._root_closed: set[str] = set()
+        self._tokens: list[int] = []  # drawn and not used yet
         self.now = datetime.min
 
     def steps(self) -> Steps:
@@ -365,11 +366,17 @@ class Commit:
                 priority=options.priority,
                 group=options.group,
                 deadline_at=deadline_at,
+                version=self._token(),
             )
         )
 
     def _asked_look(self, process_id: str, due_at: datetime | None = None) -> NewVisit:
         return asked_look(process_id, self._engines[process_id], due_at)
+
+    def _token(self) -> int:
+        if not self._tokens:
+            self._tokens = list(tokens(64))
+        return self._tokens.pop()
 
     def _engine_visit(
         self, kind: str, process_id: str, subject: str, due_at: datetime | None = None

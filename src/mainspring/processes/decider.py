@@ -105,6 +105,7 @@ class Recorder:
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
         self._attrs: dict[str, Any] = {}
+        self._writer: Writer | None = None
         self._concluded = False
 
     # -- recording
@@ -116,9 +117,13 @@ class Recorder:
         _check_options(task.name, options)
         after = kwargs.pop("after", ()) if "after" not in signature.types else ()
         draft = self._draft(task.name)
-        draft.args = Writer(lambda p, kind: self._link(draft, p, kind)).write(
-            signature, signature.bind(args, kwargs)
-        )
+
+        def place(promise: Promise[Any], kind: str) -> int:
+            return self._link(draft, promise, kind)
+
+        if self._writer is None:
+            self._writer = Writer(place)
+        draft.args = self._writer.write(signature, signature.bind(args, kwargs), place)
         for promise in _promises("after", after):
             self._link(draft, promise, "order")
         draft.delay = None if options.delay is None else options.delay.total_seconds()

@@ -69,6 +69,7 @@ def task_visit(
     priority: int | None = None,
     deadline_at: datetime | None = None,
     group: str | None = None,
+    version: int | None = None,
 ) -> NewVisit:
     """The visit by which a task is run. Its id is the idempotency key: task and generation."""
     return NewVisit(
@@ -76,7 +77,7 @@ def task_visit(
         task,
         process_id,
         key_of(task, generation),
-        token(),
+        token() if version is None else version,
         due_at,
         DEFAULT_PRIORITY if priority is None else priority,
         deadline_at,
