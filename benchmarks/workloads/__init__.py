@@ -5,9 +5,11 @@ from __future__ import annotations
 from benchmarks.workloads import (
     backlog,
     capture,
+    chains,
     drain,
     enqueue,
     failing,
+    fanout,
     groups,
     held,
     latency,
@@ -40,6 +42,8 @@ WORKLOADS: tuple[Workload, ...] = (
     recovery.RECOVERY,
     stages.STAGES,
     capture.CAPTURE,
+    chains.CHAINS,
+    fanout.FANOUT,
 )
 
 
