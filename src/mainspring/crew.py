@@ -75,7 +75,7 @@ async def crew(
     queues += _own_queues(database, app.kinds, settings.pool)
     worker = Worker(database, queues, settings)
     worker.interrupt = executor.interrupt
-    processes.take_in = worker.take_in
+    processes.take_in, processes.serves = worker.take_in, worker.serves
     holder.append(worker)
     await app.hub.sync()  # before anything runs: a child process starts in its type's pool
     await worker.start()

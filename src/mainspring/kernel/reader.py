@@ -34,7 +34,7 @@ UNSETTLED_PAGES = 3
 LOOK_SECONDS = 0.05
 # But so many times as long as a look takes, up to a limit: it reads again what was handed over in memory.
 LOOK_PART = 20
-LOOK_MOST_SECONDS = 0.25
+LOOK_MOST_SECONDS = 0.1
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -45,6 +45,8 @@ WATCHFUL_SECONDS = 0.075
 WATCHFUL_FOR = 1.0
 # The flag that asks for notifications is taken down only after so long a time of work: it is a write.
 BUSY_SECONDS = 0.1
+# So few results on their way do not make a worker busy: it is told of offers all the same.
+FEW_UNSETTLED = 16
 
 
 # A sweep takes a twentieth of the time, but one that met a stall is not paid for with minutes (seconds).
@@ -158,7 +160,7 @@ class Reader:
         levels = self._wanting()
         if levels:
             await self._read_levels(levels)
-        elif self._buffer.size or self.unsettled():
+        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED:
             # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
             if moment.local() - self._idle_at > BUSY_SECONDS:
                 await self._set_asleep(False)

@@ -38,6 +38,7 @@ from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
     NewVisit,
+    Serves,
     add_values,
     asked_look,
     engine_visit,
@@ -62,11 +63,17 @@ class Commit:
     """One transaction of changes. `verdicts` answers each by its place."""
 
     def __init__(
-        self, changes: Sequence[Change], shard_count: int, *, waiting: bool = False
+        self,
+        changes: Sequence[Change],
+        shard_count: int,
+        *,
+        waiting: bool = False,
+        serves: Serves = lambda queue, shard: False,
     ) -> None:
         self._changes = changes
         self._shard_count = shard_count
         self._waiting = waiting  # for a structural change under way, instead of leaving it alone
+        self._serves = serves  # what the committing worker will start itself
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
         self.handouts: dict[int, Handout] = {}  # by the version of the visit
@@ -500,7 +507,7 @@ class Commit:
         for change in changes:
             self.visits += change.offers
         if self.visits:
-            yield SQL["add_visits"], add_values(self.visits, self._shard_count)
+            yield SQL["add_visits"], add_values(self.visits, self._shard_count, self._serves)
 
     def _finish(self, changes: list[Change]) -> Steps:
         """The last end finishes the process; if others end at the same moment, a look does."""

@@ -38,6 +38,7 @@ from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.visits import (
+    Serves,
     as_read,
     engine_of,
     engine_visit,
@@ -69,14 +70,23 @@ class Decisions:
 
     stands = False
 
-    def __init__(self, shard_count: int, most: int, committed: Callable[[Commit], None]) -> None:
+    def __init__(
+        self,
+        shard_count: int,
+        most: int,
+        committed: Callable[[Commit], None],
+        serves: Serves,
+    ) -> None:
         self.most = most
+        self._serves = serves
         self._shard_count = shard_count
         self._committed = committed
         self._last: Commit | None = None  # the batch that is being committed
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        commit = self._last = Commit([run.note for run in runs], self._shard_count)
+        commit = self._last = Commit(
+            [run.note for run in runs], self._shard_count, serves=self._serves
+        )
         await drive(connection, commit.steps())
         return commit.verdicts
 
@@ -102,10 +112,11 @@ class Processes:
         self.lines = Lines(database)
         self._actors = actors
         self._desk = Desk(self.lines.fetch)
-        self._batched = Decisions(database.shard_count, BATCH, self._committed)
-        self._alone = Decisions(database.shard_count, 1, self._committed)
+        self._batched = Decisions(database.shard_count, BATCH, self._committed, self._serves)
+        self._alone = Decisions(database.shard_count, 1, self._committed, self._serves)
         # Told of visits that were just committed: the worker starts those of its shards at once.
         self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
+        self.serves: Serves = lambda queue, shard: False
         self.keep = KEEP  # ended tasks of a loop
         self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
 
@@ -227,6 +238,9 @@ class Processes:
         return Done()
 
     # -- tasks
+
+    def _serves(self, queue: str, shard: int) -> bool:
+        return self.serves(queue, shard)
 
     def _committed(self, commit: Commit) -> None:
         """The next steps are in hand without a read."""

@@ -8,7 +8,7 @@ lies with its group.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,6 +23,10 @@ from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
 _MARK = '{"@"'
+
+
+# Whether a worker itself starts the visits of a queue in a shard.
+Serves = Callable[[str, int], bool]
 
 
 class NewVisit(msgspec.Struct, frozen=True):
@@ -131,8 +135,9 @@ def payload_of(visit: Visit) -> Payload:
     return _payload.decode(visit.payload)
 
 
-def add_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
-    """The arguments of add_visits.sql."""
+def add_values(visits: Sequence[NewVisit], shard_count: int, serves: Serves) -> dict[str, Any]:
+    """The arguments of add_visits.sql. What this worker serves
+    it starts itself, if `as_read` answers it; others that sleep must be told of the rest."""
     shards = _shards(visits, shard_count)
     due_ats = [v.due_at for v in visits]
     groups = [v.group for v in visits]
@@ -146,6 +151,13 @@ def add_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
         "payloads": texts([v.payload() for v in visits]),
         "due_ats": due_ats if any(due_ats) else None,
         "groups": texts(groups) if any(groups) else None,
+        "waking": sorted(
+            {
+                v.queue
+                for v in visits
+                if v.due_at or v.group or not serves(v.queue, shards[v.process_id])
+            }
+        ),
     }
 
 

@@ -1,5 +1,6 @@
 -- Insert visits that decisions made, in the form that costs least for many; like the kernel's insert_new, a key that is
 -- taken is left as it is. Due now, unless they say later. Sorted by key. Rides the primary key.
+-- Sleeping workers are told of the queues that are named: what the caller starts itself is nobody else's concern.
 with item as (
   select i.shard, i.key, i.queue, i.id, i.grp, i.priority, i.version, i.payload, mainspring.now() as now,
     greatest(coalesce(i.due_at, mainspring.now()), mainspring.now()) as due_at
@@ -18,4 +19,7 @@ fresh as (
   on conflict (shard, key, queue) do nothing
   returning queue, due_at
 )
-select mainspring.wake(queue, min(due_at)) from fresh group by queue
+select mainspring.wake(queue, min(due_at))
+from fresh
+where queue = any(%(waking)s::text[])
+group by queue
