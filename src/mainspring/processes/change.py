@@ -19,6 +19,7 @@ from mainspring.tasks.promise import Failure
 
 PASS_ON = "@pass_on"
 FIRST_OF = "@first_of"
+LEAVE = "@leave"
 # A loop is pruned every so many tail calls.
 PRUNE_EVERY = 256
 

@@ -26,8 +26,8 @@ from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
-from mainspring.processes.change import FIRST_OF, Change, change_of
-from mainspring.processes.commit import LEAVE, Commit
+from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
+from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Decision, validate
 from mainspring.processes.drive import Step, drive
 from mainspring.processes.hand_out import Desk, Handout

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.processes.change import Change
-from mainspring.processes.commit import LEAVE
+from mainspring.processes.change import LEAVE, Change
 from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
