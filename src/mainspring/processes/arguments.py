@@ -46,18 +46,8 @@ class Input(Protocol):
     def error(self) -> Any: ...
 
 
-_kinds: dict[int, tuple[Any, str]] = {}  # by the type's identity, which it keeps alive
-
-
 def kind_of(parameter_type: Any) -> str:
     """How a parameter of this type takes a promise: value, outcome or handle."""
-    known = _kinds.get(id(parameter_type))
-    if known is None:
-        known = _kinds[id(parameter_type)] = (parameter_type, _kind_of(parameter_type))
-    return known[1]
-
-
-def _kind_of(parameter_type: Any) -> str:
     found = {typing.get_origin(part) or part for part in _parts(parameter_type)}
     if Promise in found:
         return "handle"
@@ -70,9 +60,23 @@ def _parts(kind: Any) -> Iterable[Any]:
         yield from _parts(part)
 
 
-def _wrapped(signature: Signature) -> bool:
-    """Whether a parameter takes more than plain values."""
-    return any(kind_of(kind) != "value" for kind in signature.types.values())
+class _Form:
+    """What the writer must know of a signature, looked up once: it is asked for every call."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature  # kept alive, for it is known by its identity
+        self.kinds = {name: kind_of(kind) for name, kind in signature.types.items()}
+        self.is_plain = all(kind == "value" for kind in self.kinds.values())
+
+
+_forms: dict[int, _Form] = {}
+
+
+def _form_of(signature: Signature) -> _Form:
+    found = _forms.get(id(signature))
+    if found is None or found.signature is not signature:
+        found = _forms[id(signature)] = _Form(signature)
+    return found
 
 
 def _is_outcome(kind: Any) -> bool:
@@ -107,7 +111,8 @@ class Writer:
         """The arguments of a call as JSON, checked as far as they are there."""
         self.has_holes = False
         self._place = place or self._place
-        if all(type(value) in _SCALARS for value in bound.values()) and not _wrapped(signature):
+        form = _form_of(signature)
+        if form.is_plain and all(type(value) in _SCALARS for value in bound.values()):
             return signature.encode((), bound).decode()
         pieces: list[bytes] = []
         for name, value in bound.items():
@@ -116,7 +121,11 @@ class Writer:
                     f"{signature.name!r} has no parameter {name!r}; "
                     f"it takes {', '.join(signature.fields) or 'none'}"
                 )
-            piece = self._argument(signature, name, value)
+            self._kind = form.kinds[name]
+            if type(value) is Promise:
+                piece = b'"%s"' % self._hole(value).encode()
+            else:
+                piece = self._argument(signature, name, value)
             pieces.append(b'"%s":%s' % (name.encode(), piece))
         if missing := signature.required - bound.keys():
             raise InvalidArguments(
@@ -134,8 +143,11 @@ class Writer:
 
     def _argument(self, signature: Signature, name: str, value: Any) -> bytes:
         kind = signature.types[name]
-        self._kind = kind_of(kind)
-        if _is_outcome(kind) and not isinstance(value, Promise | Outcome):
+        if (
+            self._kind == "outcome"
+            and _is_outcome(kind)
+            and not isinstance(value, Promise | Outcome)
+        ):
             value = {"ok": value}
         had, self.has_holes = self.has_holes, False
         try:

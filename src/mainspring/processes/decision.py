@@ -103,6 +103,10 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         return _decoder.decode(text)
 
 
+class Recorded(Decision, frozen=True, omit_defaults=True):
+    """A decision that a recorder made: it refuses at the call what `validate` would find later."""
+
+
 _decoder = msgspec.json.Decoder(Decision)
 
 
@@ -121,15 +125,20 @@ def validate(
 
 def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
     children = decision.children
+    is_recorded = type(decision) is Recorded
     if len(children) > limit:
         yield (
             f"the decision makes {len(children)} tasks, the limit is {limit}; "
             "use task.map(items), which makes them in chunks"
         )
     for n, child in enumerate(children):
-        yield from _of_child(n, child, decision, given)
+        if not is_recorded:
+            yield from _of_call(n, child, given)
+        yield from _of_options(n, child, decision)
     for n, scope in enumerate(decision.scopes):
         yield from _of_scope(n, scope, decision)
+    if is_recorded:
+        return
     if decision.returned is not None:
         if decision.error is not None or decision.result is not None:
             yield "the decision returns a promise and a result or an error: one of them only"
@@ -141,7 +150,7 @@ def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
         yield f"the result {problem}"
 
 
-def _of_child(n: int, child: Child, decision: Decision, given: Collection[str]) -> Any:
+def _of_call(n: int, child: Child, given: Collection[str]) -> Any:
     edges = child.edges
     if not child.actor or (child.actor.startswith("@") and child.actor not in BUILTINS):
         yield f"task {n} has the actor {child.actor!r}, which is none"
@@ -159,6 +168,9 @@ def _of_child(n: int, child: Child, decision: Decision, given: Collection[str]) 
         yield f"the arguments of {_named(n, child)} {problem}"
     for number in _loose_holes(child.args, len(edges)):
         yield f"{_named(n, child)} has a hole for input {number}, and {len(edges)} inputs"
+
+
+def _of_options(n: int, child: Child, decision: Decision) -> Any:
     if child.scope is not None and not 0 <= child.scope < len(decision.scopes):
         yield f"{_named(n, child)} is in scope {child.scope}, which the decision does not open"
     if child.undo is not None:
