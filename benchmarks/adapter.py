@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.probe import FAIL_ONCE, NOTHING, STAMP
 
 Payload = dict[str, Any]
+STEPS = 10  # of a chain
 
 
 def payload(number: int = 0, act: int = NOTHING) -> Payload:
@@ -62,6 +63,20 @@ class Adapter:
         self, jobs: Sequence[Payload], *, priority: int = 0, groups: Sequence[str] | None = None
     ) -> None:
         """Enqueue up to `chunk` jobs the fastest way the system's API has."""
+        raise NotImplementedError
+
+    async def start_chains(self, jobs: Sequence[Payload]) -> None:
+        """Start a workflow of STEPS dependent steps for each of up to `chunk` jobs.
+
+        Each step counts as a run; a job that asks for a stamp gets it at its workflow's first line.
+        """
+        raise NotImplementedError
+
+    async def start_fan(self, width: int, number: int) -> None:
+        """Start a workflow of so many steps side by side, and one that takes all their results.
+
+        That last one leaves a stamp under this number, and each of them counts as a run.
+        """
         raise NotImplementedError
 
     async def remaining(self) -> int:
@@ -117,8 +132,24 @@ class Producer:
             )
         return {"count": n, "seconds": time.monotonic() - start, "returned": time.monotonic_ns()}
 
+    async def chains(self, n: int) -> None:
+        for low in range(0, n, self.adapter.chunk):
+            jobs = [payload() for _ in range(min(self.adapter.chunk, n - low))]
+            await self.adapter.start_chains(jobs)
+
+    async def fan(self, width: int, number: int) -> dict[str, int]:
+        before = time.monotonic_ns()
+        await self.adapter.start_fan(width, number)
+        return {"before": before, "after": time.monotonic_ns()}
+
     async def paced(
-        self, n: int, gap: float, batch: int = 1, priority: int = 0, first: int = 1
+        self,
+        n: int,
+        gap: float,
+        batch: int = 1,
+        priority: int = 0,
+        first: int = 1,
+        chains: bool = False,
     ) -> dict[str, list[int]]:
         """Enqueue stamped jobs at a steady pace; when each call began and when it returned."""
         before: list[int] = []
@@ -129,7 +160,9 @@ class Producer:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             jobs = [payload(i, STAMP) for i in range(number, number + batch)]
             start = time.monotonic_ns()
-            if batch == 1:
+            if chains:
+                await self.adapter.start_chains(jobs)
+            elif batch == 1:
                 await self.adapter.one(jobs[0], priority=priority)
             else:
                 await self.adapter.many(jobs, priority=priority)

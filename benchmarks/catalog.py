@@ -18,13 +18,14 @@ DRAIN_SECONDS = 6  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
 DRAIN_LEAST = 2_000
 
-LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES = (
+LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS = (
     "latency",
     "retry",
     "groups",
     "priorities",
     "long",
     "survives",
+    "workflows",
 )
 
 
@@ -42,6 +43,8 @@ class System:
     bulk: int = 50_000  # jobs of enqueue-bulk; fewer where there is no bulk call
     bulk_note: str = ""
     guess: int = 1_000  # jobs/s before anything was tuned
+    chains: int = 0  # workflows of chain-10; fewer where a system needs minutes for more
+    fan: int = 0  # steps of fanout-10k, likewise
 
 
 def can(*abilities: str) -> frozenset[str]:
@@ -51,11 +54,13 @@ def can(*abilities: str) -> frozenset[str]:
 SYSTEMS = (
     System(
         "mainspring",
-        can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES),
+        can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS),
         variants=({"slots": 100}, {"slots": 500}, {"slots": 1000}),
         idle={"slots": 100},
         four_slots={"slots": 4},
         guess=40_000,
+        chains=4_000,
+        fan=10_000,
     ),
     System("bare", variants=({"batch": 500},), bulk_note="COPY", guess=60_000),
     System(
@@ -117,24 +122,28 @@ SYSTEMS = (
     System(
         "dbos",
         packages=("dbos==3.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES),
+        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
         variants=({"slots": 100, "poll": 0.05}, {"slots": 500, "poll": 0.02}),
         idle={"slots": 100, "poll": 0.01},
         four_slots={"slots": 4, "poll": 0.05},
         bulk=3_000,
         bulk_note="no bulk call; enqueue in one transaction, 1,000 each",
         guess=350,
+        chains=200,
+        fan=500,
     ),
     System(
         "absurd",
         packages=("absurd-sdk==0.5.*", "absurdctl==0.5.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES),
+        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
         variants=({"clients": 8, "slots": 50}, {"clients": 16, "slots": 20}),
         idle={"clients": 1, "slots": 10, "poll": 0.01},
         four_slots={"clients": 1, "slots": 4, "poll": 0.05},
         bulk=20_000,
         bulk_note="no bulk call; one statement over its spawn function, 5,000 each",
         guess=1_200,
+        chains=1_000,
+        fan=500,
     ),
     System(
         "oban",

@@ -29,6 +29,7 @@ ABILITIES = {
     "priorities": "has no priorities",
     "long": "has no limit of slots to set",
     "survives": "does not promise to reconnect",
+    "workflows": "has no workflows: durable steps that depend on one another",
 }
 
 

@@ -1,9 +1,13 @@
-"""DBOS: a workflow without steps, started through one of its queues."""
+"""DBOS: workflows started through one of its queues; the plain job is one without steps.
+
+A fan-out is child workflows of the same queue, as its guide has it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +15,10 @@ import psycopg
 import sqlalchemy
 from dbos import DBOS, DBOSClient
 
-from benchmarks.adapter import Adapter, Payload, stopped
+from benchmarks.adapter import STEPS, Adapter, Payload, stopped
 from benchmarks.probe import PROBE
 
-QUEUE, RELEASE = "bench", "1"
+QUEUE, PARTS, RELEASE = "bench", "parts", "1"
 LEFT = "select count(*) from dbos.workflow_status where status <> 'SUCCESS'"
 PER_TRANSACTION = 1_000
 
@@ -25,6 +29,37 @@ async def noop(job: Payload) -> None:
         await PROBE.act(job["number"], job["act"])
     else:
         PROBE.hit()
+
+
+@DBOS.step(name="step")
+async def step(number: int) -> int:
+    PROBE.hit()
+    return number + 1
+
+
+@DBOS.workflow(name="chain")
+async def chain(job: Payload) -> int:
+    number = job["number"]
+    if job["act"]:
+        PROBE.stamp(number, time.monotonic_ns())
+    for _ in range(STEPS):
+        number = await step(number)
+    return number
+
+
+@DBOS.workflow(name="part")
+async def part(number: int) -> int:
+    PROBE.hit()
+    return number + 1
+
+
+@DBOS.workflow(name="fan")
+async def fan(width: int, number: int) -> int:
+    handles = [await DBOS.enqueue_workflow_async(PARTS, part, n) for n in range(width)]
+    numbers = [await handle.get_result() for handle in handles]
+    PROBE.stamp(number, time.monotonic_ns())
+    PROBE.hit()
+    return len(numbers)
 
 
 class System(Adapter):
@@ -59,20 +94,29 @@ class System(Adapter):
     async def one(self, job: Payload, *, priority: int = 0, group: str | None = None) -> None:
         await self.client.enqueue_async(self.options(), job)
 
-    def options(self) -> dict[str, str]:
-        return {"queue_name": QUEUE, "workflow_name": "noop", "app_version": RELEASE}
+    def options(self, workflow: str = "noop") -> dict[str, str]:
+        return {"queue_name": QUEUE, "workflow_name": workflow, "app_version": RELEASE}
 
     async def many(
         self, jobs: Sequence[Payload], *, priority: int = 0, groups: Sequence[str] | None = None
     ) -> None:
         await asyncio.to_thread(self.many_in_transactions, jobs)
 
-    def many_in_transactions(self, jobs: Sequence[Payload]) -> None:
+    async def start_chains(self, jobs: Sequence[Payload]) -> None:
+        if len(jobs) == 1:
+            await self.client.enqueue_async(self.options("chain"), jobs[0])
+        else:
+            await asyncio.to_thread(self.many_in_transactions, jobs, "chain")
+
+    async def start_fan(self, width: int, number: int) -> None:
+        await self.client.enqueue_async(self.options("fan"), width, number)
+
+    def many_in_transactions(self, jobs: Sequence[Payload], workflow: str = "noop") -> None:
         engine = sqlalchemy.create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
         for low in range(0, len(jobs), PER_TRANSACTION):
             with engine.begin() as connection:
                 for job in jobs[low : low + PER_TRANSACTION]:
-                    self.client.enqueue_in_transaction(connection, self.options(), job)
+                    self.client.enqueue_in_transaction(connection, self.options(workflow), job)
         engine.dispose()
 
     async def remaining(self) -> int:
@@ -83,12 +127,13 @@ class System(Adapter):
     async def work(self) -> None:
         def begin() -> None:
             self.launch(migrate=False)
-            DBOS.register_queue(
-                QUEUE,
-                worker_concurrency=self.settings["slots"],
-                polling_interval_sec=self.settings["poll"],
-                on_conflict="always_update",
-            )
+            for queue in (QUEUE, PARTS) if self.settings.get("fan") else (QUEUE,):
+                DBOS.register_queue(
+                    queue,
+                    worker_concurrency=self.settings["slots"],
+                    polling_interval_sec=self.settings["poll"],
+                    on_conflict="always_update",
+                )
 
         await asyncio.to_thread(begin)
         await stopped()

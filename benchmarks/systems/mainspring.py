@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
-from benchmarks.adapter import Adapter, Payload
+from benchmarks.adapter import STEPS, Adapter, Payload
 from benchmarks.probe import PROBE
 from mainspring import Mainspring, RetryPolicy
 
@@ -31,6 +32,32 @@ class System(Adapter):
                 PROBE.hit()
 
         self.task = noop
+
+        @self.app.task
+        async def step(number: int) -> int:
+            PROBE.hit()
+            return number + 1
+
+        @self.app.process
+        async def chain(number: int, act: int) -> int:
+            if act:
+                PROBE.stamp(number, time.monotonic_ns())
+            promise = step(number)
+            for _ in range(STEPS - 1):
+                promise = step(promise)
+            return promise
+
+        @self.app.task
+        async def join(numbers: list[int], number: int) -> int:
+            PROBE.stamp(number, time.monotonic_ns())
+            PROBE.hit()
+            return len(numbers)
+
+        @self.app.process
+        async def fan(width: int, number: int) -> int:
+            return join(step.map(range(width)), number)
+
+        self.chain, self.fan = chain, fan
 
     async def migrate(self) -> None:
         await self.app.migrate()
@@ -58,6 +85,17 @@ class System(Adapter):
         await self.app.enqueue_many(
             [self.task.options(group=group).bind(**job) for job, group in pairs]
         )
+
+    async def start_chains(self, jobs: Sequence[Payload]) -> None:
+        if len(jobs) == 1:
+            await self.chain.start(jobs[0]["number"], jobs[0]["act"])
+            return
+        async with await psycopg.AsyncConnection.connect(self.url) as connection:
+            for job in jobs:
+                await self.chain.options(on=connection).start(job["number"], job["act"])
+
+    async def start_fan(self, width: int, number: int) -> None:
+        await self.fan.start(width, number)
 
     async def remaining(self) -> int:
         async with await psycopg.AsyncConnection.connect(self.url) as connection:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from benchmarks.workloads import (
     backlog,
     capture,
+    chains,
     drain,
     enqueue,
     failing,
+    fanout,
     groups,
     held,
     latency,
@@ -47,6 +49,8 @@ WORKLOADS: tuple[Workload, ...] = (
     capture.CAPTURE,
     triggers.TRIGGERS,
     triggers.TRIGGERS_BURST,
+    chains.CHAINS,
+    fanout.FANOUT,
 )
 
 

@@ -55,14 +55,19 @@ def half(trial: Trial) -> list[Figure]:
     return [Figure("latency-half", percentile(waits, 50), "ms", False, extra)]
 
 
-def measure(stage: Stage, *, n: int, gap: float, batch: int) -> tuple[list[float], list[float]]:
-    """Waits in ms from the call's return, and from before the call."""
+def measure(
+    stage: Stage, *, n: int, gap: float, batch: int, chains: bool = False
+) -> tuple[list[float], list[float]]:
+    """Waits in ms from the call's return, and from before the call; of jobs, or of chains."""
     client = stage.client()
     stage.start_workers()
-    client.ask("bulk", n=10)
+    if chains:
+        client.ask("chains", n=1)
+    else:
+        client.ask("bulk", n=10)
     stage.wait_for(10, seconds=60)
     time.sleep(WARM_SECONDS)
-    sent = client.ask("paced", n=n, gap=gap, batch=batch, timeout=90)
+    sent = client.ask("paced", n=n, gap=gap, batch=batch, chains=chains, timeout=90)
     n = len(sent["after"])
     deadline = time.monotonic() + SLOWEST_SECONDS
     while len(stage.stamps()) < n and time.monotonic() < deadline:

@@ -69,19 +69,19 @@ async def crew(
         executor.call,
         pool=settings.pool,
     )
-    processes, queues = app.hub.layer(database, executor, connections)
+    processes, queues = app.hub.layer(database, executor, connections, pool=settings.pool)
     queues += stages.queues()
     queues += reactive.queues()
     queues += _own_queues(database, app.kinds, settings.pool)
     worker = Worker(database, queues, settings)
     worker.interrupt = executor.interrupt
-    processes.take_in = worker.take_in
     reactive.offered = worker.reader.hint
+    processes.take_in, processes.serves = worker.take_in, worker.serves
     holder.append(worker)
+    await app.hub.sync()  # before anything runs: a child process starts in its type's pool
     await worker.start()
     try:
         await _sync(app, database, pool, settings.pool)
-        await app.hub.sync()
         await reactive.start()
         yield worker
     finally:

@@ -175,6 +175,12 @@ class Scene:
         )
         return dict(rows)
 
+    async def waits_for_a_lock(self, timeout: float = 10.0) -> None:
+        """Wait until some transaction waits for another's lock."""
+        async with asyncio.timeout(timeout):
+            while not self.query("select 1 from pg_locks where not granted"):
+                await asyncio.sleep(0.01)
+
     def check(self) -> None:
         """Every invariant holds."""
         assert self.query("select * from mainspring.process_violation") == []

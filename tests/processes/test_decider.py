@@ -18,7 +18,7 @@ from mainspring.errors import (
 )
 from mainspring.processes.arguments import read_holes
 from mainspring.processes.decider import Recorder
-from mainspring.processes.decision import Child, Decision, validate
+from mainspring.processes.decision import Child, Recorded, validate
 from mainspring.processes.map import decide_chunk, record_map
 from mainspring.processes.verbs import (
     Signal,
@@ -85,7 +85,7 @@ def test_a_call_is_recorded_and_not_run() -> None:
 
     decision = record(decider)
 
-    assert decision == Decision((Child("charge", '{"order":7,"amount":3}'),), returned=0)
+    assert decision == Recorded((Child("charge", '{"order":7,"amount":3}'),), returned=0)
     assert validate(decision, ()) is None
 
 
@@ -182,7 +182,7 @@ def test_returning_a_promise_is_a_tail_call_and_a_value_is_a_result() -> None:
     """P15: a tail call moves the obligation, so loops need no space."""
     assert record(lambda: charge(1)).returned == 0
     assert record(lambda: [1, 2]).result == "[1,2]"
-    assert record(lambda: None) == Decision()
+    assert record(lambda: None) == Recorded()
 
 
 def test_a_promise_inside_a_result_is_refused() -> None:
@@ -204,7 +204,7 @@ def test_a_handle_that_was_given_can_be_passed_on_and_returned() -> None:
 
     decision = record(lambda: given, given={"01-id"})
 
-    assert decision == Decision(returned="01-id")
+    assert decision == Recorded(returned="01-id")
     assert kinds(record(lambda: report(given), given={"01-id"}).children[0]) == [
         ("01-id", "outcome")
     ]

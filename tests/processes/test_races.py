@@ -174,8 +174,10 @@ async def test_batches_that_link_and_close_crosswise_never_deadlock(scene: Scene
     assert visits(scene, "e") == 6
 
 
-async def test_roots_and_branches_that_end_at_once_leave_the_end_to_a_look(scene: Scene) -> None:
-    """Trap: each sees the other open; the look that both ask for finishes the process."""
+async def test_roots_and_branches_that_end_at_once_leave_the_end_to_the_engine(
+    scene: Scene,
+) -> None:
+    """Trap: each sees the other open; the end that the root asks for finishes the process."""
     process = await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")
     settle(scene, root, Decision((call("last"), call("side")), returned=0))
@@ -186,7 +188,7 @@ async def test_roots_and_branches_that_end_at_once_leave_the_end_to_a_look(scene
     side.finish()
     last.finish()
 
-    due = scene.query("select due_at <= now() from mainspring.visit where key like 'look/%%'")
+    due = scene.query("select due_at <= now() from mainspring.visit where key like 'end/%%'")
     assert due == [(True,)]
     assert scene.state(process) == "open"
 

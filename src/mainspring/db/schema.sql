@@ -1503,13 +1503,6 @@ CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RET
       where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
   $$;
 
-CREATE TABLE mainspring.actor (
-    name text NOT NULL COLLATE pg_catalog."C",
-    settings jsonb DEFAULT '{}'::jsonb NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-);
-
 CREATE TABLE mainspring.consumer (
     kind text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
@@ -1850,6 +1843,7 @@ CREATE TABLE mainspring.process (
     horizon bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     ended_at timestamp with time zone,
+    engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');
@@ -2015,99 +2009,97 @@ CREATE VIEW mainspring.task_view AS
              LEFT JOIN mainspring.task p ON (((p.process_id = e_1.process_id) AND (p.id = e_1.promise))))
           WHERE ((e_1.process_id = t.process_id) AND (e_1.task = t.id))) e ON (true))
      LEFT JOIN mainspring.wait w ON ((w.task = t.id)))
-     LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND (v.queue =
+     LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND
         CASE
-            WHEN ("left"(t.actor, 1) = '@'::text) THEN 'mainspring.process'::text
-            ELSE t.actor
-        END))));
+            WHEN ("left"(t.actor, 1) = '@'::text) THEN ("left"(v.queue, 18) = 'mainspring.process'::text)
+            ELSE (v.queue = t.actor)
+        END)));
 
 CREATE VIEW mainspring.process_violation AS
- SELECT 'I1'::text AS rule,
-    'an open task has no visit and waits for nothing'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.open_inputs = 0))
-UNION ALL
- SELECT 'I1'::text AS rule,
-    'a task that waits has a visit'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'open'::mainspring.task_state) AND task_view.has_visit AND (task_view.open_inputs > 0) AND (task_view.stopping = 0) AND (NOT ((task_view.actor = '@first_of'::text) AND (task_view.open_inputs < task_view.inputs))))
-UNION ALL
- SELECT 'I1'::text AS rule,
-    'an external task has a visit, or nothing that it waits for'::text AS detail,
+ SELECT r.rule,
+    r.detail,
     t.process_id,
     t.id AS task
    FROM (mainspring.task_view t
-     LEFT JOIN mainspring.external x ON ((x.task = t.id)))
-  WHERE ((t.state = 'external'::mainspring.task_state) AND (t.has_visit OR (x.task IS NULL)))
+     CROSS JOIN LATERAL ( VALUES ('I1'::text,'an open task has no visit and waits for nothing'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs = 0))), ('I1'::text,'a task that waits has a visit'::text,((t.state = 'open'::mainspring.task_state) AND t.has_visit AND (t.open_inputs > 0) AND (t.stopping = 0) AND (NOT ((t.actor = '@first_of'::text) AND (t.open_inputs < t.inputs))))), ('I1'::text,'an external task has a visit'::text,((t.state = 'external'::mainspring.task_state) AND t.has_visit)), ('I1'::text,'a parked task has no parked visit'::text,((t.state = 'parked'::mainspring.task_state) AND (NOT t.is_parked))), ('I1'::text,'a task that has ended has a visit or a count'::text,((t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (t.has_visit OR (t.wait_n IS NOT NULL)))), ('I2'::text,'a count is not the number of open inputs'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs > 0) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND (NOT ((t.waits = 1) AND (t.open_inputs = 1) AND (t.wait_n IS NULL))) AND (t.wait_n IS DISTINCT FROM t.open_inputs))), ('I2'::text,'a first_of waits although an input is closed'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@first_of'::text) AND (t.open_inputs > 0) AND ((t.open_inputs < t.inputs) OR ((t.waits > 1) AND (t.wait_n IS DISTINCT FROM 1))))), ('I3'::text,'a task waits although an error stops it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.stopping > 0))), ('I11'::text,'a task is done and its input is open or closed later'::text,((t.state = 'done'::mainspring.task_state) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND ((t.open_inputs > 0) OR (t.last_no > t.done_no)))), ('I12'::text,'an input is gone'::text,((t.gone > 0) AND (t.state <> 'superseded'::mainspring.task_state)))) r(rule, detail, is_broken))
+  WHERE r.is_broken
 UNION ALL
  SELECT 'I1'::text AS rule,
-    'a parked task has no parked visit'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'parked'::mainspring.task_state) AND (NOT task_view.is_parked))
-UNION ALL
- SELECT 'I1'::text AS rule,
-    'a task that has ended has a visit or a count'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (task_view.has_visit OR (task_view.wait_n IS NOT NULL)))
-UNION ALL
- SELECT 'I1'::text AS rule,
-    'a task that has ended waits outside or is listed as parked'::text AS detail,
+    'an external task has nothing that it waits for'::text AS detail,
     t.process_id,
     t.id AS task
    FROM mainspring.task t
-  WHERE ((t.state = ANY (ARRAY['open'::mainspring.task_state, 'done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND ((EXISTS ( SELECT
+  WHERE ((t.state = 'external'::mainspring.task_state) AND (NOT (EXISTS ( SELECT
            FROM mainspring.external x
-          WHERE (x.task = t.id))) OR (EXISTS ( SELECT
-           FROM mainspring.parked_task p
-          WHERE ((p.task = t.id) AND (t.state <> 'open'::mainspring.task_state))))))
+          WHERE (x.task = t.id)))))
 UNION ALL
- SELECT 'I2'::text AS rule,
-    'a count is not the number of open inputs'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.open_inputs > 0) AND (task_view.stopping = 0) AND (task_view.actor <> '@first_of'::text) AND (NOT ((task_view.waits = 1) AND (task_view.open_inputs = 1) AND (task_view.wait_n IS NULL))) AND (task_view.wait_n IS DISTINCT FROM task_view.open_inputs))
+ SELECT 'I1'::text AS rule,
+    'a task that has ended waits outside or is listed as parked'::text AS detail,
+    x.process_id,
+    x.task
+   FROM (mainspring.external x
+     JOIN mainspring.task t ON (((t.process_id = x.process_id) AND (t.id = x.task))))
+  WHERE (t.state <> 'external'::mainspring.task_state)
 UNION ALL
- SELECT 'I2'::text AS rule,
-    'a first_of waits although an input is closed'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.actor = '@first_of'::text) AND (task_view.open_inputs > 0) AND ((task_view.open_inputs < task_view.inputs) OR ((task_view.waits > 1) AND (task_view.wait_n IS DISTINCT FROM 1))))
+ SELECT 'I1'::text AS rule,
+    'a task that has ended waits outside or is listed as parked'::text AS detail,
+    k.process_id,
+    k.task
+   FROM (mainspring.parked_task k
+     JOIN mainspring.task t ON (((t.process_id = k.process_id) AND (t.id = k.task))))
+  WHERE (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state]))
 UNION ALL
- SELECT 'I3'::text AS rule,
-    'a task waits although an error stops it'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'open'::mainspring.task_state) AND (NOT task_view.has_visit) AND (task_view.stopping > 0))
+ SELECT 'I1'::text AS rule,
+    'a task sleeps and has no timer'::text AS detail,
+    x.process_id,
+    x.task
+   FROM mainspring.external x
+  WHERE ((x.due_at IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.key = ('timer/'::text || (x.task)::text)) AND ("left"(v.queue, 18) = 'mainspring.process'::text))))))
+UNION ALL
+ SELECT 'I1'::text AS rule,
+    'a task waits for a child that has ended'::text AS detail,
+    x.process_id,
+    x.task
+   FROM mainspring.external x
+  WHERE ((x.kind = 'child'::mainspring.external_kind) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.process c
+          WHERE ((c.id = x.child) AND (c.state = 'open'::mainspring.process_state))))) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.key = ('child/'::text || (x.task)::text)) AND ("left"(v.queue, 18) = 'mainspring.process'::text))))))
+UNION ALL
+ SELECT 'I4'::text AS rule,
+        CASE
+            WHEN ((t.state = 'done'::mainspring.task_state) AND (t.result IS NOT NULL)) THEN 'a result was accepted and its promise is open'::text
+            ELSE 'an open promise has not exactly one live task that fulfils it'::text
+        END AS detail,
+    t.process_id,
+    t.id AS task
+   FROM ((mainspring.task t
+     JOIN mainspring.process p ON ((p.id = t.process_id)))
+     LEFT JOIN ( SELECT DISTINCT task.process_id,
+            task.promise
+           FROM mainspring.task
+          WHERE (task.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))) f ON (((f.process_id = t.process_id) AND (f.promise = t.id))))
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state])) AND (f.promise IS NULL))
 UNION ALL
  SELECT 'I4'::text AS rule,
     'an open promise has not exactly one live task that fulfils it'::text AS detail,
     t.process_id,
-    t.id AS task
-   FROM (mainspring.task t
-     JOIN mainspring.process p ON ((p.id = t.process_id)))
-  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state <> 'superseded'::mainspring.task_state) AND (( SELECT count(*) AS count
-           FROM mainspring.task f
-          WHERE ((f.process_id = t.process_id) AND (f.promise = t.id) AND (f.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])))) <> 1))
+    t.promise AS task
+   FROM mainspring.task t
+  WHERE (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))
+  GROUP BY t.process_id, t.promise
+ HAVING (count(*) > 1)
 UNION ALL
  SELECT 'I4'::text AS rule,
     'a closed promise has a live task that would fulfil it'::text AS detail,
     t.process_id,
     t.id AS task
-   FROM mainspring.task t
-  WHERE ((t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (EXISTS ( SELECT
-           FROM mainspring.task p
-          WHERE ((p.process_id = t.process_id) AND (p.id = t.promise) AND (p.outcome IS NOT NULL)))))
+   FROM (mainspring.task t
+     JOIN mainspring.task p ON (((p.process_id = t.process_id) AND (p.id = t.promise))))
+  WHERE ((t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (p.outcome IS NOT NULL))
 UNION ALL
  SELECT 'I7'::text AS rule,
     'a task was made by none that is done, or by an earlier generation'::text AS detail,
@@ -2118,48 +2110,39 @@ UNION ALL
   WHERE ((t.state <> 'superseded'::mainspring.task_state) AND ((c.state <> 'done'::mainspring.task_state) OR (c.generation <> t.creator_generation)))
 UNION ALL
  SELECT 'I8'::text AS rule,
-    'a process has finished with a live task or an open root'::text AS detail,
+    'a process has ended with a live task or an open root'::text AS detail,
     p.id AS process_id,
     p.root AS task
    FROM mainspring.process p
-  WHERE ((p.state = 'finished'::mainspring.process_state) AND ((EXISTS ( SELECT
+  WHERE ((p.state <> 'open'::mainspring.process_state) AND ((EXISTS ( SELECT
            FROM mainspring.task t
           WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))))) OR (EXISTS ( SELECT
            FROM mainspring.task t
           WHERE ((t.process_id = p.id) AND (t.id = p.root) AND (t.outcome IS NULL))))))
 UNION ALL
- SELECT 'I8'::text AS rule,
-    'a process was cancelled and has a live task'::text AS detail,
+ SELECT 'I12'::text AS rule,
+        CASE
+            WHEN (EXISTS ( SELECT
+               FROM mainspring.task t
+              WHERE (t.process_id = p.id))) THEN 'the first task is gone'::text
+            ELSE 'a process has no first task'::text
+        END AS detail,
     p.id AS process_id,
     p.root AS task
    FROM mainspring.process p
-  WHERE ((p.state = 'cancelled'::mainspring.process_state) AND (EXISTS ( SELECT
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (NOT (EXISTS ( SELECT
            FROM mainspring.task t
-          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))))))
-UNION ALL
- SELECT 'I11'::text AS rule,
-    'a task is done and its input is open or closed later'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.state = 'done'::mainspring.task_state) AND (task_view.stopping = 0) AND (task_view.actor <> '@first_of'::text) AND ((task_view.open_inputs > 0) OR (task_view.last_no > task_view.done_no)))
-UNION ALL
- SELECT 'I12'::text AS rule,
-    'an input is gone'::text AS detail,
-    task_view.process_id,
-    task_view.id AS task
-   FROM mainspring.task_view
-  WHERE ((task_view.gone > 0) AND (task_view.state <> 'superseded'::mainspring.task_state))
+          WHERE ((t.process_id = p.id) AND (t.id = p.root))))))
 UNION ALL
  SELECT 'I13'::text AS rule,
     'a signal was taken by a task that is not done, or by two'::text AS detail,
     s.process_id,
     s.taken_by AS task
    FROM (mainspring.signal s
-     LEFT JOIN mainspring.task t ON (((t.process_id = s.process_id) AND (t.id = s.taken_by))))
-  WHERE ((s.taken_by IS NOT NULL) AND (t.id IS NOT NULL) AND ((t.state <> ALL (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) OR (t.generation <> s.taken_generation) OR (EXISTS ( SELECT
+     JOIN mainspring.task t ON (((t.process_id = s.process_id) AND (t.id = s.taken_by))))
+  WHERE ((t.state <> ALL (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) OR (t.generation <> s.taken_generation) OR (EXISTS ( SELECT
            FROM mainspring.signal o
-          WHERE ((o.process_id = s.process_id) AND (o.taken_by = s.taken_by) AND (o.no <> s.no))))));
+          WHERE ((o.process_id = s.process_id) AND (o.taken_by = s.taken_by) AND (o.no <> s.no)))));
 
 CREATE TABLE mainspring.produces (
     param text NOT NULL COLLATE pg_catalog."C",
@@ -2183,6 +2166,7 @@ CREATE TABLE mainspring.queue (
     paused_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
@@ -2662,9 +2646,6 @@ ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
-
-ALTER TABLE ONLY mainspring.actor
-    ADD CONSTRAINT actor_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mainspring.db.literals import numbers, texts, words
+from mainspring.kernel.settler import lock_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -20,23 +22,34 @@ async def lock_visits(connection: Any, runs: Sequence[Run]) -> list[str]:
     'settled': by this run before, its answer was lost. 'locked': somebody has it, try again soon.
     'gone': the result counts for nothing.
     """
-    values = {
-        "shards": [run.visit.shard for run in runs],
-        "keys": [run.visit.key for run in runs],
-        "queues": [run.visit.queue for run in runs],
-        "ids": [run.visit.id for run in runs],
-        "versions": [run.visit.version for run in runs],
-        "runs": [run.token for run in runs],
-        "any_pass": [run.settings.any_pass for run in runs],
-    }
     locking = SQL["lock_visits"]
-    rows = await connection.fetch(locking.numbered, *locking.arguments(values))
+    rows = await connection.fetch(locking.numbered, *locking.arguments(lock_values(runs)))
     answers = {row["n"] - 1: row["answer"] for row in rows}
     if len(answers) < len(runs):
         finding = SQL["find_visits"]
-        rows = await connection.fetch(finding.numbered, *finding.arguments(values))
+        rows = await connection.fetch(finding.numbered, *finding.arguments(find_values(runs)))
         there = {(row["queue"], row["key"]) for row in rows}
         for n, run in enumerate(runs):
             found = (run.visit.queue, run.visit.key) in there
             answers.setdefault(n, "locked" if found else "gone")
     return [answers[n] for n in range(len(runs))]
+
+
+def lock_values(runs: Sequence[Run]) -> dict[str, Any]:
+    """The arguments of lock_visits.sql."""
+    visits = [run.visit for run in runs]
+    return {
+        "shards": numbers([visit.shard for visit in visits]),
+        "keys": texts([visit.key for visit in visits]),
+        "queues": texts([visit.queue for visit in visits]),
+        "ids": words([str(visit.id) for visit in visits]),
+        "versions": numbers([visit.version for visit in visits]),
+        "runs": numbers([run.token for run in runs]),
+        "any_pass": numbers([run.settings.any_pass for run in runs]),
+    }
+
+
+def find_values(runs: Sequence[Run]) -> dict[str, Any]:
+    """The arguments of find_visits.sql."""
+    shards, keys, queues = lock_arguments(runs)
+    return {"shards": shards, "keys": keys, "queues": queues}

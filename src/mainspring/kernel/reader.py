@@ -31,6 +31,9 @@ log = logging.getLogger("mainspring")
 UNSETTLED_PAGES = 3
 # A busy reader looks at every level this often (for each ten queues), so urgent visits do not wait.
 LOOK_SECONDS = 0.05
+# But so many times as long as a look takes, up to a limit: it reads again what was handed over in memory.
+LOOK_PART = 20
+LOOK_MOST_SECONDS = 0.1
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -41,6 +44,8 @@ WATCHFUL_SECONDS = 0.075
 WATCHFUL_FOR = 1.0
 # The flag that asks for notifications is taken down only after so long a time of work: it is a write.
 BUSY_SECONDS = 0.1
+# So few results on their way do not make a worker busy: it is told of offers all the same.
+FEW_UNSETTLED = 16
 
 
 # A sweep takes a twentieth of the time, but one that met a stall is not paid for with minutes (seconds).
@@ -82,6 +87,7 @@ class Reader:
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
         self._idle_at = 0.0
         self._look_at = 0.0
+        self._look_cost = 0.0  # seconds of the last one
         self._watchful_until = 0.0
         self._bytes = 200.0  # of a payload, on average
         self.passes = 0  # full passes from the start of every level: what a drain waits for
@@ -154,7 +160,7 @@ class Reader:
         levels = self._wanting()
         if levels:
             await self._read_levels(levels)
-        elif self._buffer.size or self.unsettled():
+        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED:
             # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
             if moment.local() - self._idle_at > BUSY_SECONDS:
                 await self._set_asleep(False)
@@ -178,7 +184,8 @@ class Reader:
             if cursor.more and cursor.priority > self._least(queue)
         ]
         if look and wanting:
-            self._look_at = now + LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
+            every = LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
+            self._look_at = now + max(every, min(LOOK_PART * self._look_cost, LOOK_MOST_SECONDS))
         return wanting
 
     def _least(self, queue: QueueState) -> int:
@@ -208,6 +215,8 @@ class Reader:
         for page in pages.values():
             self._take_in(page)
         self._fit(rows, most)
+        # A read of few rows after it does not make the next look cheap.
+        self._look_cost = max(moment.local() - sent, self._look_cost / 2)
         await self._let_run()
 
     async def _fetch(

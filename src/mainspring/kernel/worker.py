@@ -242,6 +242,10 @@ class Worker:
             self.buffer.add(fresh)
             self._filled()
 
+    def serves(self, queue: str, shard: int) -> bool:
+        """Whether a visit of this queue and shard is this worker's to start."""
+        return queue in self.buffer.queues and shard in self.hand.shards
+
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""
         self.reader.wake()

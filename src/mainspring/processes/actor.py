@@ -6,7 +6,8 @@ task returns is its result; what a decider called on its way is recorded and bec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from contextvars import Token
 from typing import Any
 
@@ -14,7 +15,7 @@ from mainspring.kernel.visit import Run
 from mainspring.processes.arguments import fill
 from mainspring.processes.context import ProcessContext
 from mainspring.processes.decider import Recorder
-from mainspring.processes.decision import Decision
+from mainspring.processes.decision import Decision, Recorded
 from mainspring.processes.hand_out import Handout
 from mainspring.processes.process import Process
 from mainspring.processes.versions import Versions
@@ -42,6 +43,7 @@ class FunctionActor:
         self._signature: Signature = callee.signature
         self._timeout = callee.settings.timeout
         self._is_decider = isinstance(callee, Process)
+        self._is_async = inspect.iscoroutinefunction(callee.function)
         self._executor = executor
         self._connections = connections
         self._versions = versions
@@ -57,16 +59,24 @@ class FunctionActor:
                 run, self._signature.encode_result, self._connections, self._timeout, handout,
                 records, self._shard_count,
             )  # fmt: skip
-        mark: Token[Records | None] = recorder.set(records)
-        try:
-            returned = await self._executor.call(run, self._function, arguments)
-        finally:
-            recorder.reset(mark)
+        if records is None:
+            returned = await self._call(run, arguments)
+        else:
+            mark: Token[Records | None] = recorder.set(records)
+            try:
+                returned = await self._call(run, arguments)
+            finally:
+                recorder.reset(mark)
         if run.settled:
             return Decision()
         if records is None:
-            return Decision(result=self._signature.encode_result(returned))
+            return Recorded(result=self._signature.encode_result(returned))
         return records.conclude(returned, self._signature.encode_result)
+
+    def _call(self, run: Run, arguments: dict[str, Any]) -> Awaitable[Any]:
+        if self._is_async:
+            return self._function(**arguments)  # type: ignore[no-any-return]
+        return self._executor.call_in_thread(run, self._function, arguments)
 
     def _recorder(self, handout: Handout) -> Recorder:
         given = {given.promise for given in handout.inputs}

@@ -29,6 +29,8 @@ NONCE = "@"
 _WORD_BYTES = 9
 _SCALARS = frozenset({str, int, bool, type(None)})
 _START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
+# One pattern for all words, compared after: compiling one for each cost more than the rest of a step.
+_HOLE = re.compile(r'"([0-9a-f]{18}):(value|outcome|handle|error):(\d+)"')
 
 
 class Input(Protocol):
@@ -58,19 +60,39 @@ def _parts(kind: Any) -> Iterable[Any]:
         yield from _parts(part)
 
 
-def _wrapped(signature: Signature) -> bool:
-    """Whether a parameter takes more than plain values."""
-    return any(kind_of(kind) != "value" for kind in signature.types.values())
+class _Form:
+    """What the writer must know of a signature, looked up once: it is asked for every call."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature  # kept alive, for it is known by its identity
+        self.kinds = {name: kind_of(kind) for name, kind in signature.types.items()}
+        self.is_plain = all(kind == "value" for kind in self.kinds.values())
+
+
+_forms: dict[int, _Form] = {}
+
+
+def _form_of(signature: Signature) -> _Form:
+    found = _forms.get(id(signature))
+    if found is None or found.signature is not signature:
+        found = _forms[id(signature)] = _Form(signature)
+    return found
 
 
 def _is_outcome(kind: Any) -> bool:
     return (typing.get_origin(kind) or kind) is Outcome
 
 
-class Writer:
-    """Writes the arguments of one call; `place` answers the number of a promise among its inputs."""
+Place = Callable[[Promise[Any], str], int]
 
-    def __init__(self, place: Callable[[Promise[Any], str], int]) -> None:
+
+class Writer:
+    """Writes the arguments of calls; `place` answers the number of a promise among a call's inputs.
+
+    The calls of one decision share a writer and its word: nothing that a user passes can contain it.
+    """
+
+    def __init__(self, place: Place) -> None:
         self.word = os.urandom(_WORD_BYTES).hex()
         self.has_holes = False
         self._place = place
@@ -83,9 +105,14 @@ class Writer:
         self.has_holes = True
         return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
 
-    def write(self, signature: Signature, bound: Mapping[str, Any]) -> str:
-        """The arguments as JSON, checked as far as they are there."""
-        if all(type(value) in _SCALARS for value in bound.values()) and not _wrapped(signature):
+    def write(
+        self, signature: Signature, bound: Mapping[str, Any], place: Place | None = None
+    ) -> str:
+        """The arguments of a call as JSON, checked as far as they are there."""
+        self.has_holes = False
+        self._place = place or self._place
+        form = _form_of(signature)
+        if form.is_plain and all(type(value) in _SCALARS for value in bound.values()):
             return signature.encode((), bound).decode()
         pieces: list[bytes] = []
         for name, value in bound.items():
@@ -94,7 +121,11 @@ class Writer:
                     f"{signature.name!r} has no parameter {name!r}; "
                     f"it takes {', '.join(signature.fields) or 'none'}"
                 )
-            piece = self._argument(signature, name, value)
+            self._kind = form.kinds[name]
+            if type(value) is Promise:
+                piece = b'"%s"' % self._hole(value).encode()
+            else:
+                piece = self._argument(signature, name, value)
             pieces.append(b'"%s":%s' % (name.encode(), piece))
         if missing := signature.required - bound.keys():
             raise InvalidArguments(
@@ -112,8 +143,11 @@ class Writer:
 
     def _argument(self, signature: Signature, name: str, value: Any) -> bytes:
         kind = signature.types[name]
-        self._kind = kind_of(kind)
-        if _is_outcome(kind) and not isinstance(value, Promise | Outcome):
+        if (
+            self._kind == "outcome"
+            and _is_outcome(kind)
+            and not isinstance(value, Promise | Outcome)
+        ):
             value = {"ok": value}
         had, self.has_holes = self.has_holes, False
         try:
@@ -141,11 +175,8 @@ def read_holes(args: str) -> Holes:
     found = _START.match(args)
     if found is None:
         return []
-    return [(kind, int(n)) for kind, n in _pattern(found[1]).findall(args)]
-
-
-def _pattern(word: str) -> re.Pattern[str]:
-    return re.compile(rf'"{word}:(value|outcome|handle|error):(\d+)"')
+    word = found[1]
+    return [(kind, int(n)) for other, kind, n in _HOLE.findall(args) if other == word]
 
 
 def fill(args: str, inputs: Sequence[Input]) -> str:
@@ -154,16 +185,21 @@ def fill(args: str, inputs: Sequence[Input]) -> str:
     if found is None:
         return args
 
+    word = found[1]
+
     def put(hole: re.Match[str]) -> str:
-        given = inputs[int(hole[2])]
-        if hole[1] == "handle":
+        other, kind, n = hole.groups()
+        if other != word:
+            return hole[0]
+        given = inputs[int(n)]
+        if kind == "handle":
             return f'"{given.promise}"'
-        if hole[1] == "outcome":
+        if kind == "outcome":
             return outcome_json(given)
         return given.result if given.result is not None else "null"
 
     rest = args[found.end() :].lstrip().removeprefix(",")
-    return "{" + _pattern(found[1]).sub(put, rest)
+    return "{" + _HOLE.sub(put, rest)
 
 
 def outcome_json(given: Input) -> str:
@@ -180,4 +216,9 @@ def with_error(args: str, failure: Failure) -> str:
     if found is None:
         return args
     text = msgspec.json.encode(failure).decode()
-    return _pattern(found[1]).sub(lambda hole: text if hole[1] == "error" else hole[0], args)
+    word = found[1]
+
+    def put(hole: re.Match[str]) -> str:
+        return text if hole[1] == word and hole[2] == "error" else hole[0]
+
+    return _HOLE.sub(put, args)

@@ -19,6 +19,7 @@ from mainspring.tasks.promise import Failure
 
 PASS_ON = "@pass_on"
 FIRST_OF = "@first_of"
+LEAVE = "@leave"
 # A loop is pruned every so many tail calls.
 PRUNE_EVERY = 256
 
@@ -124,6 +125,9 @@ def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
     if decision.error is not None:
         change.failing = True
         change.promise, change.outcome, change.error = handout.promise, "err", decision.error
+        return change
+    if not decision.children and decision.returned is None:
+        change.promise, change.outcome, change.result = handout.promise, "ok", decision.result
         return change
     ids = new_ids(len(decision.children) + len(decision.scopes) + 1)
     children, scope_ids, spare = (

@@ -35,6 +35,7 @@ class Graph:
         self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._waiting: dict[str, list[str]] = defaultdict(list)
         self._made: dict[str, list[str]] = defaultdict(list)
+        self._fulfilling: dict[str, list[str]] = defaultdict(list)
         self.edges_on: dict[str, set[str]] = defaultdict(set)  # of any kind, by promise
         for promise, task, kind in edges:
             self.edges_on[promise].add(task)
@@ -42,6 +43,7 @@ class Graph:
                 self.inputs[task].append((promise, kind))
                 self._waiting[promise].append(task)
         for node in self.nodes.values():
+            self._fulfilling[node.promise].append(node.id)
             if node.created_by is not None:
                 self._made[node.created_by].append(node.id)
 
@@ -54,11 +56,26 @@ class Graph:
         todo = [start]
         while todo:
             node = self.nodes[todo.pop()]
-            for id in (*self._made[node.id], *self._waiting[node.promise]):
+            for id in (
+                *self._made[node.id],
+                *self._waiting[node.promise],
+                *self._called_off(node),
+            ):
                 if id not in found and id in self.nodes and self.nodes[id].state != "superseded":
                     found.add(id)
                     todo.append(id)
         return found
+
+    def _called_off(self, node: Node) -> list[str]:
+        """Who lost a race that is run again runs again: a cancellation must not win it."""
+        if node.actor != "@first_of":
+            return []
+        return [
+            id
+            for promise, _ in self.inputs[node.id]
+            for id in self._fulfilling[promise]
+            if self.nodes[id].state == "cancelled"
+        ]
 
     def superseded(self, cone: set[str], start: str) -> set[str]:
         """Of a cone: what was made by a member of it, and so never was. The rest is reset."""

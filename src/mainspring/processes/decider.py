@@ -21,6 +21,7 @@ from mainspring.processes.decision import (
     Child,
     Decision,
     Edge,
+    Recorded,
     Ref,
     Scope,
     Undo,
@@ -105,6 +106,7 @@ class Recorder:
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
         self._attrs: dict[str, Any] = {}
+        self._writer: Writer | None = None
         self._concluded = False
 
     # -- recording
@@ -116,9 +118,13 @@ class Recorder:
         _check_options(task.name, options)
         after = kwargs.pop("after", ()) if "after" not in signature.types else ()
         draft = self._draft(task.name)
-        draft.args = Writer(lambda p, kind: self._link(draft, p, kind)).write(
-            signature, signature.bind(args, kwargs)
-        )
+
+        def place(promise: Promise[Any], kind: str) -> int:
+            return self._link(draft, promise, kind)
+
+        if self._writer is None:
+            self._writer = Writer(place)
+        draft.args = self._writer.write(signature, signature.bind(args, kwargs), place)
         for promise in _promises("after", after):
             self._link(draft, promise, "order")
         draft.delay = None if options.delay is None else options.delay.total_seconds()
@@ -172,9 +178,12 @@ class Recorder:
         if kind != "handle":
             self._check_scope(draft, promise, ref, kind)
         had = draft.edges.get(ref)
-        if had is None or KINDS.index(kind) < KINDS.index(had):
+        if had is None:
             draft.edges[ref] = kind
-        return list(draft.edges).index(ref) if len(draft.edges) < 8 else _place(draft.edges, ref)
+            return len(draft.edges) - 1
+        if KINDS.index(kind) < KINDS.index(had):
+            draft.edges[ref] = kind
+        return list(draft.edges).index(ref)
 
     def ref(self, promise: Promise[Any]) -> Ref:
         """How the decision names a promise; refuses one that this decider has no right to."""
@@ -194,7 +203,7 @@ class Recorder:
 
     def _check_scope(self, draft: _Draft, promise: Promise[Any], ref: Ref, kind: str) -> None:
         """What is made in a scope with a handler leaves it through the scope's own promise."""
-        if not isinstance(ref, int) or kind == "outcome":
+        if not self._scopes or not isinstance(ref, int) or kind == "outcome":
             return
         around = set(self._around(draft.scope))
         for number in self._around(self._scope_of(ref)):
@@ -326,8 +335,8 @@ class Recorder:
         attrs = self._attrs or None
         if isinstance(returned, Promise):
             self._check_scope(_Draft("return"), returned, self.ref(returned), "value")
-            return Decision(children, scopes, attrs, returned=self.ref(returned))
-        return Decision(children, scopes, attrs, result=encode(returned))
+            return Recorded(children, scopes, attrs, returned=self.ref(returned))
+        return Recorded(children, scopes, attrs, result=encode(returned))
 
     def _check_open(self, what: str) -> None:
         if self._concluded:
@@ -335,11 +344,6 @@ class Recorder:
                 f"{what} was called after {self.decider} had decided: a decider's threads and tasks "
                 "must end before it returns"
             )
-
-
-def _place(edges: dict[Ref, str], ref: Ref) -> int:
-    # Nearly always the newest; a list of thousands must not be searched for each of its elements.
-    return len(edges) - 1 if next(reversed(edges)) == ref else list(edges).index(ref)
 
 
 def _scope(draft: ScopeDraft) -> Scope:

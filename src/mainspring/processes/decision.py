@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.processes.arguments import Holes, read_holes
+from mainspring.processes.arguments import read_holes
 from mainspring.tasks.promise import Failure
 
 # Children of one decision. Past it: .map(), whose children are made by hidden deciders.
@@ -103,6 +103,10 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         return _decoder.decode(text)
 
 
+class Recorded(Decision, frozen=True, omit_defaults=True):
+    """A decision that a recorder made: it refuses at the call what `validate` would find later."""
+
+
 _decoder = msgspec.json.Decoder(Decision)
 
 
@@ -121,46 +125,67 @@ def validate(
 
 def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
     children = decision.children
+    is_recorded = type(decision) is Recorded
     if len(children) > limit:
         yield (
             f"the decision makes {len(children)} tasks, the limit is {limit}; "
             "use task.map(items), which makes them in chunks"
         )
     for n, child in enumerate(children):
-        yield from _of_child(n, child, decision, given)
+        if not is_recorded:
+            yield from _of_call(n, child, given)
+        yield from _of_options(n, child, decision)
     for n, scope in enumerate(decision.scopes):
         yield from _of_scope(n, scope, decision)
+    if is_recorded:
+        return
     if decision.returned is not None:
         if decision.error is not None or decision.result is not None:
             yield "the decision returns a promise and a result or an error: one of them only"
-        yield from _of_ref("the decision returns", decision.returned, len(children), given)
+        if not _is_known(decision.returned, len(children), given):
+            yield _unknown("the decision returns", decision.returned)
     if decision.error is not None and (children or decision.scopes or decision.result is not None):
         yield "the decision is an error and has tasks or a result: those of a failed attempt never exist"
-    if decision.result is not None:
-        yield from _of_json("the result", decision.result, Any)
+    if decision.result is not None and (problem := _of_json(decision.result, _any)) is not None:
+        yield f"the result {problem}"
 
 
-def _of_child(n: int, child: Child, decision: Decision, given: Collection[str]) -> Any:
-    what = f"task {n} ({child.actor})"
+def _of_call(n: int, child: Child, given: Collection[str]) -> Any:
+    edges = child.edges
     if not child.actor or (child.actor.startswith("@") and child.actor not in BUILTINS):
         yield f"task {n} has the actor {child.actor!r}, which is none"
-    promises = [edge.promise for edge in child.edges]
-    if len(promises) != len(set(promises)):
-        yield f"{what} has two edges on one promise; name it once, by the stronger kind"
-    for edge in child.edges:
+    if len(edges) > 1 and len(edges) != len({edge.promise for edge in edges}):
+        yield f"{_named(n, child)} has two edges on one promise; name it once, by the stronger kind"
+    for edge in edges:
         if edge.kind not in KINDS:
-            yield f"{what} has an edge of the kind {edge.kind!r}; it is one of {', '.join(KINDS)}"
-        yield from _of_ref(f"{what} is given", edge.promise, n, given)
-    yield from _of_json(f"the arguments of {what}", child.args, dict[str, Any])
-    yield from _of_holes(what, read_holes(child.args), len(child.edges))
+            yield (
+                f"{_named(n, child)} has an edge of the kind {edge.kind!r}; "
+                f"it is one of {', '.join(KINDS)}"
+            )
+        if not _is_known(edge.promise, n, given):
+            yield _unknown(f"{_named(n, child)} is given", edge.promise)
+    if (problem := _of_json(child.args, _object)) is not None:
+        yield f"the arguments of {_named(n, child)} {problem}"
+    for number in _loose_holes(child.args, len(edges)):
+        yield f"{_named(n, child)} has a hole for input {number}, and {len(edges)} inputs"
+
+
+def _of_options(n: int, child: Child, decision: Decision) -> Any:
     if child.scope is not None and not 0 <= child.scope < len(decision.scopes):
-        yield f"{what} is in scope {child.scope}, which the decision does not open"
+        yield f"{_named(n, child)} is in scope {child.scope}, which the decision does not open"
     if child.undo is not None:
-        yield from _of_undo(f"the compensation of {what}", child.undo)
+        yield from _of_undo(f"the compensation of {_named(n, child)}", child.undo)
     if child.delay is not None and not 0 <= child.delay <= 10_000_000_000:
-        yield f"{what} has the delay {child.delay!r}, which is not 0 or more seconds"
+        yield f"{_named(n, child)} has the delay {child.delay!r}, which is not 0 or more seconds"
     if child.on_task_timeout not in (None, "slide", "force"):
-        yield f"{what} has on_task_timeout {child.on_task_timeout!r}; it is 'slide' or 'force'"
+        yield (
+            f"{_named(n, child)} has on_task_timeout {child.on_task_timeout!r}; "
+            "it is 'slide' or 'force'"
+        )
+
+
+def _named(n: int, child: Child) -> str:
+    return f"task {n} ({child.actor})"
 
 
 def _of_scope(n: int, scope: Scope, decision: Decision) -> Any:
@@ -179,32 +204,40 @@ def _of_scope(n: int, scope: Scope, decision: Decision) -> Any:
 def _of_undo(what: str, undo: Undo) -> Any:
     if not undo.actor or undo.actor.startswith("@"):
         yield f"{what} has the actor {undo.actor!r}, which is none"
-    yield from _of_json(f"the arguments of {what}", undo.args, dict[str, Any])
-    yield from _of_holes(what, read_holes(undo.args), 1 if undo.takes_outcome else 0)
+    if (problem := _of_json(undo.args, _object)) is not None:
+        yield f"the arguments of {what} {problem}"
+    edges = 1 if undo.takes_outcome else 0
+    for number in _loose_holes(undo.args, edges):
+        yield f"{what} has a hole for input {number}, and {edges} inputs"
 
 
-def _of_holes(what: str, holes: Holes, edges: int) -> Any:
-    for kind, n in holes:
-        if kind != "error" and n >= edges:
-            yield f"{what} has a hole for input {n}, and {edges} inputs"
+def _loose_holes(args: str, edges: int) -> list[int]:
+    return [n for kind, n in read_holes(args) if kind != "error" and n >= edges]
 
 
-def _of_ref(what: str, ref: Ref, below: int, given: Collection[str]) -> Any:
+def _is_known(ref: Ref, below: int, given: Collection[str]) -> bool:
+    return ref in given if isinstance(ref, str) else 0 <= ref < below
+
+
+def _unknown(what: str, ref: Ref) -> str:
     if isinstance(ref, str):
-        if ref not in given:
-            yield (
-                f"{what} the promise {ref!r}, which this task was not given: a promise can be passed "
-                "on only by the decision that makes it, or by a task that has it as an argument"
-            )
-    elif not 0 <= ref < below:
-        yield f"{what} the promise of task {ref}, which the decision has not made before it"
+        return (
+            f"{what} the promise {ref!r}, which this task was not given: a promise can be passed "
+            "on only by the decision that makes it, or by a task that has it as an argument"
+        )
+    return f"{what} the promise of task {ref}, which the decision has not made before it"
 
 
-def _of_json(what: str, text: str, kind: Any) -> Any:
+_any = msgspec.json.Decoder(Any)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def _of_json(text: str, decoder: Any) -> str | None:
     try:
-        msgspec.json.decode(text, type=kind)
+        decoder.decode(text)
     except msgspec.MsgspecError as error:
-        yield f"{what} cannot be read as JSON: {error}; got {text[:80]!r}"
+        return f"cannot be read as JSON: {error}; got {text[:80]!r}"
+    return None
 
 
 # -- failures that are alike

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.errors import InvalidArguments
 from mainspring.kernel.visit import Run
 from mainspring.processes.arguments import fill
 from mainspring.processes.change import Change, NewProcess, Waiting
@@ -21,6 +22,8 @@ from mainspring.processes.start import Parent
 from mainspring.tasks.promise import Failure
 
 KINDS = frozenset({"@signal", "@sleep", "@process"})
+# No timer is set further ahead: a hundred years.
+MOST_SECONDS = 36_525 * 86_400.0
 
 
 class _Signal(msgspec.Struct):
@@ -41,7 +44,14 @@ class _Process(msgspec.Struct):
 
 
 def begin_waiting(run: Run, handout: Handout) -> Change:
-    """The task waits outside from here on."""
+    """The task waits outside from here on. What came by a promise may be no time at all."""
+    try:
+        return _begin_waiting(run, handout)
+    except msgspec.ValidationError as error:
+        raise InvalidArguments(f"{handout.actor!r} cannot wait: {error}") from None
+
+
+def _begin_waiting(run: Run, handout: Handout) -> Change:
     change = Change(run, handout.process_id, handout.task_id, "external", handout.actor)
     change.generation, change.scope_id = handout.generation, handout.scope
     change.promise, change.outcome = None, None
@@ -49,14 +59,24 @@ def begin_waiting(run: Run, handout: Handout) -> Change:
     match handout.actor:
         case "@signal":
             signal = msgspec.json.decode(args, type=_Signal)
-            change.waiting = Waiting("signal", signal.name, signal.timeout)
+            change.waiting = Waiting("signal", signal.name, _checked(signal.timeout))
         case "@sleep":
             sleep = msgspec.json.decode(args, type=_Sleep)
-            change.waiting = Waiting("timer", None, sleep.seconds, sleep.until)
+            if sleep.until is not None and sleep.until.tzinfo is None:
+                raise InvalidArguments(f"a process cannot sleep until {sleep.until}: no time zone")
+            change.waiting = Waiting("timer", None, _checked(sleep.seconds), sleep.until)
         case _:
             change.waiting = Waiting("child")
             change.child = _child(args, handout)
     return change
+
+
+def _checked(seconds: float | None) -> float | None:
+    if seconds is not None and not 0 <= seconds <= MOST_SECONDS:
+        raise InvalidArguments(
+            f"a process cannot wait for {seconds:g} seconds: from 0 to {MOST_SECONDS:g} (100 years)"
+        )
+    return seconds
 
 
 def _child(args: str, handout: Handout) -> NewProcess:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.db.literals import words
 from mainspring.processes.store import SQL
 from mainspring.tasks.promise import Failure
 
@@ -72,6 +73,8 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
 _options = msgspec.json.Decoder(Options)
 NO_OPTIONS = Options()
+# A run that began before its task's timeout is held by then, so that the engine can tell it from none.
+DEADLINE_AFTER = timedelta(seconds=2)
 
 
 def deadline_of(options: Options, now: datetime) -> datetime | None:
@@ -111,16 +114,16 @@ def _input(raw: _RawInput) -> Input:
 
 def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The arguments of read_tasks.sql for pairs of process and task."""
-    return {"processes": [p for p, _ in wanted], "ids": [t for _, t in wanted]}
+    return {"processes": words([p for p, _ in wanted]), "ids": words([t for _, t in wanted])}
 
 
 class Desk:
-    """Reads what tasks are handed out with; those asked for in one turn of the loop are read at once."""
+    """Reads what tasks are handed out with: one read at a time, of all that were asked for meanwhile."""
 
     def __init__(self, fetch: Any) -> None:
         self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
         self._wanted: dict[tuple[str, str], asyncio.Future[Handout | None]] = {}
-        self._readers: set[asyncio.Task[None]] = set()
+        self._reader: asyncio.Task[None] | None = None
 
     async def load(self, process_id: str, task: str) -> Handout | None:
         """The task as it stands; None if there is no such row."""
@@ -128,17 +131,18 @@ class Desk:
         future = self._wanted.get(key)
         if future is None:
             loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            if not self._wanted:
-                loop.call_soon(self._start)
-            self._wanted[key] = future
+            future = self._wanted[key] = loop.create_future()
+            if self._reader is None:
+                self._reader = loop.create_task(self._read_on())
         return await asyncio.shield(future)
 
-    def _start(self) -> None:
-        wanted, self._wanted = self._wanted, {}
-        reader = asyncio.get_running_loop().create_task(self._read(wanted))
-        self._readers.add(reader)
-        reader.add_done_callback(self._readers.discard)
+    async def _read_on(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                await self._read(wanted)
+        finally:
+            self._reader = None
 
     async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[Handout | None]]) -> None:
         try:

@@ -121,11 +121,11 @@ class Hub:
     # -- running
 
     def layer(
-        self, database: Database, executor: Executor, connections: Connections
+        self, database: Database, executor: Executor, connections: Connections, *, pool: str
     ) -> tuple[Processes, list[QueueSettings]]:
         """The layer inside a worker, and all queues that it serves, those of plain tasks too."""
         layer = Processes(database, {}, worker_id=connections.worker_id)
-        queues = [layer.engine_queue()]
+        queues = [layer.engine_queue(pool)]
         made: dict[str, tuple[FunctionActor, QueueSettings, Any]] = {}
 
         def actor(callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
@@ -156,6 +156,7 @@ class Hub:
                 {
                     "process_timeout": process.settings.process_timeout,
                     "idle_timeout": process.settings.idle_timeout,
+                    "pool": process.settings.pool,
                 },
             )
             for process in self.types.values()
@@ -198,6 +199,7 @@ class Hub:
             shard_count=shard_count,
             attrs=msgspec.json.encode(options.attrs or {}).decode(),
             args_version=self.versions.of(process.name),
+            pool=process.settings.pool,
             refuse_taken=options.if_taken == "refuse",
             priority=process.settings.priority if options.priority is None else options.priority,
         )

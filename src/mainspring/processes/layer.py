@@ -18,7 +18,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import Fenced, InvalidArguments
 from mainspring.kernel import moment
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
@@ -26,8 +26,8 @@ from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
-from mainspring.processes.change import FIRST_OF, Change, change_of
-from mainspring.processes.commit import LEAVE, Commit
+from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
+from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Decision, validate
 from mainspring.processes.drive import Step, drive
 from mainspring.processes.hand_out import Desk, Handout
@@ -37,7 +37,14 @@ from mainspring.processes.prune import KEEP, Pruning
 from mainspring.processes.race import Racing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
-from mainspring.processes.visits import QUEUE, as_read, is_process_visit, payload_of
+from mainspring.processes.visits import (
+    Serves,
+    as_read,
+    engine_of,
+    engine_visit,
+    is_process_visit,
+    payload_of,
+)
 from mainspring.tasks.promise import Failure
 
 log = logging.getLogger("mainspring")
@@ -63,14 +70,23 @@ class Decisions:
 
     stands = False
 
-    def __init__(self, shard_count: int, most: int, committed: Callable[[Commit], None]) -> None:
+    def __init__(
+        self,
+        shard_count: int,
+        most: int,
+        committed: Callable[[Commit], None],
+        serves: Serves,
+    ) -> None:
         self.most = most
+        self._serves = serves
         self._shard_count = shard_count
         self._committed = committed
         self._last: Commit | None = None  # the batch that is being committed
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        commit = self._last = Commit([run.note for run in runs], self._shard_count)
+        commit = self._last = Commit(
+            [run.note for run in runs], self._shard_count, serves=self._serves
+        )
         await drive(connection, commit.steps())
         return commit.verdicts
 
@@ -96,10 +112,11 @@ class Processes:
         self.lines = Lines(database)
         self._actors = actors
         self._desk = Desk(self.lines.fetch)
-        self._batched = Decisions(database.shard_count, BATCH, self._committed)
-        self._alone = Decisions(database.shard_count, 1, self._committed)
+        self._batched = Decisions(database.shard_count, BATCH, self._committed, self._serves)
+        self._alone = Decisions(database.shard_count, 1, self._committed, self._serves)
         # Told of visits that were just committed: the worker starts those of its shards at once.
         self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
+        self.serves: Serves = lambda queue, shard: False
         self.keep = KEEP  # ended tasks of a loop
         self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
 
@@ -125,8 +142,8 @@ class Processes:
         accepting = replace(accepting, handler=handle)
         return replace(settings, handler=handle)
 
-    def engine_queue(self) -> QueueSettings:
-        """The queue of built-in actors and of what the engine does for processes."""
+    def engine_queue(self, pool: str = DEFAULT_POOL) -> QueueSettings:
+        """The queue of built-in actors and of what the engine does for the processes of a pool."""
 
         async def handle(run: Run) -> Outcome:
             kind, _, subject = run.visit.key.rpartition("/")
@@ -135,7 +152,9 @@ class Processes:
             return await self._engine(kind, subject, run)
 
         retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
-        return QueueSettings(name=QUEUE, handler=handle, kind="process", retry=retry)
+        return QueueSettings(
+            name=engine_of(pool), handler=handle, pool=pool, kind="process", retry=retry
+        )
 
     async def _engine(self, kind: str, subject: str, run: Run) -> Outcome:
         process_id = payload_of(run.visit).process_id
@@ -145,7 +164,10 @@ class Processes:
                 seeking.seeks = "timer" if kind == "timer" else "signal"
                 return self._noted(run, seeking)
             case "look":
-                return await self._look(process_id)
+                return await self._look(process_id, payload_of(run.visit).more)
+            case "end":
+                ending = Looking(process_id, self.database.shard_count)
+                return await self._alone_with(process_id, run, ending.end())
             case "cancel":
                 change = Structural(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, change.cancel())
@@ -156,17 +178,29 @@ class Processes:
                 return await self._restart(process_id, run)
         raise ValueError(f"the engine has no visits of the kind {kind!r}")
 
-    async def _look(self, process_id: str) -> Outcome:
-        """Look at a process: change what must be, and say when to look again."""
+    async def _look(self, process_id: str, more: Any) -> Outcome:
+        """Look at a process: change what must be, and say when to look again.
+
+        One that a change of the process asked for does not check what every commit keeps true.
+        """
+        is_check = more != 1
         sight = await self._sight(process_id)
-        if sight is not None and sight.state == "open" and sight.must_change:
+        if sight is None or sight.state != "open":
+            return Done()
+        if sight.must_change or (is_check and await self._is_broken(process_id)):
             looking = Looking(process_id, self.database.shard_count)
+            if isinstance(more, str):
+                looking.source = more  # who ordered the check
             async with self.lines.connection() as connection:
-                await run_alone(connection, process_id, looking.look())
+                await run_alone(connection, process_id, looking.look(check=is_check))
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()
-        return Again(at=sight.next_at())
+        planned = engine_visit("look", process_id, process_id, id=process_id, engine="")
+        return Again(at=sight.next_at(), payload=planned.payload())
+
+    async def _is_broken(self, process_id: str) -> bool:
+        return bool(await self.lines.fetch(SQL["read_violations"], {"id": process_id}))
 
     async def _sight(self, process_id: str) -> Sight | None:
         rows = await self.lines.fetch(SQL["look"], {"id": process_id})
@@ -205,6 +239,9 @@ class Processes:
 
     # -- tasks
 
+    def _serves(self, queue: str, shard: int) -> bool:
+        return self.serves(queue, shard)
+
     def _committed(self, commit: Commit) -> None:
         """The next steps are in hand without a read."""
         if len(self._handouts) > HANDOUTS:
@@ -235,7 +272,10 @@ class Processes:
             racing = Racing(handout.process_id, self.database.shard_count)
             return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
         if handout.actor in external.KINDS:
-            return self._noted(run, external.begin_waiting(run, handout))
+            try:
+                return self._noted(run, external.begin_waiting(run, handout))
+            except InvalidArguments as unreadable:
+                return self._failed(run, handout, unreadable)
         try:
             decision = await decide(handout, run)
         except asyncio.CancelledError:

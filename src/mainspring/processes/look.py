@@ -7,7 +7,6 @@ idle: its next look follows what is known to come.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,15 +21,17 @@ from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.decision import Undo, fingerprint
 from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Options, decode_options
+from mainspring.processes.repair import Repairing
 from mainspring.processes.store import SQL
-from mainspring.processes.structural import Locked, Structural, visit_of
-from mainspring.processes.visits import find_places, insert_values, queue_of
+from mainspring.processes.structural import Answer, Locked
+from mainspring.processes.visits import find_places, queue_of
 from mainspring.tasks.promise import Failure
 
-log = logging.getLogger("mainspring")
 Steps = Generator[Step, list[Any], Any]
 A_DAY = timedelta(days=1)
 FAIL = "@fail"
+# Errors of the code itself: their tasks are parked whoever would catch them.
+NEVER_DELIVERED = ("mainspring.errors.InvalidArguments", "mainspring.errors.IdInUse")
 CANCELLED = Failure("mainspring.errors.Cancelled", "cancelled with its scope")
 
 
@@ -66,13 +67,11 @@ class Sight(msgspec.Struct):
         return at
 
 
-class Looking(Structural):
+class Looking(Repairing):
     """What a look changes, under the exclusive lock."""
 
-    source = "automatic"
-
-    def look(self) -> Steps:
-        """Read again, and change what must be."""
+    def look(self, *, check: bool = True) -> Steps:
+        """Read again, and change what must be; with a check, what cannot be."""
         locked = yield from self.lock()
         if locked.state != "open":
             yield from self.unlock()
@@ -80,9 +79,18 @@ class Looking(Structural):
         yield from self._deliver(locked)
         graph = yield from self.read()
         yield from self._end_scopes(locked, graph)
-        yield from self._repair(locked)
+        if check:
+            yield from self._repair(locked)
         yield from self._finish(locked)
         yield from self.unlock()
+
+    def end(self) -> Generator[Step, list[Any], Answer]:
+        """The root has closed: finish the process, unless something of it still goes on."""
+        locked = yield from self.lock()
+        if locked.state == "open":
+            yield from self._finish(locked)
+        yield from self.unlock()
+        return Answer(True)
 
     # -- parked tasks
 
@@ -104,12 +112,13 @@ class Looking(Structural):
                 for row in fresh
             ]
             yield SQL["end_tasks"], {"ends": _encode(ends)}
-        known = [row for row in rows if not row[6]]
+        known = [row for row in rows if not row[6] and _error(row).type not in NEVER_DELIVERED]
         values = {
             "processes": [self.process_id for _ in known],
             "promises": [row[1] for row in known],
         }
-        caught = {row[0] for row in (yield SQL["is_caught"], values)} if known else set()
+        answers = (yield SQL["is_caught"], values) if known else []
+        caught = {row[0] for row in answers if row[1]}
         changes = []
         for row in known:
             if row[1] in caught:
@@ -117,7 +126,9 @@ class Looking(Structural):
                 change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
                 changes.append(change)
         if changes:
-            places = yield from find_places([(queue_of(c.actor), c.task) for c in changes])
+            places = yield from find_places(
+                [(queue_of(c.actor, self.engine), c.task) for c in changes]
+            )
             yield KERNEL_SQL["drop_visits"], places
             yield from self.end_tasks(locked, changes)
 
@@ -136,7 +147,8 @@ class Looking(Structural):
 
     def _end_scope(self, locked: Locked, graph: Graph, scopes: dict[str, Any], id: str) -> Steps:
         row = scopes[id]
-        within = {s for s in scopes if _inside(s, {id}, scopes)}
+        # One inside that failed before has been undone: once is enough.
+        within = {s for s in scopes if _inside(s, {id}, scopes) and scopes[s][3] != "undoing"}
         error = (
             msgspec.json.decode(row[6], type=Failure)
             if row[6]
@@ -144,14 +156,14 @@ class Looking(Structural):
         )
         members = [n for n in graph.nodes.values() if n.scope_id in within]
         live = [n for n in members if n.state in LIVE and not decode_options(n.options).shielded]
-        places = yield from find_places([(queue_of(n.actor), n.id) for n in live])
+        places = yield from find_places([(queue_of(n.actor, self.engine), n.id) for n in live])
         had_visit = set(places["keys"])
         yield from self._drop([n.id for n in live], graph)
         yield from self._cancel_children([n.id for n in members])
         # Written first: what waited for a member is of the scope itself, or is told by its promise.
         changes = [self._cancelled(n, row[5]) for n in live]
         changes += [self._handler(graph, row, members, had_visit, error)]
-        yield SQL["change_scopes"], {"ids": sorted(within), "state": "closed"}
+        yield SQL["change_scopes"], {"ids": sorted(within), "state": "undoing"}
         yield from self.end_tasks(locked, changes)
 
     def _cancelled(self, node: Node, promise: str) -> Change:
@@ -202,63 +214,13 @@ class Looking(Structural):
             id, self.process_id, by.id, by.generation, promise, actor, args, version, tuple(edges)
         )
 
-    # -- repairs
-
-    def _repair(self, locked: Locked) -> Steps:
-        """What one transaction makes impossible, and is there all the same: a restore, a hand-made
-        change. The safe ones are repaired and counted as defects, the rest is marked."""
-        rows = yield SQL["read_violations"], {"id": self.process_id}
-        if not rows:
-            return
-        graph = yield from self.read()
-        unready: list[Node] = []
-        miscounted: list[Node] = []
-        others = []
-        for rule, detail, task in rows:
-            node = graph.nodes.get(task)
-            if detail == "an open task has no visit and waits for nothing" and node:
-                unready.append(node)
-            elif detail == "a count is not the number of open inputs" and node:
-                miscounted.append(node)
-            else:
-                others.append((rule, detail, task))
-        if unready:
-            visits = [visit_of(self.process_id, node, now=locked.now) for node in unready]
-            yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
-            yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
-        if miscounted:
-            counts = [graph.open_inputs(node.id, set())[0] for node in miscounted]
-            yield (
-                SQL["insert_waits"],
-                {
-                    "process_id": self.process_id,
-                    "tasks": [node.id for node in miscounted],
-                    "counts": counts,
-                },
-            )
-        yield (
-            SQL["note_repairs"],
-            {
-                "process_id": self.process_id,
-                "tasks": [row[2] for row in rows],
-                "rules": [row[0] for row in rows],
-                "details": [row[1] for row in rows],
-                "source": self.source,
-            },
-        )
-        for rule, detail, task in rows:
-            log.error("process.defect", extra={"rule": rule, "detail": detail, "task": task})
-        if others:
-            rule, detail, task = others[0]
-            reason = f"{rule}: {detail} (task {task})"
-            yield SQL["mark_inconsistent"], {"id": self.process_id, "reason": reason}
-
     def _finish(self, locked: Locked) -> Steps:
         """All has ended: daemons are cancelled, and the process is finished."""
         graph = yield from self.read()
         live = graph.live()
         daemons = [n for n in live if decode_options(n.options).daemon]
-        if graph.nodes[locked.root].outcome is None or len(live) > len(daemons):
+        root = graph.nodes.get(locked.root)
+        if root is None or root.outcome is None or len(live) > len(daemons):
             return
         yield from self._drop([n.id for n in daemons], graph)
         changes = [self._cancelled(n, "") for n in daemons]

@@ -19,14 +19,17 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
-from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
 from mainspring.processes.drive import drive
 from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.store import SQL
-from mainspring.processes.structural import Order, request_cancel, request_restart
-from mainspring.processes.visits import engine_visit, offer_values
+from mainspring.processes.structural import (
+    Order,
+    request_cancel,
+    request_look,
+    request_restart,
+    request_steps,
+)
 
 _MISSED = "it was no longer parked, or its process is being changed"
 
@@ -182,7 +185,7 @@ async def _check_processes(
 ) -> list[Result]:
     """A look checks everything that every commit keeps true; ended processes have none."""
     looked = [item for item in items if item.state == "open"]
-    visits = [engine_visit("look", item.id, item.id, id=new_id()) for item in looked]
+    visits = [request_look(item.id) for item in looked]
     return await _request(database, connection, visits, items)
 
 
@@ -190,9 +193,7 @@ async def _request(
     database: Database, connection: Any, visits: Sequence[Any], items: Sequence[FoundProcess]
 ) -> list[Result]:
     if visits:
-        statement = KERNEL_SQL["offer"]
-        values = offer_values(visits, database.shard_count)
-        await database.fetch(connection, statement, *statement.arguments(values))
+        await drive(connection, request_steps(visits, database.shard_count))
     return [Result(item.type, item.id) for item in items]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.db.literals import words
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.processes.change import Change
 from mainspring.processes.drive import Step
@@ -32,12 +33,14 @@ def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set
     """Try parked tasks again, with the same idempotency key. Answers those that go on; what a
     structural change has just now, or is parked no longer, is left."""
     ids = sorted({item.process_id for item in parked})
-    rows = yield SQL["lock_processes"], {"ids": ids}
-    free = {row[0] for row in rows}
+    rows = yield SQL["lock_processes"], {"ids": words(ids)}
+    free = {row[0]: row[5] for row in rows}  # with their engines' queues
     wanted = [item for item in parked if item.process_id in free]
     if not wanted:
         return set()
-    places = yield from find_places([(queue_of(item.actor), item.task) for item in wanted])
+    places = yield from find_places(
+        [(queue_of(item.actor, free[item.process_id]), item.task) for item in wanted]
+    )
     freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False}
     keys = {row[1] for row in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
@@ -47,7 +50,7 @@ def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set
         "processes": [item.process_id for item in listed],
         "ids": [item.task for item in listed],
     }
-    yield SQL["lock_tasks"], named
+    yield SQL["lock_tasks"], {name: words(ids) for name, ids in named.items()}
     reopened = yield SQL["reopen_parked"], named
     tasks = [item.task for item in listed]
     yield SQL["unpark_tasks"], {"tasks": tasks}

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.processes.change import Change
+from mainspring.processes.change import LEAVE, Change
 from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Structural
+from mainspring.processes.visits import asked_look
 from mainspring.tasks.promise import Failure
 
 LOST = Failure("mainspring.errors.Cancelled", "another of a first_of came first")
@@ -38,12 +39,22 @@ class Racing(Structural):
             yield from self.unlock()
             return Answer(False, why="no input is closed")
         losers = _losers(graph, node)
+        scopes = [loser.scope_id for loser in losers if loser.actor == LEAVE]
+        losers = [loser for loser in losers if loser.actor != LEAVE]
         yield from self._drop([loser.id for loser in losers], graph)
         yield from self._cancel_children([loser.id for loser in losers])
         changes = [self._won(node, rows[0]), *map(self._lost, losers)]
         yield from self.end_tasks(locked, changes)
+        if scopes:
+            yield from self._call_off(scopes)
         yield from self.unlock()
         return Answer(True, len(losers))
+
+    def _call_off(self, scopes: list[str | None]) -> Generator[Step, list[Any], Any]:
+        """A scope that lost ends as one that failed: what it did is undone."""
+        items = [{"id": id, "error": LOST} for id in scopes]
+        yield SQL["fail_scopes"], {"items": msgspec.json.encode(items).decode()}
+        yield from self._offer([asked_look(self.process_id, self.engine)])
 
     def _won(self, node: Node, row: Any) -> Change:
         pos, outcome, result, error = row

@@ -38,10 +38,10 @@ def send_steps(
     rows = yield SQL["insert_signal"], values
     if not rows:
         raise NotFound(f"there is no process {process_id}: the signal {name!r} was not sent")
-    state, stored = rows[0]
+    state, stored, engine = rows[0]
     if state != "open":
         raise Refused(f"process {process_id} is {state}: it takes no signal {name!r} any more")
     if stored:
-        visit = engine_visit("signal", process_id, new_id(), id=new_id())
+        visit = engine_visit("signal", process_id, new_id(), id=new_id(), engine=engine)
         yield KERNEL_SQL["insert_new"], insert_values([visit], shard_count)
     return bool(stored)

@@ -16,7 +16,7 @@ from mainspring.errors import IdInUse
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id, new_ids
 from mainspring.processes.store import SQL
-from mainspring.processes.visits import engine_visit, insert_values, task_visit
+from mainspring.processes.visits import engine_of, engine_visit, insert_values, task_visit
 
 Step = tuple[Statement, dict[str, Any]]
 Steps = Generator[Step, list[Any], Any]
@@ -48,9 +48,11 @@ def start_steps(
     refuse_taken: bool = False,
     parent: Parent | None = None,
     priority: int | None = None,
+    pool: str | None = None,
 ) -> Generator[Step, list[Any], Started]:
     """Start a process of a type. A key that is taken answers the process that has it, or refuses;
-    one that was started with other arguments is refused in any case."""
+    one that was started with other arguments is refused in any case. Without a pool, it is the one
+    that was declared for the type."""
     id, root = new_ids(2)
     values = {
         "id": id,
@@ -59,6 +61,7 @@ def start_steps(
         "key": key if key is not None else id,
         "start": args,
         "attrs": attrs,
+        "engine": pool and engine_of(pool),
         "args_version": args_version,
         "parent_process": parent and parent.process_id,
         "parent_task": parent and parent.task,
@@ -68,9 +71,10 @@ def start_steps(
     if not fresh:
         found = yield SQL["find_process"], {"type": type, "key": key}
         return _existing(type, key, args, found, refuse_taken)
+    _, look_at, engine = fresh[0]
     visits = [
-        task_visit(id, root, type, priority=priority),
-        engine_visit("look", id, id, id=new_id(), due_at=fresh[0][1]),
+        task_visit(id, root, type, engine=engine, priority=priority),
+        engine_visit("look", id, id, id=new_id(), engine=engine, due_at=look_at),
     ]
     yield KERNEL_SQL["insert_new"], insert_values(visits, shard_count)
     return Started(id, True)

@@ -7,7 +7,7 @@ a cancel or a restart only offers it. Generators of statements without I/O, as i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from mainspring.tasks.promise import Failure
 
 Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
+UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 
 
 class Locked(msgspec.Struct):
@@ -52,6 +53,8 @@ class Locked(msgspec.Struct):
     now: Any
     parent_process: str | None
     parent_task: str | None
+    engine: str
+    parent_engine: str | None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -77,13 +80,16 @@ class Structural:
     def __init__(self, process_id: str, shard_count: int) -> None:
         self.process_id = process_id
         self._shard_count = shard_count
+        self.engine = QUEUE  # the process's own, from the lock on
 
     def lock(self) -> Generator[Step, list[Any], Locked]:
         """For this change alone. `mark_closing` was committed before."""
         rows = yield SQL["lock_alone"], {"id": self.process_id}
         if not rows:
             raise NotFound(f"there is no process {self.process_id}")
-        return Locked(*rows[0])
+        locked = Locked(*rows[0])
+        self.engine = locked.engine
+        return locked
 
     def read(self) -> Generator[Step, list[Any], Graph]:
         """All of its graph, in two range reads."""
@@ -122,9 +128,12 @@ class Structural:
         yield from self._cancel_children([node.id for node in graph.nodes.values()])
         yield from self.unlock("cancelled", root_closed=True)
         if locked.parent_process is not None and locked.parent_task is not None:
-            visit = engine_visit("child", locked.parent_process, locked.parent_task, id=new_id())
-            yield from self._offer([visit])
-        look = [(self.process_id, QUEUE, f"look/{self.process_id}")]
+            engine = locked.parent_engine or QUEUE
+            parent, task = locked.parent_process, locked.parent_task
+            yield from self._offer(
+                [engine_visit("child", parent, task, id=new_id(), engine=engine)]
+            )
+        look = [(self.process_id, self.engine, f"look/{self.process_id}")]
         yield KERNEL_SQL["delete_visits"], place_values(look, self._shard_count)
         return Answer(True, len(live), stopped)
 
@@ -143,9 +152,9 @@ class Structural:
         """Visits, counts and waits of tasks that go on no longer as they were."""
         if not tasks:
             return 0
-        visits = [(queue_of(graph.nodes[t].actor), t) for t in tasks]
+        visits = [(queue_of(graph.nodes[t].actor, self.engine), t) for t in tasks]
         kinds = ("timer", "await", "deadline", "child")
-        visits += [(QUEUE, f"{kind}/{t}") for t in tasks for kind in kinds]
+        visits += [(self.engine, f"{kind}/{t}") for t in tasks for kind in kinds]
         rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
         yield SQL["drop_waits"], {"tasks": list(tasks)}
         yield SQL["drop_externals"], {"tasks": list(tasks)}
@@ -155,8 +164,11 @@ class Structural:
     def _cancel_children(self, tasks: Sequence[str]) -> Steps:
         rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
         yield from self._offer(
-            [engine_visit("cancel", row[0], row[0], id=new_id()) for row in rows]
+            [engine_visit("cancel", id, id, id=new_id(), engine=engine) for id, engine in rows]
         )
+
+    def _engine_visit(self, kind: str, subject: str) -> NewVisit:
+        return engine_visit(kind, self.process_id, subject, id=new_id(), engine=self.engine)
 
     def _offer(self, visits: Sequence[NewVisit]) -> Steps:
         if visits:
@@ -174,11 +186,13 @@ class Structural:
         locked = yield from self.lock()
         graph = yield from self.read()
         start = locked.root if task is None else task
-        why = yield from self._refusal(locked, graph, start, force=force or task is None)
+        scopes = {row[0]: row for row in (yield SQL["read_scopes"], {"id": self.process_id})}
+        why = _refusal(locked, graph, scopes, start, force=force or task is None)
+        cone = graph.cone(start) if why is None else set()
+        why = why or _undone_in_race(graph, scopes, cone)
         if why is not None:
             yield from self.unlock()
             return Answer(False, why=why)
-        cone = graph.cone(start)
         superseded = graph.superseded(cone, start)
         reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
@@ -191,6 +205,8 @@ class Structural:
             {"process_id": self.process_id, "promises": sorted(reopened)},
         )
         yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
+        again = {graph.nodes[id].scope_id for id in reset} - {None}
+        yield SQL["reopen_scopes"], {"ids": sorted(map(str, again))}
         yield from self._reset(graph, reset, reopened, locked.now)
         freed = yield (
             SQL["free_signals"],
@@ -202,40 +218,11 @@ class Structural:
         yield from self.unlock(
             "open", root_closed=root_closed, generations=1 if start == locked.root else 0
         )
-        offers = [engine_visit("look", self.process_id, self.process_id, id=new_id())]
+        offers = [self._engine_visit("look", self.process_id)]
         if freed:
-            offers.append(engine_visit("signal", self.process_id, new_id(), id=new_id()))
+            offers.append(self._engine_visit("signal", new_id()))
         yield from self._offer(offers)
         return Answer(True, len(cone), stopped)
-
-    def _refusal(
-        self, locked: Locked, graph: Graph, start: str, *, force: bool
-    ) -> Generator[Step, list[Any], str | None]:
-        node = graph.nodes.get(start)
-        if node is None:
-            return f"process {self.process_id} has no task {start}; it may have been pruned"
-        if start != locked.root and locked.state == "cancelled":
-            return "the process was cancelled: restart it from scratch"
-        if start == locked.root:
-            return None
-        if node.state in ("superseded", "cancelled"):
-            return f"task {start} is {node.state}: restart from the task that made it"
-        if node.state in ("open", "external") and not force:
-            return (
-                f"task {start} is {node.state} and has not ended: there is nothing to redo; "
-                "wait for it, or restart from the task that made it"
-            )
-        if node.done_no is not None and node.done_no <= locked.horizon:
-            return f"what followed task {start} was pruned: restart from a later task"
-        if node.scope_id is not None:
-            rows = yield SQL["read_scopes"], {"id": self.process_id}
-            scope = next((row for row in rows if row[0] == node.scope_id), None)
-            if scope is not None and scope[3] != "open":
-                return (
-                    f"task {start} lies in a scope that has failed and was undone: restart from the "
-                    f"task that opened it, {scope[2]}"
-                )
-        return None
 
     def _reset(
         self, graph: Graph, reset: Sequence[str], reopened: set[str], now: datetime
@@ -260,7 +247,7 @@ class Structural:
                 {"process_id": self.process_id, "tasks": counted, "counts": numbers},
             )
         visits = [
-            visit_of(self.process_id, graph.nodes[id], 1, now=now)
+            visit_of(self.process_id, graph.nodes[id], 1, engine=self.engine, now=now)
             for id in reset
             if counts[id] == 0
         ]
@@ -274,11 +261,57 @@ class Structural:
         listed = list(changes)
         if listed:
             commit = Commit(listed, self._shard_count)
-            yield from commit.structural_steps(locked.root, locked.type, locked.now)
+            yield from commit.structural_steps(locked.root, locked.type, locked.now, locked.engine)
+
+
+def _refusal(
+    locked: Locked, graph: Graph, scopes: Mapping[str, Any], start: str, *, force: bool
+) -> str | None:
+    """Why a restart from a task cannot be; None: it can."""
+    node = graph.nodes.get(start)
+    if node is None:
+        return f"process {locked.id} has no task {start}; it may have been pruned"
+    if start == locked.root:
+        return None
+    if locked.state == "cancelled":
+        return "the process was cancelled: restart it from scratch"
+    if node.state in ("superseded", "cancelled"):
+        return f"task {start} is {node.state}: restart from the task that made it"
+    if node.state in ("open", "external") and not force:
+        return (
+            f"task {start} is {node.state} and has not ended: there is nothing to redo; "
+            "wait for it, or restart from the task that made it"
+        )
+    if node.done_no is not None and node.done_no <= locked.horizon:
+        return f"what followed task {start} was pruned: restart from a later task"
+    scope = scopes.get(node.scope_id or "")
+    while scope is not None:
+        if scope[3] in UNDONE:
+            return (
+                f"task {start} lies in a scope that has failed and was undone: restart from the "
+                f"task that opened it, {scope[2]}"
+            )
+        scope = scopes.get(scope[1] or "")
+    return None
+
+
+def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
+    """A race cannot be run again with a scope that lost it and was undone."""
+    for scope in scopes.values():
+        if scope[3] not in UNDONE or scope[2] in cone:
+            continue
+        for id in cone:
+            inputs = {promise for promise, _ in graph.inputs[id]}
+            if graph.nodes[id].actor == FIRST_OF and scope[5] in inputs:
+                return (
+                    f"the race {id} would be run again with a scope that was undone: restart from "
+                    f"the task that opened it, {scope[2]}"
+                )
+    return None
 
 
 def visit_of(
-    process_id: str, node: Node, ahead: int = 0, *, now: datetime | None = None
+    process_id: str, node: Node, ahead: int = 0, *, engine: str, now: datetime | None = None
 ) -> NewVisit:
     """The visit by which a task is run, now or in a generation to come."""
     options = decode_options(node.options)
@@ -286,6 +319,7 @@ def visit_of(
         process_id,
         node.id,
         node.actor,
+        engine=engine,
         generation=node.generation + ahead,
         priority=options.priority,
         group=options.group,
@@ -295,18 +329,30 @@ def visit_of(
 
 def request_cancel(process_id: str) -> NewVisit:
     """The visit by which a process is cancelled."""
-    return engine_visit("cancel", process_id, process_id, id=new_id())
+    return engine_visit("cancel", process_id, process_id, id=new_id(), engine=QUEUE)
+
+
+def request_look(process_id: str) -> NewVisit:
+    """The visit by which a process is looked at now."""
+    return engine_visit("look", process_id, process_id, id=new_id(), engine=QUEUE)
 
 
 def request_restart(process_id: str, order: Order) -> NewVisit:
     """The visit by which a process is restarted."""
     more = msgspec.json.encode(order).decode()
-    return engine_visit("restart", process_id, new_id(), id=new_id(), more=more)
+    return engine_visit("restart", process_id, new_id(), id=new_id(), engine=QUEUE, more=more)
 
 
 def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:
-    """Ask for structural changes, in anyone's transaction: they happen after it is committed."""
-    yield KERNEL_SQL["offer"], offer_values(visits, shard_count)
+    """Ask for structural changes, in anyone's transaction: they happen after it is committed.
+    The visits go to where the engine works for each process."""
+    rows = yield SQL["find_engines"], {"ids": sorted({visit.process_id for visit in visits})}
+    engines = dict(rows)
+    placed = [
+        msgspec.structs.replace(visit, queue=engines.get(visit.process_id, visit.queue))
+        for visit in visits
+    ]
+    yield KERNEL_SQL["offer"], offer_values(placed, shard_count)
 
 
 async def run_alone(connection: Any, process_id: str, steps: Generator[Step, list[Any], T]) -> T:

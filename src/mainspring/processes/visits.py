@@ -1,25 +1,32 @@
 """The visits of processes: which queue, key, shard and payload each has. No I/O.
 
 A task's visit is `(its actor, its id)`; the tasks of built-in actors and everything that the engine
-itself does for a process are visits of one queue, told apart by their keys. All of a process lies
-on one shard, so that one worker hands it on from step to step; but a task in a group lies with its group.
+itself does for a process are visits of its pool's engine queue, told apart by their keys. All of a
+process lies on one shard, so that one worker hands it on from step to step; but a task in a group
+lies with its group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
 
+from mainspring.db.literals import numbers, texts, words
+from mainspring.kernel.config import own_queue
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, token
 from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
 _MARK = '{"@"'
+
+
+# Whether a worker itself starts the visits of a queue in a shard.
+Serves = Callable[[str, int], bool]
 
 
 class NewVisit(msgspec.Struct, frozen=True):
@@ -45,9 +52,14 @@ class NewVisit(msgspec.Struct, frozen=True):
         return f'{mark}, "deadline": "{self.deadline_at.isoformat()}"}}'
 
 
-def queue_of(actor: str) -> str:
+def engine_of(pool: str) -> str:
+    """The queue in which the engine works for the processes that were started in a pool."""
+    return own_queue(QUEUE, pool)
+
+
+def queue_of(actor: str, engine: str) -> str:
     """The queue in which an actor's tasks wait: its own, or the engine's for built-in ones."""
-    return QUEUE if actor.startswith("@") else actor
+    return engine if actor.startswith("@") else actor
 
 
 def task_visit(
@@ -55,19 +67,21 @@ def task_visit(
     task: str,
     actor: str,
     *,
+    engine: str,
     generation: int = 0,
     due_at: datetime | None = None,
     priority: int | None = None,
     deadline_at: datetime | None = None,
     group: str | None = None,
+    version: int | None = None,
 ) -> NewVisit:
     """The visit by which a task is run. Its id is the idempotency key: task and generation."""
     return NewVisit(
-        queue_of(actor),
+        queue_of(actor, engine),
         task,
         process_id,
         key_of(task, generation),
-        token(),
+        token() if version is None else version,
         due_at,
         DEFAULT_PRIORITY if priority is None else priority,
         deadline_at,
@@ -86,11 +100,18 @@ def engine_visit(
     subject: str,
     *,
     id: str,
+    engine: str,
     due_at: datetime | None = None,
     more: str | None = None,
 ) -> NewVisit:
     """A visit of the engine's own: look, timer, signal, await, child, cancel, restart, prune."""
-    return NewVisit(QUEUE, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
+    return NewVisit(engine, f"{kind}/{subject}", process_id, id, token(), due_at, more=more)
+
+
+def asked_look(process_id: str, engine: str, due_at: datetime | None = None) -> NewVisit:
+    """A look that a change of the process asks for: it need not check what every commit keeps true."""
+    id = process_id
+    return engine_visit("look", id, id, id=new_id(), engine=engine, due_at=due_at, more="1")
 
 
 def is_process_visit(visit: Visit) -> bool:
@@ -114,6 +135,32 @@ def payload_of(visit: Visit) -> Payload:
     return _payload.decode(visit.payload)
 
 
+def add_values(visits: Sequence[NewVisit], shard_count: int, serves: Serves) -> dict[str, Any]:
+    """The arguments of add_visits.sql. What this worker serves
+    it starts itself, if `as_read` answers it; others that sleep must be told of the rest."""
+    shards = _shards(visits, shard_count)
+    due_ats = [v.due_at for v in visits]
+    groups = [v.group for v in visits]
+    return {
+        "shards": numbers([shards[v.group or v.process_id] for v in visits]),
+        "keys": texts([v.key for v in visits]),
+        "queues": texts([v.queue for v in visits]),
+        "ids": words([v.id for v in visits]),
+        "priorities": numbers([v.priority for v in visits]),
+        "versions": numbers([v.version for v in visits]),
+        "payloads": texts([v.payload() for v in visits]),
+        "due_ats": due_ats if any(due_ats) else None,
+        "groups": texts(groups) if any(groups) else None,
+        "waking": sorted(
+            {
+                v.queue
+                for v in visits
+                if v.due_at or v.group or not serves(v.queue, shards[v.process_id])
+            }
+        ),
+    }
+
+
 def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
     """The arguments of the kernel's insert_new.sql."""
     return {**offer_values(visits, shard_count), "expires_ats": [None] * len(visits)}
@@ -121,11 +168,7 @@ def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any
 
 def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
     """The arguments of the kernel's offer.sql."""
-    shards: dict[str, int] = {}
-    for visit in visits:
-        route = visit.group or visit.process_id
-        if route not in shards:
-            shards[route] = shard_of(route, shard_count)
+    shards = _shards(visits, shard_count)
     return {
         "shards": [shards[v.group or v.process_id] for v in visits],
         "keys": [v.key for v in visits],
@@ -137,6 +180,12 @@ def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]
         "versions": [v.version for v in visits],
         "payloads": [v.payload() for v in visits],
     }
+
+
+def _shards(visits: Sequence[NewVisit], shard_count: int) -> dict[str, int]:
+    """The shard of each route that these visits have."""
+    routes = {visit.group or visit.process_id for visit in visits}
+    return {route: shard_of(route, shard_count) for route in routes}
 
 
 def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: float) -> list[Visit]:

@@ -54,7 +54,7 @@ class Executor:
                 if is_async:
                     result = await function(**arguments)
                 else:
-                    result = await self._in_thread(run, function, arguments)
+                    result = await self.call_in_thread(run, function, arguments)
             except Exception:
                 if run.settled:
                     log.exception("task.failed_after_completion", extra={"key": run.visit.key})
@@ -72,9 +72,9 @@ class Executor:
         """Call a function for a run: in the loop if it is async, else in a thread."""
         if inspect.iscoroutinefunction(function):
             return await function(**arguments)
-        return await self._in_thread(run, function, dict(arguments))
+        return await self.call_in_thread(run, function, dict(arguments))
 
-    async def _in_thread(
+    async def call_in_thread(
         self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
         """Run a plain function in a thread, in a context of its own; a stop is raised inside it."""

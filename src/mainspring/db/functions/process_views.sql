@@ -20,92 +20,95 @@ create or replace view mainspring.task_view as
   ) e on true
   left join mainspring.wait w on w.task = t.id
   left join mainspring.visit v on v.key = t.id::text
-    and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end;
+    and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end);
 
+-- All tasks are read once; each rule is a condition on what was read.
 create or replace view mainspring.process_violation as
-  select 'I1' as rule, 'an open task has no visit and waits for nothing' as detail, process_id, id as task
-    from mainspring.task_view where state = 'open' and not has_visit and open_inputs = 0
+  select r.rule, r.detail, t.process_id, t.id as task
+    from mainspring.task_view t
+    cross join lateral (values
+      ('I1', 'an open task has no visit and waits for nothing', t.state = 'open' and not t.has_visit and t.open_inputs = 0),
+      ('I1', 'a task that waits has a visit', t.state = 'open' and t.has_visit and t.open_inputs > 0 and t.stopping = 0
+        and not (t.actor = '@first_of' and t.open_inputs < t.inputs)),
+      ('I1', 'an external task has a visit', t.state = 'external' and t.has_visit),
+      ('I1', 'a parked task has no parked visit', t.state = 'parked' and not t.is_parked),
+      ('I1', 'a task that has ended has a visit or a count',
+        t.state in ('done', 'cancelled', 'superseded') and (t.has_visit or t.wait_n is not null)),
+      ('I2', 'a count is not the number of open inputs',
+        t.state = 'open' and not t.has_visit and t.open_inputs > 0 and t.stopping = 0 and t.actor <> '@first_of'
+        and not (t.waits = 1 and t.open_inputs = 1 and t.wait_n is null) and t.wait_n is distinct from t.open_inputs),
+      ('I2', 'a first_of waits although an input is closed',
+        t.state = 'open' and not t.has_visit and t.actor = '@first_of' and t.open_inputs > 0
+        and (t.open_inputs < t.inputs or (t.waits > 1 and t.wait_n is distinct from 1))),
+      ('I3', 'a task waits although an error stops it', t.state = 'open' and not t.has_visit and t.stopping > 0),
+      ('I11', 'a task is done and its input is open or closed later',
+        t.state = 'done' and t.stopping = 0 and t.actor <> '@first_of' and (t.open_inputs > 0 or t.last_no > t.done_no)),
+      ('I12', 'an input is gone', t.gone > 0 and t.state <> 'superseded')
+    ) as r(rule, detail, is_broken)
+    where r.is_broken
   union all
-  select 'I1', 'a task that waits has a visit', process_id, id
-    from mainspring.task_view
-    where state = 'open' and has_visit and open_inputs > 0 and stopping = 0
-      and not (actor = '@first_of' and open_inputs < inputs)
-  union all
-  select 'I1', 'an external task has a visit, or nothing that it waits for', t.process_id, t.id
-    from mainspring.task_view t left join mainspring.external x on x.task = t.id
-    where t.state = 'external' and (t.has_visit or x.task is null)
-  union all
-  select 'I1', 'a parked task has no parked visit', process_id, id
-    from mainspring.task_view where state = 'parked' and not is_parked
-  union all
-  select 'I1', 'a task that has ended has a visit or a count', process_id, id
-    from mainspring.task_view
-    where state in ('done', 'cancelled', 'superseded') and (has_visit or wait_n is not null)
-  union all
-  select 'I1', 'a task that has ended waits outside or is listed as parked', t.process_id, t.id
+  select 'I1', 'an external task has nothing that it waits for', t.process_id, t.id
     from mainspring.task t
-    where t.state in ('open', 'done', 'cancelled', 'superseded')
-      and (exists (select from mainspring.external x where x.task = t.id)
-        or exists (select from mainspring.parked_task p where p.task = t.id and t.state <> 'open'))
+    where t.state = 'external' and not exists (select from mainspring.external x where x.task = t.id)
   union all
-  select 'I2', 'a count is not the number of open inputs', process_id, id
-    from mainspring.task_view
-    where state = 'open' and not has_visit and open_inputs > 0 and stopping = 0 and actor <> '@first_of'
-      and not (waits = 1 and open_inputs = 1 and wait_n is null)
-      and wait_n is distinct from open_inputs
+  select 'I1', 'a task that has ended waits outside or is listed as parked', x.process_id, x.task
+    from mainspring.external x join mainspring.task t on t.process_id = x.process_id and t.id = x.task
+    where t.state <> 'external'
   union all
-  select 'I2', 'a first_of waits although an input is closed', process_id, id
-    from mainspring.task_view
-    where state = 'open' and not has_visit and actor = '@first_of' and open_inputs > 0
-      and (open_inputs < inputs or (waits > 1 and wait_n is distinct from 1))
+  select 'I1', 'a task that has ended waits outside or is listed as parked', k.process_id, k.task
+    from mainspring.parked_task k join mainspring.task t on t.process_id = k.process_id and t.id = k.task
+    where t.state in ('done', 'cancelled', 'superseded')
   union all
-  select 'I3', 'a task waits although an error stops it', process_id, id
-    from mainspring.task_view where state = 'open' and not has_visit and stopping > 0
+  select 'I1', 'a task sleeps and has no timer', x.process_id, x.task
+    from mainspring.external x
+    where x.due_at is not null
+      and not exists (select from mainspring.visit v where v.key = 'timer/' || x.task::text and left(v.queue, 18) = 'mainspring.process')
   union all
-  select 'I4', 'an open promise has not exactly one live task that fulfils it', t.process_id, t.id
+  select 'I1', 'a task waits for a child that has ended', x.process_id, x.task
+    from mainspring.external x
+    where x.kind = 'child'
+      and not exists (select from mainspring.process c where c.id = x.child and c.state = 'open')
+      and not exists (select from mainspring.visit v where v.key = 'child/' || x.task::text and left(v.queue, 18) = 'mainspring.process')
+  union all
+  select 'I4', case when t.state = 'done' and t.result is not null then 'a result was accepted and its promise is open'
+      else 'an open promise has not exactly one live task that fulfils it' end, t.process_id, t.id
     from mainspring.task t join mainspring.process p on p.id = t.process_id
-    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state <> 'superseded'
-      and (select count(*) from mainspring.task f
-        where f.process_id = t.process_id and f.promise = t.id and f.state in ('open', 'external', 'parked')) <> 1
+    left join (
+      select distinct process_id, promise from mainspring.task where state in ('open', 'external', 'parked')
+    ) f on f.process_id = t.process_id and f.promise = t.id
+    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state in ('done', 'cancelled') and f.promise is null
   union all
-  select 'I4', 'a closed promise has a live task that would fulfil it', t.process_id, t.id
+  select 'I4', 'an open promise has not exactly one live task that fulfils it', t.process_id, t.promise
     from mainspring.task t
     where t.state in ('open', 'external', 'parked')
-      and exists (select from mainspring.task p
-        where p.process_id = t.process_id and p.id = t.promise and p.outcome is not null)
+    group by t.process_id, t.promise
+    having count(*) > 1
+  union all
+  select 'I4', 'a closed promise has a live task that would fulfil it', t.process_id, t.id
+    from mainspring.task t join mainspring.task p on p.process_id = t.process_id and p.id = t.promise
+    where t.state in ('open', 'external', 'parked') and p.outcome is not null
   union all
   select 'I7', 'a task was made by none that is done, or by an earlier generation', t.process_id, t.id
-    from mainspring.task t
-    join mainspring.task c on c.process_id = t.process_id and c.id = t.created_by
+    from mainspring.task t join mainspring.task c on c.process_id = t.process_id and c.id = t.created_by
     where t.state <> 'superseded' and (c.state <> 'done' or c.generation <> t.creator_generation)
   union all
-  select 'I8', 'a process has finished with a live task or an open root', p.id, p.root
+  select 'I8', 'a process has ended with a live task or an open root', p.id, p.root
     from mainspring.process p
-    where p.state = 'finished'
+    where p.state <> 'open'
       and (exists (select from mainspring.task t
           where t.process_id = p.id and t.state in ('open', 'external', 'parked'))
         or exists (select from mainspring.task t where t.process_id = p.id and t.id = p.root and t.outcome is null))
   union all
-  select 'I8', 'a process was cancelled and has a live task', p.id, p.root
+  select 'I12', case when exists (select from mainspring.task t where t.process_id = p.id) then 'the first task is gone'
+      else 'a process has no first task' end, p.id, p.root
     from mainspring.process p
-    where p.state = 'cancelled'
-      and exists (select from mainspring.task t
-        where t.process_id = p.id and t.state in ('open', 'external', 'parked'))
-  union all
-  select 'I11', 'a task is done and its input is open or closed later', process_id, id
-    from mainspring.task_view
-    where state = 'done' and stopping = 0 and actor <> '@first_of' and (open_inputs > 0 or last_no > done_no)
-  union all
-  select 'I12', 'an input is gone', process_id, id
-    from mainspring.task_view where gone > 0 and state <> 'superseded'
+    where p.state = 'open' and not exists (select from mainspring.task t where t.process_id = p.id and t.id = p.root)
   union all
   select 'I13', 'a signal was taken by a task that is not done, or by two', s.process_id, s.taken_by
-    from mainspring.signal s
-    left join mainspring.task t on t.process_id = s.process_id and t.id = s.taken_by
-    where s.taken_by is not null and t.id is not null
-      and (t.state not in ('done', 'cancelled', 'superseded') or t.generation <> s.taken_generation
-        or exists (select from mainspring.signal o
-          where o.process_id = s.process_id and o.taken_by = s.taken_by and o.no <> s.no));
+    from mainspring.signal s join mainspring.task t on t.process_id = s.process_id and t.id = s.taken_by
+    where t.state not in ('done', 'cancelled', 'superseded') or t.generation <> s.taken_generation
+      or exists (select from mainspring.signal o
+        where o.process_id = s.process_id and o.taken_by = s.taken_by and o.no <> s.no);
 
 -- Rows of processes that refer to what is gone (I12). Reads whole tables: for checks on demand and tests.
 create or replace view mainspring.process_orphan as

@@ -9,9 +9,11 @@ select i.n::integer as n,
     when v.version = i.version then 'same'
     else 'moved'
   end as answer
-from unnest(%(shards)s::integer[], %(keys)s::text[], %(queues)s::text[], %(ids)s::uuid[], %(versions)s::bigint[],
-    %(runs)s::bigint[], %(any_pass)s::boolean[])
-  with ordinality as i(shard, key, queue, id, version, run, any_pass, n)
+from rows from (
+    unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
+    json_array_elements_text(%(queues)s::text::json), unnest(%(ids)s::text::uuid[]),
+    unnest(%(versions)s::text::bigint[]), unnest(%(runs)s::text::bigint[]), unnest(%(any_pass)s::text::boolean[])
+  ) with ordinality as i(shard, key, queue, id, version, run, any_pass, n)
 join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
 order by v.shard, v.key, v.queue
 for update of v skip locked

@@ -13,7 +13,7 @@ with item as materialized (
     coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome as outcome,
     greatest(coalesce((d.detail ->> 'due_at')::timestamptz,
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
-    coalesce((d.detail ->> 'any_pass')::boolean, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
+    coalesce(i.any_pass, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
     (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
     d.detail -> 'payload' as next_payload, coalesce((d.detail ->> 'quiet')::boolean, false) as quiet,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
@@ -21,9 +21,9 @@ with item as materialized (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
     json_array_elements_text(%(queues)s::text::json), unnest(%(versions)s::text::bigint[]),
     unnest(%(runs)s::text::bigint[]), unnest(%(started)s::text::double precision[]),
-    unnest(%(seconds)s::text::double precision[]), json_array_elements_text(%(results)s::text::json),
-    json_array_elements_text(%(details)s::text::json)
-  ) with ordinality as i(shard, key, queue, version, run, started, seconds, result, detail, n)
+    unnest(%(seconds)s::text::double precision[]), unnest(%(any_pass)s::text::boolean[]),
+    json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json)
+  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, n)
   cross join lateral (select i.detail::jsonb as detail) d
 ),
 gone as (

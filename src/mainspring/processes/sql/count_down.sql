@@ -3,7 +3,7 @@
 -- locks answers the newest count. No row: the task was released before. Rides the primary key.
 with locked as materialized (
   select w.task, w.n, i.k, i.failed
-  from unnest(%(tasks)s::uuid[], %(counts)s::integer[], %(failed)s::boolean[]) as i(task, k, failed)
+  from unnest(%(tasks)s::text::uuid[], %(counts)s::text::integer[], %(failed)s::text::boolean[]) as i(task, k, failed)
   join mainspring.wait w on w.task = i.task
   order by w.task
   for update of w

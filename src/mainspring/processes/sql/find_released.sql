@@ -7,7 +7,7 @@ select h.process_id::text, h.task::text, h.k, h.failed, t.waits, t.actor, t.opti
 from (
   select e.process_id, e.task, count(*)::integer as k,
     min(e.kind) as kind, min(e.promise::text) as promise, coalesce(bool_or(i.outcome = 'err' and e.kind in ('value', 'order')), false) as failed
-  from unnest(%(processes)s::uuid[], %(promises)s::uuid[], %(outcomes)s::text[]) as i(process_id, promise, outcome)
+  from unnest(%(processes)s::text::uuid[], %(promises)s::text::uuid[], %(outcomes)s::text::text[]) as i(process_id, promise, outcome)
   join mainspring.edge e on e.process_id = i.process_id and e.promise = i.promise
   where e.kind <> 'handle'
   group by e.process_id, e.task

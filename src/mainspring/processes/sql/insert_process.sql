@@ -2,11 +2,14 @@
 -- looked at; no row: the key is taken (a later statement reads by whom).
 -- Locks nothing that exists. Rides process_one_per_key.
 with fresh as (
-  insert into mainspring.process (id, type, key, root, start, attrs, parent_process, parent_task, parent_generation)
+  insert into mainspring.process (id, type, key, root, start, attrs, parent_process, parent_task, parent_generation, engine)
   values (%(id)s::uuid, %(type)s::text, %(key)s::text, %(root)s::uuid, %(start)s::text::jsonb, %(attrs)s::text::jsonb,
-    %(parent_process)s::uuid, %(parent_task)s::uuid, %(parent_generation)s::integer)
+    %(parent_process)s::uuid, %(parent_task)s::uuid, %(parent_generation)s::integer,
+    coalesce(%(engine)s::text, (
+      select 'mainspring.process@' || nullif(s.declared ->> 'pool', 'default')
+      from mainspring.process_type s where s.name = %(type)s::text), 'mainspring.process'))
   on conflict (type, key) do nothing
-  returning id, root, type, start
+  returning id, root, type, start, engine
 ),
 first as (
   insert into mainspring.task (process_id, id, promise, actor, args, args_version)
@@ -14,6 +17,6 @@ first as (
   from fresh
 )
 select f.id::text,
-  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at
+  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at, f.engine
 from fresh f
 left join mainspring.process_type t on t.name = f.type

@@ -1,6 +1,7 @@
 -- Lock a process for a structural change: waits for the decisions in flight. What it reads next is all there is.
 select p.id::text, p.type, p.state::text, p.root::text, p.root_closed, p.generation, p.horizon, mainspring.now() as now,
-  p.parent_process::text, p.parent_task::text
+  p.parent_process::text, p.parent_task::text, p.engine,
+  (select o.engine from mainspring.process o where o.id = p.parent_process) as parent_engine
 from mainspring.process p
 where p.id = %(id)s::uuid
 for update

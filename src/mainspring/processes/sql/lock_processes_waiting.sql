@@ -1,7 +1,10 @@
 -- The same as lock_processes, but waits for a structural change: for a task that commits its own SQL.
-select p.id::text, p.root::text, p.root_closed, mainspring.now() as now, p.type
-from mainspring.process p
-where p.id = any(%(ids)s::uuid[])
-  and p.state = 'open'
-order by p.id
-for key share
+select p.id::text, p.root::text, p.root_closed, mainspring.now() as now, p.type, p.engine
+from unnest(%(ids)s::text::uuid[]) as i(id)
+cross join lateral (
+  select id, root, root_closed, type, engine
+  from mainspring.process
+  where id = i.id
+    and state = 'open'
+  for key share
+) p

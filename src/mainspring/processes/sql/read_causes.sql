@@ -6,7 +6,7 @@ select t.id::text, t.actor, t.state::text, t.created_at, t.error::text as error,
 from mainspring.task t
 left join mainspring.external x on x.task = t.id
 left join mainspring.visit v on v.key = t.id::text
-  and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end
+  and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end)
 where t.process_id = %(id)s::uuid
   and t.state in ('open', 'external', 'parked')
   and (v.queue is not null or t.state <> 'open')

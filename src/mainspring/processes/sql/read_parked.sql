@@ -4,5 +4,5 @@ select t.id::text, t.promise::text, t.actor, t.scope_id::text, t.generation, t.e
 from mainspring.task t
 left join mainspring.parked_task k on k.task = t.id
 join mainspring.visit v on v.key = t.id::text and v.parked_at is not null
-  and v.queue = case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end
+  and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end)
 where t.process_id = %(id)s::uuid and t.state in ('open', 'parked')

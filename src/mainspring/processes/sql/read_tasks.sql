@@ -8,5 +8,5 @@ select t.id::text, t.process_id::text, t.promise::text, t.actor, t.state::text, 
     join mainspring.task p on p.process_id = e.process_id and p.id = e.promise
     where e.process_id = t.process_id and e.task = t.id
   ) as inputs
-from unnest(%(processes)s::uuid[], %(ids)s::uuid[]) as i(process_id, id)
+from unnest(%(processes)s::text::uuid[], %(ids)s::text::uuid[]) as i(process_id, id)
 join mainspring.task t on t.process_id = i.process_id and t.id = i.id

@@ -1,0 +1,32 @@
+"""Many values as one text parameter: an array literal, or JSON.
+
+Encoded whole, that is ten times cheaper than a driver's array, which looks at each element on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+
+def numbers(values: Sequence[float | None]) -> str:
+    """For `::text::integer[]` and the like."""
+    return "{" + _encode(values).decode()[1:-1] + "}"
+
+
+def words(values: Sequence[str]) -> str:
+    """For `::text::uuid[]` and the like: ids and other words that need no quotes."""
+    return "{" + ",".join(values) + "}"
+
+
+def texts(values: Sequence[str | None]) -> str:
+    """For `json_array_elements_text(..::text::json)`: any texts."""
+    return _encode(values).decode()
+
+
+def rows(values: Sequence[object]) -> str:
+    """For `json_to_recordset(..::text::json)`."""
+    return _encode(values).decode()

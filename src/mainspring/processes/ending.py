@@ -1,0 +1,204 @@
+"""What decisions end: promises are closed, who waited goes on, and the last end finishes the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mainspring.db.literals import numbers, words
+from mainspring.db.literals import rows as as_rows
+from mainspring.kernel.outcome import Parked
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_id
+from mainspring.processes.batch import Batch, Steps, Torn
+from mainspring.processes.change import LEAVE, Change
+from mainspring.processes.decision import fingerprint
+from mainspring.processes.hand_out import Handout, Input, decode_options
+from mainspring.processes.store import SQL
+from mainspring.processes.visits import QUEUE, add_values, engine_visit, offer_values, place_values
+
+
+def judge(batch: Batch, changes: list[Change]) -> Steps:
+    """A failure is delivered if somebody catches it; else the task parks and its promise waits."""
+    failing = [change for change in changes if change.failing]
+    if not failing:
+        return
+    caught: set[str | None] = set()
+    delivered = [change for change in failing if not change.park]
+    scoped = {change.scope_id for change in delivered if change.scope_id is not None}
+    if scoped:
+        rows = yield SQL["find_scopes"], {"ids": sorted(scoped)}
+        catching = {row[0] for row in rows}
+        caught |= {c.promise for c in delivered if c.scope_id in catching}
+    if delivered:
+        values = {
+            "processes": [change.process_id for change in delivered],
+            "promises": [change.promise for change in delivered],
+        }
+        rows = yield SQL["is_caught"], values
+        caught |= {row[0] for row in rows if row[1]}
+        # Somebody who catches it may be linked at this very moment: whoever commits last looks last.
+        held = {row[0] for row in rows if not row[1]}
+        for change in delivered:
+            change.look = change.look or change.promise in held
+    parked = []
+    for change in failing:
+        if change.promise in caught and not change.park:
+            continue
+        error = change.error
+        assert error is not None
+        change.state, change.promise, change.outcome = "parked", None, None
+        batch.verdicts[batch.place_of(change)] = Parked(
+            error.type, f"{error.type}: {error.message}\n{error.trace}".strip()
+        )
+        parked.append(
+            {
+                "task": change.task,
+                "process_id": change.process_id,
+                "type": batch.types[change.process_id],
+                "actor": change.actor,
+                "fingerprint": fingerprint(change.actor, error),
+                "error_type": error.type,
+                "error": error.message,
+            }
+        )
+    if parked:
+        yield SQL["park_tasks"], {"items": as_rows(parked)}
+
+
+def end(changes: list[Change], state: dict[str, Any]) -> Steps:
+    """Ends and outcomes. A row that is missed is a defect: everything is rolled back."""
+    rows: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        if change.state is not None:
+            row = rows.setdefault(change.task, _end_row(change.process_id, change.task))
+            row["state"] = change.state
+            if change.state == "parked":
+                row["error"] = msgspec.to_builtins(change.error)
+        if change.promise is not None:
+            row = rows.setdefault(change.promise, _end_row(change.process_id, change.promise))
+            row["outcome"] = change.outcome
+            row["result"] = msgspec.Raw((change.result or "null").encode())
+            row["error"] = msgspec.to_builtins(change.error)
+    if not rows:
+        return
+    ended = yield SQL["end_tasks"], {"ends": as_rows(list(rows.values()))}
+    if missed := rows.keys() - {row[0] for row in ended}:
+        raise Torn(f"promise or task {min(missed)} was closed before: two fulfil one promise")
+    went_on = [c.task for c in changes if state[c.task][1] == "parked" and c.state != "parked"]
+    if went_on:
+        yield SQL["unpark_tasks"], {"tasks": went_on}
+
+
+def release(batch: Batch, changes: list[Change]) -> Steps:
+    """Tasks that waited for what is closed now, in a later statement than the lock."""
+    closed = [change for change in changes if change.promise is not None]
+    if not closed:
+        return
+    values = {
+        "processes": words([change.process_id for change in closed]),
+        "promises": words([str(change.promise) for change in closed]),
+        "outcomes": words([str(change.outcome) for change in closed]),
+    }
+    by_promise = {change.promise: change for change in closed}
+    rows = yield SQL["find_released"], values
+    counted = {}
+    for row in rows:
+        if row[4] == 1:
+            batch.ready(row[0], row[1], row[5], decode_options(row[6]), row[7])
+            if row[9] is not None:
+                batch.hand_over(_released_handout(row, by_promise[row[14]]))
+        elif row[4] > 1:
+            counted[row[1]] = row
+    if not counted:
+        return
+    listed = sorted(counted)
+    values = {
+        "tasks": words(listed),
+        "counts": numbers([counted[task][2] for task in listed]),
+        "failed": numbers([counted[task][3] for task in listed]),
+    }
+    crossed = [task for task, n, was in (yield SQL["count_down"], values) if n <= 0 < was]
+    if crossed:
+        for task in crossed:
+            row = counted[task]
+            batch.ready(row[0], task, row[5], decode_options(row[6]), row[7])
+        yield SQL["drop_waits"], {"tasks": crossed}
+
+
+def offer(batch: Batch, changes: list[Change]) -> Steps:
+    for change in changes:
+        batch.visits += change.offers
+    if batch.visits:
+        yield SQL["add_visits"], add_values(batch.visits, batch.shard_count, batch.serves)
+
+
+def finish(batch: Batch, changes: list[Change]) -> Steps:
+    """The last end finishes the process; if others end at the same moment, a look does."""
+    closed = {
+        change.process_id
+        for change in changes
+        if change.promise is not None and change.promise == batch.roots[change.process_id]
+    }
+    ending = sorted(closed | (batch.root_closed & {change.process_id for change in changes}))
+    # Without a queue it is the engine's.
+    unneeded = [
+        (id, queue or batch.engines[id], key) for c in changes for id, queue, key in c.unneeded
+    ]
+    attrs = [{"id": c.process_id, "attrs": c.attrs} for c in changes if c.attrs]
+    if attrs:
+        yield SQL["unite_attrs"], {"items": as_rows(attrs)}
+    left = [c.scope_id for c in changes if c.actor == LEAVE and c.outcome == "ok"]
+    if left:
+        yield SQL["change_scopes"], {"ids": left, "state": "closed"}
+    failed = {
+        change.scope_id: {"id": change.scope_id, "error": change.error}
+        for change in changes
+        if change.outcome == "err" and change.scope_id is not None and change.fails_scope
+    }
+    if failed:
+        rows = yield SQL["fail_scopes"], {"items": as_rows(list(failed.values()))}
+        batch.offers += [batch.asked_look(process_id) for process_id in {row[1] for row in rows}]
+    batch.offers += [batch.asked_look(c.process_id) for c in changes if c.look]
+    batch.offers += [
+        batch.engine_visit("prune", c.process_id, c.process_id) for c in changes if c.prune
+    ]
+    if ending:
+        rows = yield SQL["finish_processes"], {"ids": words(ending)}
+        finished = {row[0] for row in rows}
+        unneeded += [(id, batch.engines[id], f"look/{id}") for id in finished]
+        for _, parent, parent_task, engine in rows:
+            if parent is not None:
+                visit = engine_visit(
+                    "child", parent, parent_task, id=new_id(), engine=engine or QUEUE
+                )
+                batch.offers.append(visit)
+        others = [id for id in ending if id not in finished]
+        if others:
+            yield SQL["mark_root_closed"], {"ids": others}
+            # Who closed the root has those to wait for that did not see it closed, and were in
+            # flight; all later ones see it, and the last of them asks for a look.
+            for id in others:
+                seen = id in batch.root_closed
+                end = batch.asked_look(id) if seen else batch.engine_visit("end", id, id)
+                batch.offers.append(end)
+    if batch.offers:
+        # An upsert meets a row once; the earliest wins.
+        batch.offers.sort(key=lambda v: -v.due_at.timestamp() if v.due_at else 0.0)
+        once = {(v.queue, v.key): v for v in batch.offers}
+        yield KERNEL_SQL["offer"], offer_values(list(once.values()), batch.shard_count)
+    if unneeded:
+        yield KERNEL_SQL["delete_visits"], place_values(unneeded, batch.shard_count)
+
+
+def _released_handout(row: Any, change: Change) -> Handout:
+    """Of a task with one edge, whose promise this change has closed."""
+    given = Input(row[14], row[13], change.outcome, change.result, change.error)
+    return Handout(
+        row[0], row[1], row[8], row[5], "open", row[7], row[9], row[10], row[11], row[12], (given,)
+    )
+
+
+def _end_row(process_id: str, id: str) -> dict[str, Any]:
+    return {"process_id": process_id, "id": id}

@@ -1,0 +1,118 @@
+"""Repairs: what one transaction makes impossible, and is there all the same (P7).
+
+A restore or a hand-made change. What is safe is repaired under the exclusive lock and counted as a
+defect; the rest marks the process and is left to an operator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Generator
+from typing import Any
+
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.processes.change import Change
+from mainspring.processes.cone import Graph
+from mainspring.processes.drive import Step
+from mainspring.processes.store import SQL
+from mainspring.processes.structural import Locked, Structural, visit_of
+from mainspring.processes.visits import insert_values, task_visit
+
+log = logging.getLogger("mainspring")
+Steps = Generator[Step, list[Any], Any]
+
+# The details of process_violation that are safe to repair, as the view words them.
+NOT_QUEUED = "an open task has no visit and waits for nothing"
+MISCOUNTED = "a count is not the number of open inputs"
+NOT_STARTED = "a process has no first task"
+NO_TIMER = "a task sleeps and has no timer"
+NOT_TOLD = "a task waits for a child that has ended"
+NOT_APPLIED = "a result was accepted and its promise is open"
+
+
+class Repairing(Structural):
+    """Repairs of one process."""
+
+    source = "automatic"
+
+    def _repair(self, locked: Locked) -> Steps:
+        rows = yield SQL["read_violations"], {"id": self.process_id}
+        if not rows:
+            return
+        found: dict[str, list[str]] = defaultdict(list)
+        for _, detail, task in rows:
+            found[detail].append(task)
+        graph = yield from self.read()
+        yield from self._queue(locked, graph, found)
+        yield from self._count(graph, found.pop(MISCOUNTED, []))
+        yield from self._tell(found)
+        yield from self._apply(locked, graph, found.pop(NOT_APPLIED, []))
+        yield from self._note(rows)
+        others = [row for row in rows if row[1] in found]
+        if others:
+            rule, detail, task = others[0]
+            reason = f"{rule}: {detail} (task {task})"
+            yield SQL["mark_inconsistent"], {"id": self.process_id, "reason": reason}
+
+    def _queue(self, locked: Locked, graph: Graph, found: dict[str, list[str]]) -> Steps:
+        """Tasks that are ready and not queued; the first of all, if there is none, is made anew."""
+        unready = [graph.nodes[task] for task in found.pop(NOT_QUEUED, [])]
+        visits = [
+            visit_of(self.process_id, node, engine=self.engine, now=locked.now) for node in unready
+        ]
+        if found.pop(NOT_STARTED, None):
+            yield SQL["insert_root"], {"id": self.process_id}
+            visits.append(
+                task_visit(
+                    self.process_id,
+                    locked.root,
+                    locked.type,
+                    engine=self.engine,
+                    generation=locked.generation,
+                )
+            )
+        if visits:
+            yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
+        if unready:
+            yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
+
+    def _count(self, graph: Graph, tasks: list[str]) -> Steps:
+        if tasks:
+            counts = [graph.open_inputs(task, set())[0] for task in tasks]
+            values = {"process_id": self.process_id, "tasks": tasks, "counts": counts}
+            yield SQL["insert_waits"], values
+
+    def _tell(self, found: dict[str, list[str]]) -> Steps:
+        """Visits that would have told a task what it waits for outside: each looks for itself."""
+        lost = [("timer", task) for task in found.pop(NO_TIMER, [])]
+        lost += [("child", task) for task in found.pop(NOT_TOLD, [])]
+        yield from self._offer([self._engine_visit(kind, task) for kind, task in lost])
+
+    def _apply(self, locked: Locked, graph: Graph, tasks: list[str]) -> Steps:
+        """Close promises whose results are there."""
+        if not tasks:
+            return
+        changes = []
+        for task, outcome, result in (
+            yield SQL["read_unapplied"], {"process_id": self.process_id, "tasks": tasks}
+        ):
+            change = Change(None, self.process_id, task, None, graph.nodes[task].actor, task)
+            change.outcome, change.result = outcome, result
+            changes.append(change)
+        yield from self.end_tasks(locked, changes)
+
+    def _note(self, rows: list[Any]) -> Steps:
+        yield (
+            SQL["note_repairs"],
+            {
+                "process_id": self.process_id,
+                "tasks": [row[2] for row in rows],
+                "rules": [row[0] for row in rows],
+                "details": [row[1] for row in rows],
+                "source": self.source,
+            },
+        )
+        for rule, detail, task in rows:
+            facts = {"process_id": self.process_id, "rule": rule, "detail": detail, "task": task}
+            log.error("process.defect", extra=facts)
