@@ -73,12 +73,13 @@ async def limit_queue(
     if not limits:
         raise InvalidSetting(f"name a limit to set: {', '.join(LIMITS)}")
     for limit, value in limits.items():
-        _check_limit(limit, value)
+        check_limit(limit, value)
     changes = msgspec.json.encode(limits).decode()
     await _order(database, connection, "limit_queue", name, changes=changes)
 
 
-def _check_limit(name: str, value: float | None) -> None:
+def check_limit(name: str, value: float | None) -> None:
+    """Refuse a limit that does not exist or is out of range."""
     if name not in LIMITS:
         raise InvalidSetting(f"a limit is one of {', '.join(LIMITS)}, got {name!r}")
     if value is None:

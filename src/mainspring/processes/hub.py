@@ -130,7 +130,12 @@ class Hub:
 
         def actor(callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
             return FunctionActor(
-                callee, executor, connections, self.versions, shard_count=database.shard_count
+                callee,
+                executor,
+                connections,
+                self.versions,
+                shard_count=database.shard_count,
+                seams=layer,
             )
 
         for task in self._app.tasks.values():

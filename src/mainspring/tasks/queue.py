@@ -6,6 +6,7 @@ from typing import Any
 
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.recurring import Schedule
+from mainspring.tasks.policy import declared
 from mainspring.tasks.task import Task
 
 
@@ -25,6 +26,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
         group_rate=s.group_rate,
         searchable=s.searchable,
         retry=s.retry,
+        policy=declared(s),
     )
 
 

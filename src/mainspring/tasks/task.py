@@ -44,6 +44,14 @@ class TaskSettings:
     searchable: tuple[str, ...] = ()
     cron: str | None = None
     zone: str = "UTC"
+    # As a step of a process; see Policy.
+    work_timeout: float = 60.0
+    accept: str = "first"
+    on_work_timeout: str = "requeue"
+    work_timeout_limit: int | None = None
+    task_timeout: float | None = None
+    on_task_timeout: str = "slide"
+    remote: bool = False  # its runs are pulled by an actor elsewhere
 
 
 @dataclass(frozen=True, slots=True)
