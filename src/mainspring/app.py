@@ -49,6 +49,7 @@ from mainspring.operator import Operator
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.hub import Hub
 from mainspring.processes.process import Process, ProcessDecorator
+from mainspring.processes.remote import Remote
 from mainspring.processes.verbs import Signal
 from mainspring.processes.versions import Upcast
 from mainspring.reactive.advancing import Advancing
@@ -597,6 +598,11 @@ class Mainspring(Advancing):
             return ("unknown", None, None)
         state, result, error = rows[0]
         return (state, self.find_task(queue).signature.decode_result(result), error)
+
+    @property
+    def remote(self) -> Remote:
+        """Tasks for actors that are not functions of a worker: pull, beat, complete, fail."""
+        return self.hub.remote
 
     # -- reactive tasks
 

@@ -15,6 +15,8 @@ from mainspring.kernel.visit import Run, Visit
 # Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
 OWN = "mainspring."
 DEFAULT_POOL = "default"
+# The kind of a queue whose visits are pulled by somebody elsewhere: no worker serves it.
+REMOTE = "remote"
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 

@@ -16,7 +16,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer, QueueState
-from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
 from mainspring.kernel.holds import hold_arguments
@@ -47,10 +47,11 @@ class Worker:
         self.settings = settings
         self._database = database
         listed = list(queues)
-        self._declared = [q for q in listed if q.pool == settings.pool]
-        # Of other pools, whose policies a layer wants to know all the same.
+        self._declared = [q for q in listed if q.pool == settings.pool and q.kind != REMOTE]
+        served = {q.name for q in self._declared}
+        # Served by others, whose policies a layer wants to know all the same.
         self._watched = {
-            q.name: QueueState(q) for q in listed if q.pool != settings.pool and q.terms is not None
+            q.name: QueueState(q) for q in listed if q.name not in served and q.terms is not None
         }
         self.hand = Hand()
         self.buffer = Buffer(self._declared, self.hand.gate, slots=settings.concurrency)

@@ -153,6 +153,11 @@ class Processes:
         terms = self._terms[settings.name] = ActorTerms(settings)
         return replace(settings, terms=terms)
 
+    def remote_queue(self, settings: QueueSettings) -> QueueSettings:
+        """The queue of an actor elsewhere: nothing of it is run here, but its policy is watched."""
+        terms = self._terms[settings.name] = ActorTerms(settings)
+        return replace(settings, terms=terms)
+
     def engine_queue(self, pool: str = DEFAULT_POOL) -> QueueSettings:
         """The queue of built-in actors and of what the engine does for the processes of a pool."""
 

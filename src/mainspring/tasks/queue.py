@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import REMOTE, Handler, QueueSettings
 from mainspring.kernel.recurring import Schedule
 from mainspring.tasks.policy import declared
 from mainspring.tasks.task import Task
@@ -17,6 +17,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
         name=s.name,
         handler=handler,
         pool=s.pool,
+        kind=REMOTE if s.remote else "task",
         hold_after=s.hold_after,
         timeout=s.timeout,
         crash_limit=s.crash_limit,

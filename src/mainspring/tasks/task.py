@@ -233,6 +233,7 @@ class Task(Generic[P, R]):
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
+        self._refuse_remote()
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
@@ -252,7 +253,15 @@ class Task(Generic[P, R]):
         """The same for code that is not async."""
         return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
 
+    def _refuse_remote(self) -> None:
+        if self.settings.remote:
+            raise InvalidSetting(
+                f"task {self.name!r} is remote: it is a step of processes, which actors elsewhere pull; "
+                "no worker would run a plain call"
+            )
+
     def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+        self._refuse_remote()
         encode, options = self.signature.encode, self._options
         return [Call(self, encode((), arguments), options) for arguments in calls]
 
