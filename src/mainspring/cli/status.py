@@ -17,6 +17,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_row
 from mainspring.cli.target import ask_app, resolve
 from mainspring.kernel.status import Status
+from mainspring.processes.actors import Counts
 from mainspring.reactive.operator import TaskState
 
 
@@ -34,12 +35,12 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    found, missed = ask_app(_read, url, app)
+    found, missed, counted = ask_app(_read, url, app)
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in missed]
-        show.as_json({**_as_builtins(found), "missed": late})
+        show.as_json({**_as_builtins(found), "missed": late, "recovered": counted})
     else:
-        show.console().print(_shown(found, missed))
+        show.console().print(_shown(found, missed, counted))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
@@ -50,9 +51,14 @@ async def _watch(url: str | None, app: str | None, every: float) -> None:
                 await asyncio.sleep(every)
 
 
-async def _read(target: Mainspring) -> tuple[Status, list[TaskState]]:
-    """The status, and the reactive tasks without the success that was expected of them (R14)."""
-    return await target.operator.status(), await target.reactive.tasks(missed_only=True)
+async def _read(target: Mainspring) -> tuple[Status, list[TaskState], list[Counts]]:
+    """The status, the reactive tasks without the success that was expected of them (R14), and what
+    recovery did in the last hour (P3)."""
+    return (
+        await target.operator.status(),
+        await target.reactive.tasks(missed_only=True),
+        await target.operator.processes.counters(),
+    )
 
 
 def _as_builtins(found: Status) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
-def _shown(found: Status, missed: list[TaskState]) -> Group:
+def _shown(found: Status, missed: list[TaskState], counted: list[Counts]) -> Group:
     head = (
         f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
@@ -113,4 +119,7 @@ def _shown(found: Status, missed: list[TaskState]) -> Group:
         parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
     for task in missed:
         parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
+    for counts in counted:
+        listed = ", ".join(f"{n} {name.replace('_', ' ')}s" for name, n in counts.counts.items())
+        parts.append(Text(f"{counts.actor} in the last hour: {listed}"))
     return Group(*parts)

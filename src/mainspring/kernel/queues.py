@@ -16,7 +16,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask
-from mainspring.kernel.config import OWN
+from mainspring.kernel.config import OWN, REMOTE
 
 LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 
@@ -45,7 +45,7 @@ class QueueLoad:
     @property
     def unserved(self) -> bool:
         """Visits wait here and no living worker knows the queue: a task was renamed or removed."""
-        return self.workers == 0 and self.waiting + self.scheduled > 0
+        return self.workers == 0 and self.kind != REMOTE and self.waiting + self.scheduled > 0
 
 
 async def list_queues(

@@ -21,8 +21,12 @@ KNOWN = (
 )
 
 
+# What recovery counts, of each actor.
+COUNTERS = ("work_timeout", "task_timeout", "worker_death", "late_result")
+
+
 class Counts(msgspec.Struct, frozen=True):
-    """What recovery did for an actor: by name, work_timeout, task_timeout, worker_death, late_result."""
+    """What recovery did for an actor, by the names of COUNTERS."""
 
     actor: str
     counts: dict[str, int]
