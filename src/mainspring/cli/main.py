@@ -41,8 +41,8 @@ cli = typer.Typer(
 )
 for command in (worker, dev, migrate, status, history, put_back, why, doctor, check):
     cli.command()(command)
-for command in (actors, counters, changes):
-    processes.group.command()(command)
+for order in (actors, counters, changes):
+    processes.group.command()(order)
 for name, group in (
     ("tasks", tasks.group),
     ("entities", entities.group),
