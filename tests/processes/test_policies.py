@@ -333,3 +333,25 @@ async def test_a_decider_has_a_task_timeout_from_its_start(app: Mainspring, cloc
 
     with pytest.raises(ProcessFailed, match="before its task timeout"):
         await handle.result(5)
+
+
+async def test_a_passed_work_timeout_is_acted_on_at_the_second_beat(
+    app: Mainspring, clock: Clock, database_url: str
+) -> None:
+    """P3: seen at one beat, acted on at the next: a result that is on its way has that long."""
+    stage = Stage(app, database_url)
+    handle = await stage.order.start()
+    async with app.worker(**FAST | {"lease": 300.0}) as worker:
+        await stage.attempts.begun(1)
+        await stage.held()
+        first = worker.heart._beat_at
+        await clock.advance(MINUTE)  # which makes the workers beat
+        await wait_until(lambda: worker.heart._beat_at > first, 10)
+        await wait_until(lambda: bool(worker.heart._holds._overdue), 10)
+        assert stage.query("work_timeouts > 0") == []
+        assert len(stage.attempts.answers) == 1
+
+        worker.heart.poke_beat()
+        await stage.attempts.begun(2)
+        stage.attempts.answers[1].set_result("second")
+        assert await handle.result(10) == "second"

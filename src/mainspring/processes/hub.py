@@ -17,7 +17,7 @@ from mainspring.errors import (
     UnknownProcess,
     UnknownSignal,
 )
-from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings
 from mainspring.kernel.register import register as register_queues
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
@@ -177,7 +177,7 @@ class Hub:
                 {
                     "process_timeout": process.settings.process_timeout,
                     "idle_timeout": process.settings.idle_timeout,
-                    "pool": process.settings.pool,
+                    **_pool_of(process),
                 },
             )
             for process in self.types.values()
@@ -304,6 +304,12 @@ class Hub:
         failure = None if error is None else msgspec.json.decode(error, type=Failure | None)
         value = self.find(type).signature.decode_result(result) if outcome == "ok" else None
         return Found(state, outcome, value, failure)
+
+
+def _pool_of(process: Process[Any, Any]) -> dict[str, str]:
+    """Where it is not the default one."""
+    pool = process.settings.pool
+    return {} if pool == DEFAULT_POOL else {"pool": pool}
 
 
 def renamed(settings: QueueSettings, name: str) -> QueueSettings:
