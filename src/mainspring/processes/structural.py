@@ -158,13 +158,13 @@ class Structural:
         kinds = ("timer", "await", "deadline", "child")
         visits += [(self.engine, f"{kind}/{t}") for t in tasks for kind in kinds]
         rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
-        yield from self._call_off(rows)
+        yield from self._stop_runs(rows)
         yield SQL["drop_waits"], {"tasks": list(tasks)}
         yield SQL["drop_externals"], {"tasks": list(tasks)}
         yield SQL["unpark_tasks"], {"tasks": list(tasks)}
         return sum(1 for row in rows if row[2])
 
-    def _call_off(self, rows: Sequence[Any]) -> Steps:
+    def _stop_runs(self, rows: Sequence[Any]) -> Steps:
         """Tell the workers which runs count no longer (rows of drop_visits.sql), those held first:
         what runs is held, or began a moment ago."""
         listed = sorted(rows, key=lambda row: not row[2])
