@@ -91,6 +91,10 @@ class Stage:
             )
             return connection.execute(text.encode(), values).fetchall()
 
+    def changed_at(self) -> Any:
+        with psycopg.connect(self.url) as connection:
+            return connection.execute("select max(changed_at) from mainspring.task").fetchone()
+
     async def counted(self) -> dict[str, int]:
         found = await self.app.operator.processes.counters(actor="charge")
         return found[0].counts if found else {}
@@ -102,8 +106,10 @@ async def test_a_task_that_brings_no_result_in_its_work_timeout_is_queued_again(
     """P3, P7: recovery by the work timeout; counted, and no attempt of the task's retries."""
     stage = Stage(app, database_url)
     async with stage.started():
+        changed_at = stage.changed_at()
         await clock.advance(MINUTE)
         await stage.attempts.begun(2)
+        assert stage.changed_at() == changed_at, "a requeue is no progress: the idle time stays"
         stage.attempts.answers[1].set_result("second")
         assert await stage.handle.result(10) == "second"
 

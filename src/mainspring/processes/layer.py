@@ -344,7 +344,7 @@ class Processes:
 
     def _noted(self, run: Run, change: Change) -> Outcome:
         run.note = change
-        if change.state is not None and payload_of(run.visit).deadline is not None:
+        if change.state is not None and '"deadline"' in run.visit.payload:
             change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
         return Done(writer=self._alone if len(change.tasks) > WIDE else self._batched)
 

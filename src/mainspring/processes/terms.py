@@ -28,12 +28,8 @@ class ActorTerms:
         self._declared = settings
         self.policy = policy_of(settings.policy)
         self.settings = settings  # of a run of a process's task
+        self.holds_first = False
         self._apply()
-
-    @property
-    def holds_first(self) -> bool:
-        """Only the newest run counts, so each is marked in the row before it starts."""
-        return self.policy.accept == "last"
 
     def work_timeout(self, visit: Visit) -> float | None:
         """After how long a run is overtaken; a plain call has no such time unless its queue has."""
@@ -51,6 +47,8 @@ class ActorTerms:
         self._apply()
 
     def _apply(self) -> None:
+        # Where only the newest run counts, each is marked in the row before it starts.
+        self.holds_first = self.policy.accept == "last"
         self.settings = replace(
             self._declared,
             any_pass=self.policy.accept == "first",
