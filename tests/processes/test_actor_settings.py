@@ -47,6 +47,10 @@ async def test_settings_of_an_actor_are_kept_and_every_change_with_who_made_it(
     assert (last.before["task_timeout"], last.after["task_timeout"]) == (60.0, None)
     assert await orders.setting_changes("charge") == []
 
+    await app.operator.limit("charge", source="cyd", rate=5.0)
+    [limited] = await orders.setting_changes(actor="charge", limit=1)
+    assert (limited.source, limited.before["rate"], limited.after["rate"]) == ("cyd", None, 5.0)
+
 
 async def test_an_operator_s_change_stands_until_the_code_declares_something_else(
     app: Mainspring, database_url: str

@@ -67,15 +67,21 @@ async def resume_queue(database: Database, connection: Any, name: str) -> None:
 
 
 async def limit_queue(
-    database: Database, connection: Any, name: str, limits: dict[str, float | None]
+    database: Database,
+    connection: Any,
+    name: str,
+    limits: dict[str, float | None],
+    *,
+    source: str = "",
 ) -> None:
-    """Set some of LIMITS; None lifts one. Stands until the code declares something else."""
+    """Set some of LIMITS; None lifts one. Stands until the code declares something else, and is kept
+    with who did it."""
     if not limits:
         raise InvalidSetting(f"name a limit to set: {', '.join(LIMITS)}")
     for limit, value in limits.items():
         check_limit(limit, value)
     changes = msgspec.json.encode(limits).decode()
-    await _order(database, connection, "limit_queue", name, changes=changes)
+    await _order(database, connection, "limit_queue", name, changes=changes, source=source)
 
 
 def check_limit(name: str, value: float | None) -> None:
