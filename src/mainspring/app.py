@@ -49,6 +49,7 @@ from mainspring.operator import Operator
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.hub import Hub
 from mainspring.processes.process import Process, ProcessDecorator
+from mainspring.processes.remote import Remote
 from mainspring.processes.verbs import Signal
 from mainspring.processes.versions import Upcast
 from mainspring.reactive.advancing import Advancing
@@ -157,6 +158,13 @@ class Mainspring(Advancing):
         searchable: Iterable[str] | None = None,
         cron: str | None = None,
         zone: str = "UTC",
+        work_timeout: float = 60.0,
+        accept: str = "first",
+        on_work_timeout: str = "requeue",
+        work_timeout_limit: int | None = None,
+        task_timeout: float | None = None,
+        on_task_timeout: str = "slide",
+        remote: bool = False,
     ) -> TaskDecorator: ...
     @overload
     def task(
@@ -187,6 +195,13 @@ class Mainspring(Advancing):
         `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
         after which a run is marked in its row (0: before it starts). `crash_limit`: parked after so
         many deaths of a worker that ran it.
+
+        As a step of a process: `work_timeout` (seconds): a run that neither ends nor calls
+        `ctx.beat()` for so long is overtaken; `on_work_timeout`: "requeue" or "fail";
+        `work_timeout_limit`: fails after so many. `accept`: whose result counts, the "first" that
+        comes or that of the "last" run. `task_timeout`: seconds from the first queueing to an end
+        with an error; `on_task_timeout`: a run under way may "slide" to its work timeout, or is
+        stopped ("force"). `remote`: its runs are pulled through `app.remote`, no worker calls it.
 
         With `when`, a trigger, it is a reactive task: it runs when the state of data says so. `produces`:
         params that it sets. `not_before`, `debounce`, `min_interval`: what holds a true trigger back.
@@ -251,6 +266,11 @@ class Mainspring(Advancing):
         retry: RetryPolicy | None = None,
         timeout: float | None = 10.0,
         work_timeout: float = 60.0,
+        accept: str = "first",
+        on_work_timeout: str = "requeue",
+        work_timeout_limit: int | None = None,
+        task_timeout: float | None = None,
+        on_task_timeout: str = "slide",
         process_timeout: float = 86_400.0,
         idle_timeout: float = 3_600.0,
     ) -> ProcessDecorator: ...
@@ -578,6 +598,11 @@ class Mainspring(Advancing):
             return ("unknown", None, None)
         state, result, error = rows[0]
         return (state, self.find_task(queue).signature.decode_result(result), error)
+
+    @property
+    def remote(self) -> Remote:
+        """Tasks for actors that are not functions of a worker: pull, beat, complete, fail."""
+        return self.hub.remote
 
     # -- reactive tasks
 

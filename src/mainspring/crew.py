@@ -77,6 +77,8 @@ async def crew(
     worker.interrupt = executor.interrupt
     reactive.offered = worker.reader.hint
     processes.take_in, processes.serves = worker.take_in, worker.serves
+    worker.take_overdue = processes.recovery.take_overdue
+    processes.recovery.overtaken = worker.overtaken
     holder.append(worker)
     await app.hub.sync()  # before anything runs: a child process starts in its type's pool
     await worker.start()

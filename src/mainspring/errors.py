@@ -385,6 +385,12 @@ class IdInUse(MainspringError):
     code = "id_in_use"
 
 
+class WorkTimeout(MainspringError, TimeoutError):
+    """A run of a process's task neither ended nor beat within its actor's work timeout."""
+
+    code = "work_timeout"
+
+
 class ProcessFailed(MainspringError):
     """Raised by `process.result()` when the process ended with an error or was cancelled."""
 

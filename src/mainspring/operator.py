@@ -291,9 +291,9 @@ class Operator:
         """Undo a pause."""
         await self._ask(queues.resume_queue, queue)
 
-    async def limit(self, queue: str, **limits: float | None) -> None:
+    async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
         """Set limits of a queue (concurrency, rate, group_concurrency, group_rate); None lifts."""
-        await self._ask(queues.limit_queue, queue, limits)
+        await self._ask(queues.limit_queue, queue, limits, source=source)
 
     async def recurring(self) -> list[Recurring]:
         """All recurring visits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 
+import psycopg
 import pytest
 
 from mainspring.testing import run_until_idle
@@ -77,6 +78,46 @@ def test_settings_are_shown_and_changed(shop):
 
     assert changed["order"]["idle_timeout"] == 60
     assert "did you mean 'idle_timeout'?" in shop("settings", "order", "--set", "idle_timout=6").err
+
+
+def test_settings_of_actors_are_shown_changed_and_audited(shop):
+    """P14"""
+    assert "requeue" in shop("actors").out
+
+    changed = shop(
+        "actors", "charge", "--set", "work_timeout=30", "--set", "accept=last", "--json"
+    ).json()
+    shop("actors", "charge", "--set", "retry.attempts=4")
+
+    assert (changed["charge"]["work_timeout"], changed["charge"]["accept"]) == (30, "last")
+    audit = shop("changes", "--actor", "charge", "--json").json()
+    assert [change["subject"] for change in audit] == ["actor charge", "actor charge"]
+    assert audit[0]["after"]["retry"] == {"attempts": 4}
+    assert "accept: None -> last" in " ".join(shop("changes").out.split())
+    assert "did you mean 'accept'?" in shop("actors", "charge", "--set", "acept=last").err
+    assert (
+        "no actor is named 'chage'; did you mean" in shop("actors", "chage", "--set", "rate=1").err
+    )
+    assert "name the actor whose settings are to change" in shop("actors", "--set", "rate=1").err
+
+
+def test_counters_of_recovery_are_shown_of_each_actor_and_in_all(cli, shop, database_url):
+    """P3: exported, globally and per actor."""
+    assert "nothing was counted" in shop("counters").out
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "insert into mainspring.counter values ('charge', 'work_timeout', mainspring.now(), 2),"
+            " ('pack', 'work_timeout', mainspring.now(), 3)"
+        )
+
+    shown = shop("counters").out
+    assert shop("counters", "--actor", "pack", "--json").json() == [
+        {"actor": "pack", "counts": {"work_timeout": 3}}
+    ]
+    assert [line.split()[:2] for line in shown.splitlines() if line.split()[:1] == ["all"]] == [
+        ["all", "5"]
+    ]
+    assert "charge in the last hour: 2 work timeouts" in cli("status", "--url", database_url).out
 
 
 def test_what_is_not_there_is_one_line_and_a_code(cli, shop):

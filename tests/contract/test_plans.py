@@ -223,6 +223,27 @@ class TestPlans:
         assert len(shards) == 1024
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 1024
 
+    def test_the_shards_of_a_new_pool_are_taken_without_a_quadratic_join(
+        self, visits: Visits
+    ) -> None:
+        """It runs within a lease time, with no statistics of the pool."""
+        worker_id = visits.join()
+        visits.call("make_leases", pool="new")
+        values = {"pool": "new", "worker_id": worker_id, "most": 1024, "epoch": 1}
+
+        nodes = plan_of(visits, SQL["take_leases"].text, values)
+        visits.bury(worker_id)
+
+        assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 2048
+
+    def test_tasks_are_pulled_along_visit_due(self, visits: Visits) -> None:
+        """P3: whoever pulls reads what it takes, not the backlog."""
+        values = {"queue": "ring", "most": 10, "work_timeout": 60.0}
+
+        nodes = plan_of(visits, SQL["pull_visits"].text, values)
+
+        assert_rides_indexes(nodes, "visit_due")
+
     def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})
 

@@ -112,7 +112,7 @@ async def test_what_runs_is_kept_though_the_limit_was_lowered(
     """A7: the part comes down as runs end, in memory and in the table."""
     state = worker.buffer.queues["ring"]
     state.running = 4
-    visits.call("limit_queue", name="ring", changes='{"concurrency": 2}')
+    visits.call("limit_queue", name="ring", source="", changes='{"concurrency": 2}')
     part = "select size from mainspring.part"
 
     state.wants_part = True

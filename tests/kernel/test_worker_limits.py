@@ -222,14 +222,14 @@ async def test_an_operator_s_limit_applies_at_once(visits: Visits, database_url:
     gate = Gate()
     ring = queue(handler=gate)
     async with working(database_url, ring) as worker:
-        visits.call("limit_queue", name="ring", changes='{"concurrency": 2}')
+        visits.call("limit_queue", name="ring", source="", changes='{"concurrency": 2}')
         await wait_until(lambda: worker.buffer.queues["ring"].concurrency == 2)
         visits.offer(*keys(10))
         await wait_until(lambda: len(gate.runs) == 2)
         await asyncio.sleep(0.1)  # nothing more may start: there is no step to wait for
         assert len(gate.runs) == 2
 
-        visits.call("limit_queue", name="ring", changes='{"concurrency": null}')
+        visits.call("limit_queue", name="ring", source="", changes='{"concurrency": null}')
         await wait_until(lambda: len(gate.runs) == 10)
         gate.open.set()
         await wait_until(lambda: left(visits) == 0)

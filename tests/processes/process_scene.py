@@ -81,6 +81,8 @@ class Scene:
             async with working(self.url, *queues, layer.engine_queue(), **settings) as worker:
                 holder.append(worker)
                 layer.take_in = worker.take_in
+                worker.take_overdue = layer.recovery.take_overdue
+                layer.recovery.overtaken = worker.overtaken
                 yield worker
         finally:
             await layer.close()

@@ -374,7 +374,7 @@ def limit(
 
     async def order(operator: Operator) -> None:
         for queue in _queues(kind, stage):
-            await operator.limit(queue, **given)
+            await operator.limit(queue, source=options.source(), **given)
 
     ask(order, url, app)
     show.say(f"{_place(kind, stage)}: " + ", ".join(f"{n} {v:g}" for n, v in given.items() if v))

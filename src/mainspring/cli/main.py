@@ -21,6 +21,7 @@ from mainspring.cli import (
     show,
     tasks,
 )
+from mainspring.cli.actors import actors, changes, counters
 from mainspring.cli.check import check
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
@@ -40,6 +41,8 @@ cli = typer.Typer(
 )
 for command in (worker, dev, migrate, status, history, put_back, why, doctor, check):
     cli.command()(command)
+for order in (actors, counters, changes):
+    processes.group.command()(order)
 for name, group in (
     ("tasks", tasks.group),
     ("entities", entities.group),

@@ -96,7 +96,7 @@ def limit(
     limits = {key: _number(key, text) for key, text in given.items() if text is not None}
     if not limits:
         raise InvalidSetting("name a limit: --concurrency, --rate, --group-concurrency, ...")
-    ask(lambda operator: operator.limit(name, **limits), url, app)
+    ask(lambda operator: operator.limit(name, source=options.source(), **limits), url, app)
     shown = (f"{key} {'lifted' if to is None else f'{to:g}'}" for key, to in limits.items())
     show.say(f"queue {name!r}: {', '.join(shown)}")
 

@@ -17,6 +17,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_row
 from mainspring.cli.target import ask_app, resolve
 from mainspring.kernel.status import Status
+from mainspring.processes.actors import Counts
 from mainspring.reactive.operator import ReactiveLoad, TaskState
 
 
@@ -34,30 +35,38 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    found, missed, load = ask_app(_read, url, app)
+    sight = ask_app(_read, url, app)
     if json:
-        late = [{"task": task.task, "missed_at": task.missed_at} for task in missed]
-        numbers = msgspec.to_builtins(load)
-        show.as_json({**_as_builtins(found), "missed": late, "reactive": numbers})
+        late = [{"task": task.task, "missed_at": task.missed_at} for task in sight.missed]
+        more = {"missed": late, "reactive": sight.load, "recovered": sight.counted}
+        show.as_json({**_as_builtins(sight.status), **msgspec.to_builtins(more)})
     else:
-        show.console().print(_shown(found, missed, load))
+        show.console().print(_shown(sight))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
     async with resolve(url, app) as target:
         with Live(console=show.console(), auto_refresh=False, screen=False) as live:
             while True:
-                live.update(_shown(*await _read(target)), refresh=True)
+                live.update(_shown(await _read(target)), refresh=True)
                 await asyncio.sleep(every)
 
 
-async def _read(target: Mainspring) -> tuple[Status, list[TaskState], list[ReactiveLoad]]:
-    """The status, the reactive tasks without the success that was expected (R14), all in numbers."""
-    reactive = target.reactive
-    return (
+class _Sight(msgspec.Struct):
+    """What there is to show."""
+
+    status: Status
+    missed: list[TaskState]  # reactive tasks without the success that was expected (R14)
+    load: list[ReactiveLoad]  # all reactive tasks, in numbers
+    counted: list[Counts]  # what recovery did in the last hour (P3)
+
+
+async def _read(target: Mainspring) -> _Sight:
+    return _Sight(
         await target.operator.status(),
-        await reactive.tasks(missed_only=True),
-        await reactive.load(),
+        await target.reactive.tasks(missed_only=True),
+        await target.reactive.load(),
+        await target.operator.processes.counters(),
     )
 
 
@@ -71,7 +80,8 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
-def _shown(found: Status, missed: list[TaskState], load: list[ReactiveLoad]) -> Group:
+def _shown(sight: _Sight) -> Group:
+    found = sight.status
     head = (
         f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
@@ -117,17 +127,20 @@ def _shown(found: Status, missed: list[TaskState], load: list[ReactiveLoad]) -> 
     for queue in found.unserved:
         count = queue.waiting + queue.scheduled
         parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
-    if load:
+    if sight.load:
         parts.append(
             show.table(
                 ("pool", "tasks", "ready", "running", "failing", "missed", "paused", "retired"),
                 (
                     (p.pool, p.tasks, p.ready, p.running, p.failing, p.missed, p.paused, p.retired)
-                    for p in load
+                    for p in sight.load
                 ),
                 title="reactive tasks",
             )
         )
-    for task in missed:
+    for task in sight.missed:
         parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
+    for counts in sight.counted:
+        listed = ", ".join(f"{n} {name.replace('_', ' ')}s" for name, n in counts.counts.items())
+        parts.append(Text(f"{counts.actor} in the last hour: {listed}"))
     return Group(*parts)

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.groups import Groups
 from mainspring.kernel.level import Level
@@ -38,6 +40,7 @@ class QueueState:
     bucket: Bucket | None = None
     running: int = 0
     wants_part: bool = False
+    policy: str = ""  # JSON, as the database has it
     groups: Groups = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
 
@@ -57,6 +60,23 @@ class QueueState:
         """Operators' settings as they stand."""
         self.paused, self.concurrency, self.rate = paused, concurrency, rate
         self.limited = paused or concurrency is not None or rate is not None
+
+    def set_policy(self, policy: str) -> None:
+        """Tell the layer what operators have changed."""
+        if policy != self.policy and self.settings.terms is not None:
+            self.policy = policy
+            self.settings.terms.changed(msgspec.json.decode(policy))
+
+    @property
+    def holds_first(self) -> bool:
+        """Whether a run is held before it starts."""
+        terms = self.settings.terms
+        return self.hold_after <= 0 or (terms is not None and terms.holds_first)
+
+    def work_timeout_of(self, visit: Visit) -> float | None:
+        """After how long a run of this visit is overtaken."""
+        terms = self.settings.terms
+        return self.work_timeout if terms is None else terms.work_timeout(visit)
 
     def ready_at(self, now: float) -> float:
         """When a visit of it may start as far as the queue is concerned."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 from uuid import UUID
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import Run
+from mainspring.kernel.visit import Run, Visit
 
 # Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
 OWN = "mainspring."
 DEFAULT_POOL = "default"
+# The kind of a queue whose visits are pulled by somebody elsewhere: no worker serves it.
+REMOTE = "remote"
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 
@@ -50,6 +53,23 @@ class WorkerSettings:
         return self.lease / 5
 
 
+class Terms(Protocol):
+    """How a layer has the visits of a queue held, where the queue's own settings do not say it."""
+
+    @property
+    def holds_first(self) -> bool:
+        """Whether every run is held before it starts."""
+        ...
+
+    def work_timeout(self, visit: Visit) -> float | None:
+        """Seconds after which a run that holds this visit is overtaken. Called by the heart's thread."""
+        ...
+
+    def changed(self, policy: Mapping[str, Any]) -> None:
+        """Told what the queue's policy is, as the database has it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """A queue as the code declares it. Times are seconds, rates are starts a second."""
@@ -73,6 +93,9 @@ class QueueSettings:
     # A background queue: all of them together have at most this share of a worker's slots, and at
     # least this share of its starts, whatever waits with greater priority. None: no background.
     share: float | None = None
+    # What a layer declares beyond these; operators change it, and its terms are told.
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    terms: Terms | None = None
     quiet: bool = False  # its runs leave history only when they fail: a scheduler's own steps
 
     def __post_init__(self) -> None:
@@ -97,7 +120,7 @@ class QueueSettings:
 
     def declared(self) -> dict[str, object]:
         """What the database should know of it."""
-        return {
+        declared: dict[str, object] = {
             "pool": self.pool,
             "kind": self.kind,
             "turns": self.turns,
@@ -110,6 +133,9 @@ class QueueSettings:
             "group_rate": self.group_rate,
             "searchable": list(self.searchable),
         }
+        if self.policy:
+            declared["policy"] = dict(self.policy)
+        return declared
 
 
 def own_queue(name: str, pool: str) -> str:

@@ -49,12 +49,14 @@ class Heart(threading.Thread):
         mind: Mind,
         settings: WorkerSettings,
         queues: Iterable[str],
+        watched: Iterable[str] = (),
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
         self._hand = hand
         self._mind = mind
         self._settings = settings
         self._queues = list(queues)
+        self._watched = [*self._queues, *watched]  # whose settings are read
         self._session = Session(database)
         self._shards = Shards(self._session, hand, mind, settings, self._queues)
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
@@ -202,7 +204,7 @@ class Heart(threading.Thread):
                 return False
             peers = session.fetch("read_workers", pool=settings.pool)
             leases = session.fetch("read_leases", pool=settings.pool)
-            queues = session.fetch("read_queues", queues=self._queues)
+            queues = session.fetch("read_queues", queues=self._watched)
         received = moment.local()
         self._beat_at = sent
         hand.good_until = sent + settings.lease * FENCE_AFTER

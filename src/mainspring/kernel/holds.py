@@ -29,6 +29,7 @@ class Holds:
         self._mind = mind
         self._retry_after = retry_after
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
+        self._gone: set[int] = set()  # runs of mine that had no visit at the last look
 
     def next_in(self, now: float) -> float:
         """Seconds until the next run has lasted long enough to be held."""
@@ -61,8 +62,9 @@ class Holds:
 
     def look(self) -> None:
         """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
-        at two looks running, and my own for runs that I no longer have."""
-        self._release_lost()
+        at two looks running, and my own for runs that I no longer have. And stop runs of mine whose
+        visits are gone."""
+        self._stop_gone(self._release_lost())
         if not self._hand.shards:
             return
         shards = list(self._hand.shards)
@@ -70,6 +72,8 @@ class Holds:
         late = {row[4] for row in rows if row[6]}
         overdue, self._overdue = late & self._overdue, late
         orphaned = [row[4] for row in rows if row[7]]
+        if overdue:
+            overdue -= self._mind.overdue([row for row in rows if row[4] in overdue])
         if overdue or orphaned:
             self._recover(shards, orphaned, list(overdue))
             rows = self._session.call("read_held", shards=shards)
@@ -79,12 +83,13 @@ class Holds:
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
         freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
         steps.reach("visits.recovered")
-        for _, key, queue, crashes, was_orphaned, parked in freed:
+        for _, key, queue, crashes, was_orphaned, parked, _ in freed:
             facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
             log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
 
-    def _release_lost(self) -> None:
-        """A hold may arrive after its run was given up: then nobody would ever clear it."""
+    def _release_lost(self) -> set[int]:
+        """A hold may arrive after its run was given up: then nobody would ever clear it. Answers what
+        I hold."""
         me = self._hand.worker_id
         held = [row[1] for row in self._session.call("read_own_holds", worker_id=me)]
         # A run is in hand before its hold is sent, so what is not in hand now has ended.
@@ -92,6 +97,33 @@ class Holds:
         if lost:
             self._session.call("release_holds", worker_id=me, runs=lost)
             self._mind.shards_changed()
+        return set(held)
+
+    def _stop_gone(self, held: set[int]) -> None:
+        """Runs whose visits were deleted: by their hold, or because no hold could be had.
+
+        At two looks running, for one that has just settled itself is not to be stopped.
+        """
+        doubtful = [
+            run
+            for run in self._hand.active()
+            if not run.settled and run.token not in held and (run.held or run.hold_at)
+        ]
+        gone: set[int] = set()
+        if doubtful:
+            rows = self._session.call(
+                "find_gone",
+                shards=[run.visit.shard for run in doubtful],
+                keys=[run.visit.key for run in doubtful],
+                queues=[run.visit.queue for run in doubtful],
+                ids=[run.visit.id for run in doubtful],
+                runs=[run.token for run in doubtful],
+            )
+            gone = {row[0] for row in rows}
+        stopping = [run for run in doubtful if run.token in gone & self._gone]
+        self._gone = gone
+        if stopping:
+            self._mind.gone(stopping)
 
 
 def hold_arguments(

@@ -16,7 +16,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask
-from mainspring.kernel.config import OWN
+from mainspring.kernel.config import OWN, REMOTE
 
 LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 
@@ -45,7 +45,7 @@ class QueueLoad:
     @property
     def unserved(self) -> bool:
         """Visits wait here and no living worker knows the queue: a task was renamed or removed."""
-        return self.workers == 0 and self.waiting + self.scheduled > 0
+        return self.workers == 0 and self.kind != REMOTE and self.waiting + self.scheduled > 0
 
 
 async def list_queues(
@@ -67,18 +67,25 @@ async def resume_queue(database: Database, connection: Any, name: str) -> None:
 
 
 async def limit_queue(
-    database: Database, connection: Any, name: str, limits: dict[str, float | None]
+    database: Database,
+    connection: Any,
+    name: str,
+    limits: dict[str, float | None],
+    *,
+    source: str = "",
 ) -> None:
-    """Set some of LIMITS; None lifts one. Stands until the code declares something else."""
+    """Set some of LIMITS; None lifts one. Stands until the code declares something else, and is kept
+    with who did it."""
     if not limits:
         raise InvalidSetting(f"name a limit to set: {', '.join(LIMITS)}")
     for limit, value in limits.items():
-        _check_limit(limit, value)
+        check_limit(limit, value)
     changes = msgspec.json.encode(limits).decode()
-    await _order(database, connection, "limit_queue", name, changes=changes)
+    await _order(database, connection, "limit_queue", name, changes=changes, source=source)
 
 
-def _check_limit(name: str, value: float | None) -> None:
+def check_limit(name: str, value: float | None) -> None:
+    """Refuse a limit that does not exist or is out of range."""
     if name not in LIMITS:
         raise InvalidSetting(f"a limit is one of {', '.join(LIMITS)}, got {name!r}")
     if value is None:

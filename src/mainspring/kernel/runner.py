@@ -229,7 +229,7 @@ class Runner:
 
     def _needs_hold(self, run: Run) -> bool:
         """Whether a run must be held before its start."""
-        return run.suspect or self.buffer.queues[run.visit.queue].hold_after <= 0
+        return run.suspect or self.buffer.queues[run.visit.queue].holds_first
 
     def _begin(self, run: Run) -> Course | None:
         """Start a run; answers what is left of it, if it has not ended at once."""
@@ -308,7 +308,8 @@ class Runner:
     async def _hold_first(self, run: Run) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""
         try:
-            held = await self._hold(run, self.buffer.queues[run.visit.queue].work_timeout)
+            queue = self.buffer.queues[run.visit.queue]
+            held = await self._hold(run, queue.work_timeout_of(run.visit))
         except asyncio.CancelledError:
             held = False
         except Exception:

@@ -30,12 +30,14 @@ class Listener:
         offered: Callable[[str, datetime], None],
         shards_freed: Callable[[str], None],
         settings_changed: Callable[[], None],
+        called_off: Callable[[frozenset[int]], None],
         connected: Callable[[], None],
     ) -> None:
         self._line = line
         self._offered = offered
         self._shards_freed = shards_freed
         self._settings_changed = settings_changed
+        self._called_off = called_off
         self._connected = connected
 
     async def run(self) -> None:
@@ -72,5 +74,7 @@ class Listener:
             self._shards_freed(rest)
         elif word == "settings":
             self._settings_changed()
+        elif word == "stop":
+            self._called_off(frozenset(map(int, rest.split())))
         elif word.lstrip("-").isdigit():
             self._offered(rest, _EPOCH + timedelta(microseconds=int(word)))

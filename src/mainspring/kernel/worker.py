@@ -15,8 +15,8 @@ from typing import Any
 from mainspring.db.connect import Database
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, upkeep
-from mainspring.kernel.buffer import Buffer
-from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.kernel.buffer import Buffer, QueueState
+from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
 from mainspring.kernel.holds import hold_arguments
@@ -46,7 +46,13 @@ class Worker:
     ) -> None:
         self.settings = settings
         self._database = database
-        self._declared = [q for q in queues if q.pool == settings.pool]
+        listed = list(queues)
+        self._declared = [q for q in listed if q.pool == settings.pool and q.kind != REMOTE]
+        served = {q.name for q in self._declared}
+        # Served by others, whose policies a layer wants to know all the same.
+        self._watched = {
+            q.name: QueueState(q) for q in listed if q.name not in served and q.terms is not None
+        }
         self.hand = Hand()
         self.buffer = Buffer(self._declared, self.hand.gate, slots=settings.concurrency)
         # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
@@ -76,7 +82,7 @@ class Worker:
             failed=self._refused,
         )
         self.settler.wrote = self.reader.wake
-        self.heart = Heart(database, self.hand, self, settings, self.buffer.queues)
+        self.heart = Heart(database, self.hand, self, settings, self.buffer.queues, self._watched)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._filling = False  # a look for what can be started is on its way
@@ -86,6 +92,9 @@ class Worker:
         self._turned_away: MixedPool | None = None
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
+        # Asked, from the heart's thread, for the passes of overdue visits (rows of read_held.sql)
+        # that a layer recovers by its own rules.
+        self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
 
     # -- life
 
@@ -116,6 +125,7 @@ class Worker:
                 offered=self.reader.hint,
                 shards_freed=self._shards_freed,
                 settings_changed=self.heart.poke_beat,
+                called_off=self._called_off,
                 connected=self.reader.restart,
             )
             loops.append(listener.run())
@@ -246,6 +256,14 @@ class Worker:
         """Whether a visit of this queue and shard is this worker's to start."""
         return queue in self.buffer.queues and shard in self.hand.shards
 
+    def overtaken(self, visits: Sequence[Visit]) -> None:
+        """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on; the
+        visit may be run again all the same, here too."""
+        for visit in visits:
+            if visit.queue in self.buffer.queues:
+                self.buffer.forget(visit)
+                self.reader.settled(visit, 0)
+
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""
         self.reader.wake()
@@ -323,10 +341,15 @@ class Worker:
                 group_size,
                 group_rate,
                 paused,
+                policy,
             ) = row
+            if (watched := self._watched.get(name)) is not None:
+                watched.set_policy(policy)
+                continue
             queue = self.buffer.queues[name]
             queue.hold_after = hold_after
             queue.work_timeout = work_timeout
+            queue.set_policy(policy)
             # A newer version has put it into another pool, whose workers run it from now on.
             elsewhere = pool != self.settings.pool
             queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
@@ -350,7 +373,7 @@ class Worker:
         """What runs of other workers hold in my shards counts for turns and groups."""
         groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
         turns: set[tuple[str, str]] = set()
-        for _, key, queue_name, group, _, holder, _, _ in rows:
+        for _, key, queue_name, group, _, holder, _, _, _ in rows:
             queue = self.buffer.queues.get(queue_name)
             if queue is None or holder == self.hand.worker_id:
                 continue
@@ -382,6 +405,22 @@ class Worker:
         self.runner.drop_suspects(unwanted)
         self.hand.loop_looked(gone)
         self.reader.restart()
+
+    def overdue(self, rows: Sequence[Any]) -> set[int]:
+        return self.take_overdue(rows)
+
+    def gone(self, runs: Sequence[Run]) -> None:
+        self._tell(self._stop_gone, runs)
+
+    def _stop_gone(self, runs: Sequence[Run]) -> None:
+        """Their visits were deleted: nothing will come of them, so their slots can be free."""
+        for run in runs:
+            log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
+            self.runner.stop_run(run, "fenced")
+
+    def _called_off(self, versions: frozenset[int]) -> None:
+        """A layer has deleted the visits of these versions."""
+        self._stop_gone([run for run in self.hand.active() if run.visit.version in versions])
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
@@ -417,7 +456,7 @@ class Worker:
 
     def hold_after(self, run: Run) -> tuple[float, float | None]:
         queue = self.buffer.queues[run.visit.queue]
-        return queue.hold_after, queue.work_timeout
+        return queue.hold_after, queue.work_timeout_of(run.visit)
 
     def shortest_hold_after(self) -> float:
         return min(

@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.kernel.visit import Run
 from mainspring.processes.arguments import fill
-from mainspring.processes.context import ProcessContext
+from mainspring.processes.context import ProcessContext, Seams
 from mainspring.processes.decider import Recorder
 from mainspring.processes.decision import Decision, Recorded
 from mainspring.processes.hand_out import Handout
@@ -37,6 +37,7 @@ class FunctionActor:
         versions: Versions,
         *,
         shard_count: int,
+        seams: Seams,
     ) -> None:
         self.name = callee.name
         self._function: Callable[..., Any] = callee.function
@@ -48,6 +49,7 @@ class FunctionActor:
         self._connections = connections
         self._versions = versions
         self._shard_count = shard_count
+        self._seams = seams
 
     async def decide(self, handout: Handout, run: Run) -> Decision:
         """Run the function with what the task was given."""
@@ -57,7 +59,7 @@ class FunctionActor:
         if (parameter := self._signature.context_parameter) is not None:
             arguments[parameter] = ProcessContext(
                 run, self._signature.encode_result, self._connections, self._timeout, handout,
-                records, self._shard_count,
+                records, self._shard_count, self._seams,
             )  # fmt: skip
         if records is None:
             returned = await self._call(run, arguments)

@@ -104,9 +104,10 @@ class Change(msgspec.Struct, eq=False):
     prune: bool = False
     look: bool = False
     fails_scope: bool = True
+    counts: str | None = None  # the counter that it adds to
     keeps: bool = False  # its visit stays, for the look to take away
     offers: list[NewVisit] = []
-    # Visits that are not needed any more: (process, queue, key).
+    # Visits that are not needed any more: (process, queue, key); without a queue: the engine's.
     unneeded: list[tuple[str, str, str]] = []
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.kernel.visit import Run
-from mainspring.processes.change import change_of
+from mainspring.processes.change import Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.decider import Recorder
 from mainspring.processes.decision import Decision, validate
@@ -16,6 +16,13 @@ from mainspring.processes.drive import drive_psycopg, drive_psycopg_sync
 from mainspring.processes.hand_out import Handout
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context, Transaction
+
+
+class Seams(Protocol):
+    """What a context needs of the layer that runs it."""
+
+    def beat(self, run: Run) -> None: ...
+    def prepare(self, change: Change) -> None: ...
 
 
 class ProcessContext(Context):
@@ -34,12 +41,14 @@ class ProcessContext(Context):
         handout: Handout,
         records: Recorder | None,
         shard_count: int,
+        seams: Seams,
     ) -> None:
         super().__init__(run, lambda _: None, connections, timeout)  # results are in the task's row
         self._handout = handout
         self._records = records
         self._shard_count = shard_count
         self._encode_result = encode
+        self._seams = seams
 
     @property
     def process(self) -> str:
@@ -50,6 +59,10 @@ class ProcessContext(Context):
     def generation(self) -> int:
         """How often the task was restarted; a part of its idempotency key."""
         return self._handout.generation
+
+    def beat(self) -> None:
+        """Say that the run goes on: from now on it has its whole work timeout again."""
+        self._seams.beat(self._run)
 
     def transaction(self) -> Transaction:
         """A transaction that completes the task, with all it decided, when it commits."""
@@ -67,6 +80,7 @@ class ProcessContext(Context):
         if (problem := validate(decision, given)) is not None:
             raise InvalidDecision(problem.message)
         change = change_of(self._run, self._handout, decision)
+        self._seams.prepare(change)
         return Commit([change], self._shard_count, waiting=True)
 
 

@@ -17,7 +17,8 @@ from mainspring.errors import (
     UnknownProcess,
     UnknownSignal,
 )
-from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.config import DEFAULT_POOL, QueueSettings
+from mainspring.kernel.register import register as register_queues
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.actor import FunctionActor
@@ -25,6 +26,7 @@ from mainspring.processes.drive import Walk, drive, drive_psycopg, drive_psycopg
 from mainspring.processes.handle import Found, ProcessHandle, Sent
 from mainspring.processes.layer import Processes
 from mainspring.processes.process import Process, ProcessSettings, ProcessSignature, StartOptions
+from mainspring.processes.remote import Remote
 from mainspring.processes.settings import register
 from mainspring.processes.signals import send_steps
 from mainspring.processes.start import Started, start_steps
@@ -62,6 +64,17 @@ class Hub:
         self.signals: dict[str, Signal[Any]] = {}
         self.versions = Versions()
         self.aliases: dict[str, str] = {}  # former name of an actor -> its name
+        self.remote = Remote(self)
+
+    @property
+    def tasks(self) -> dict[str, Task[Any, Any]]:
+        return self._app.tasks
+
+    async def database(self) -> Database:
+        return await self._app.database()
+
+    def database_sync(self) -> Database:
+        return self._app.database_sync()
 
     # -- declaring
 
@@ -130,10 +143,18 @@ class Hub:
 
         def actor(callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
             return FunctionActor(
-                callee, executor, connections, self.versions, shard_count=database.shard_count
+                callee,
+                executor,
+                connections,
+                self.versions,
+                shard_count=database.shard_count,
+                seams=layer,
             )
 
         for task in self._app.tasks.values():
+            if task.settings.remote:
+                queues.append(layer.remote_queue(queue_settings(task, never_run)))
+                continue
             plain = executor.handler(task)
             made[task.name] = (actor(task), queue_settings(task, plain), plain)
         for process in self.types.values():
@@ -156,7 +177,7 @@ class Hub:
                 {
                     "process_timeout": process.settings.process_timeout,
                     "idle_timeout": process.settings.idle_timeout,
-                    "pool": process.settings.pool,
+                    **_pool_of(process),
                 },
             )
             for process in self.types.values()
@@ -164,6 +185,9 @@ class Hub:
         database, pool = await self._app.database(), await self._app.pool()
         async with pool.connection(transaction=True) as connection:
             await register(database, connection, declared)
+            remote = [t for t in self._app.tasks.values() if t.settings.remote]
+            queues = [queue_settings(task, never_run) for task in remote]
+            await register_queues(database, connection, queues, update=True)
 
     # -- starting and looking up
 
@@ -177,7 +201,7 @@ class Hub:
             )
         database = await self._app.database()
         walk = self._start(process, args, options, database.shard_count)
-        return self._started(process, await self._walk(walk, options.on))
+        return self._started(process, await self.walk(walk, options.on))
 
     def start_process_sync(
         self, process: Process[Any, Any], args: str, options: StartOptions
@@ -187,7 +211,7 @@ class Hub:
                 "an async psycopg connection was given to start_sync; await start instead"
             )
         walk = self._start(process, args, options, self._app.database_sync().shard_count)
-        return self._started(process, self._walk_sync(walk, options.on))
+        return self._started(process, self.walk_sync(walk, options.on))
 
     def _start(
         self, process: Process[Any, Any], args: str, options: StartOptions, shard_count: int
@@ -223,13 +247,13 @@ class Hub:
         self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
     ) -> bool:
         database = await self._app.database()
-        return await self._walk(self._send(process_id, sent, database.shard_count), on)
+        return await self.walk(self._send(process_id, sent, database.shard_count), on)
 
     def send_signal_sync(
         self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
     ) -> bool:
         shard_count = self._app.database_sync().shard_count
-        return self._walk_sync(self._send(process_id, sent, shard_count), on)
+        return self.walk_sync(self._send(process_id, sent, shard_count), on)
 
     def _send(self, process_id: str, sent: Sent, shard_count: int) -> Walk[bool]:
         signal = sent.signal if isinstance(sent.signal, Signal) else self.find_signal(sent.signal)
@@ -253,13 +277,13 @@ class Hub:
         self, process_id: str, on: psycopg.AsyncConnection[Any] | None
     ) -> None:
         database = await self._app.database()
-        await self._walk(request_steps([request_cancel(process_id)], database.shard_count), on)
+        await self.walk(request_steps([request_cancel(process_id)], database.shard_count), on)
 
     def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None:
         shard_count = self._app.database_sync().shard_count
-        self._walk_sync(request_steps([request_cancel(process_id)], shard_count), on)
+        self.walk_sync(request_steps([request_cancel(process_id)], shard_count), on)
 
-    async def _walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None) -> T:
+    async def walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
         """On the caller's connection, or on one of our own, in a transaction."""
         if on is not None:
             return await drive_psycopg(on, walk)
@@ -267,7 +291,7 @@ class Hub:
         async with pool.connection(transaction=True) as connection:
             return await drive(connection, walk)
 
-    def _walk_sync(self, walk: Walk[T], on: psycopg.Connection[Any] | None) -> T:
+    def walk_sync(self, walk: Walk[T], on: psycopg.Connection[Any] | None = None) -> T:
         if on is not None:
             return drive_psycopg_sync(on, walk)
         with self._app.sync_pool().connection() as connection:
@@ -280,6 +304,12 @@ class Hub:
         failure = None if error is None else msgspec.json.decode(error, type=Failure | None)
         value = self.find(type).signature.decode_result(result) if outcome == "ok" else None
         return Found(state, outcome, value, failure)
+
+
+def _pool_of(process: Process[Any, Any]) -> dict[str, str]:
+    """Where it is not the default one."""
+    pool = process.settings.pool
+    return {} if pool == DEFAULT_POOL else {"pool": pool}
 
 
 def renamed(settings: QueueSettings, name: str) -> QueueSettings:

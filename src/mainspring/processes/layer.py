@@ -22,12 +22,13 @@ from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
-from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
+from mainspring.processes.beats import Beats
 from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
+from mainspring.processes.deadline import Deadline, Overdue
 from mainspring.processes.decision import Decision, validate
 from mainspring.processes.drive import Step, drive
 from mainspring.processes.hand_out import Desk, Handout
@@ -35,8 +36,11 @@ from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
 from mainspring.processes.prune import KEEP, Pruning
 from mainspring.processes.race import Racing
+from mainspring.processes.recovery import Recovery
+from mainspring.processes.settle import settle_steps
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
+from mainspring.processes.terms import ActorTerms, add_timeouts
 from mainspring.processes.visits import (
     Serves,
     as_read,
@@ -88,6 +92,7 @@ class Decisions:
             [run.note for run in runs], self._shard_count, serves=self._serves
         )
         await drive(connection, commit.steps())
+        await _count(connection, runs, commit.verdicts)
         return commit.verdicts
 
     def committed(self) -> None:
@@ -112,6 +117,11 @@ class Processes:
         self.lines = Lines(database)
         self._actors = actors
         self._desk = Desk(self.lines.fetch)
+        self._terms: dict[str, ActorTerms] = {}
+        self._beats = Beats(self.lines.fetch, self._work_timeout)
+        self.recovery = Recovery(
+            self.lines, self._desk, self._terms, database.shard_count, worker_id
+        )
         self._batched = Decisions(database.shard_count, BATCH, self._committed, self._serves)
         self._alone = Decisions(database.shard_count, 1, self._committed, self._serves)
         # Told of visits that were just committed: the worker starts those of its shards at once.
@@ -122,6 +132,8 @@ class Processes:
 
     async def close(self) -> None:
         """When the worker has stopped."""
+        await self.recovery.close()
+        await self._beats.close()
         await self.lines.close()
 
     # -- queues
@@ -130,17 +142,21 @@ class Processes:
         self, actor: Actor, settings: QueueSettings, *, plain: Handler | None = None
     ) -> QueueSettings:
         """The queue of an actor. `plain` handles its visits that belong to no process."""
-        # Like the queue's, but the first result counts, even of an overtaken run (P4).
-        accepting = replace(settings, any_pass=True)
 
         def handle(run: Run) -> Awaitable[Outcome]:
             if plain is not None and not is_process_visit(run.visit):
                 return plain(run)  # no coroutine of ours around it: this is every plain task's way
-            run.settings = accepting
+            run.settings = terms.settings
             return self._run_task(run, actor.decide)
 
-        accepting = replace(accepting, handler=handle)
-        return replace(settings, handler=handle)
+        settings = replace(settings, handler=handle)
+        terms = self._terms[settings.name] = ActorTerms(settings)
+        return replace(settings, terms=terms)
+
+    def remote_queue(self, settings: QueueSettings) -> QueueSettings:
+        """The queue of an actor elsewhere: nothing of it is run here, but its policy is watched."""
+        terms = self._terms[settings.name] = ActorTerms(settings)
+        return replace(settings, terms=terms)
 
     def engine_queue(self, pool: str = DEFAULT_POOL) -> QueueSettings:
         """The queue of built-in actors and of what the engine does for the processes of a pool."""
@@ -174,6 +190,8 @@ class Processes:
             case "prune":
                 pruning = Pruning(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, pruning.prune(self.keep))
+            case "deadline":
+                return await self._deadline(process_id, subject, run)
             case "restart":
                 return await self._restart(process_id, run)
         raise ValueError(f"the engine has no visits of the kind {kind!r}")
@@ -206,6 +224,18 @@ class Processes:
         rows = await self.lines.fetch(SQL["look"], {"id": process_id})
         return Sight(*rows[0]) if rows else None
 
+    async def _deadline(self, process_id: str, task: str, run: Run) -> Outcome:
+        """The task timeout of a task has passed, if it is still the same."""
+        values = {"process_id": process_id, "task": task}
+        rows = await self.lines.fetch(SQL["read_deadline"], values)
+        found = Overdue(*rows[0]) if rows else None
+        if found is not None and found.again_at is not None:
+            return Again(at=found.again_at)
+        if found is None or not found.ends:
+            return Done()
+        change = Deadline(process_id, self.database.shard_count)
+        return await self._alone_with(process_id, run, change.end(task))
+
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
         change = Structural(process_id, self.database.shard_count)
@@ -219,13 +249,9 @@ class Processes:
 
         def with_settle() -> Generator[Step, list[Any], Answer]:
             answer = yield from steps
-            run.outcome = Done(result=msgspec.json.encode(answer).decode())
-            run.seconds = moment.local() - run.began
-            values = settle_arguments([run], self.worker_id())
-            run.outcome = None
-            settle = KERNEL_SQL["settle"]
-            rows = yield settle, dict(zip(settle.names, values, strict=True))
-            if in_order(rows, 1)[0] not in ("settled", "superseded"):
+            outcome = Done(result=msgspec.json.encode(answer).decode())
+            settled = yield from settle_steps(run, outcome, self.worker_id())
+            if settled not in ("settled", "superseded"):
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
 
@@ -298,6 +324,7 @@ class Processes:
         if problem is not None:
             decision = Decision(error=problem)
         change = change_of(run, handout, decision)
+        self.prepare(change)
         if handout.actor.startswith("@"):
             change.failing = False  # it passes on what others failed with
         return self._noted(run, change)
@@ -306,7 +333,7 @@ class Processes:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         is_unreadable = isinstance(error, InvalidArguments)
-        if isinstance(outcome, Retry) and not is_unreadable:
+        if isinstance(outcome, Retry) and not is_unreadable and not _too_late(run, outcome):
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
@@ -317,7 +344,22 @@ class Processes:
 
     def _noted(self, run: Run, change: Change) -> Outcome:
         run.note = change
+        if change.state is not None and '"deadline"' in run.visit.payload:
+            change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
         return Done(writer=self._alone if len(change.tasks) > WIDE else self._batched)
+
+    # -- what the contexts of running tasks need
+
+    def prepare(self, change: Change) -> None:
+        """What the policies of actors say of new tasks."""
+        add_timeouts(change, self._terms)
+
+    def beat(self, run: Run) -> None:
+        """A running task gives a sign of life. From any thread."""
+        self._beats.beat(run)
+
+    def _work_timeout(self, run: Run) -> float | None:
+        return self._terms[run.visit.queue].work_timeout(run.visit)
 
     async def _inconsistent(self, process_id: str, run: Run) -> Outcome:
         """A visit without its task: nothing to run. The process is marked, its other branches go on."""
@@ -354,4 +396,27 @@ def _overdue(run: Run, handout: Handout) -> Change:
         f"task {handout.actor!r} was not started before its task timeout",
         cause=handout.task_id,
     )
-    return _stopped(run, handout, handout.task_id, failure)
+    change = _stopped(run, handout, handout.task_id, failure)
+    change.counts = "task_timeout"
+    return change
+
+
+def _too_late(run: Run, retry: Retry) -> bool:
+    """A retry that would fall past the task timeout is not made."""
+    deadline = payload_of(run.visit).deadline
+    if deadline is None:
+        return False
+    return run.started + (moment.local() - run.began) + retry.after >= deadline.timestamp()
+
+
+async def _count(connection: Any, runs: Sequence[Run], verdicts: Sequence[Verdict]) -> None:
+    """Results that came too late to count, and what else the changes say."""
+    counted = []
+    for run, verdict in zip(runs, verdicts, strict=True):
+        name = "late_result" if verdict == "gone" else run.note.counts if verdict is None else None
+        if name is not None:
+            counted.append((run.visit.queue, name))
+    if counted:
+        count = KERNEL_SQL["count"]
+        values = {"actors": [a for a, _ in counted], "names": [n for _, n in counted]}
+        await connection.fetch(count.numbered, *count.arguments(values))

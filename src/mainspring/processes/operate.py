@@ -8,7 +8,7 @@ why = await app.operator.processes.why("order-7")
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +16,8 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.operation import Operation
-from mainspring.processes import graph, mass, search, settings, why
+from mainspring.processes import actors, graph, mass, search, settings, why
+from mainspring.processes.actors import Counts
 from mainspring.processes.graph import Graph
 from mainspring.processes.mass import (
     CancelProcesses,
@@ -234,7 +235,37 @@ class ProcessOperator:
         found: dict[str, Any] = await self._ask(settings.change, type, changes, source=source)
         return found
 
-    async def setting_changes(self, type: str | None = None, *, limit: int = 50) -> list[Change]:
-        """The changes that were made, newest first, with who made them."""
-        found: list[Change] = await self._ask(settings.list_changes, type, limit=limit)
+    async def actors(self) -> dict[str, dict[str, Any]]:
+        """The settings of all actors (tasks and deciders), as they are in force."""
+        found: dict[str, dict[str, Any]] = await self._ask(actors.list_actors)
+        return found
+
+    async def change_actor(
+        self, actor: str, changes: Mapping[str, Any], *, source: str = ""
+    ) -> dict[str, Any]:
+        """Change settings of an actor while the engine runs; answers all of them.
+
+        Its policy (`work_timeout`, `accept`, `task_timeout`, ...), numbers of its retry policy
+        (`retry.attempts`, ...) and its limits. The workers are told at once.
+        """
+        found: dict[str, Any] = await self._ask(actors.change_actor, actor, changes, source=source)
+        return found
+
+    async def setting_changes(
+        self, type: str | None = None, *, actor: str | None = None, limit: int = 50
+    ) -> list[Change]:
+        """The changes that were made, of a process type, an actor or all, newest first, with who
+        made them."""
+        subject = f"process {type}" if type is not None else actor and f"actor {actor}"
+        found: list[Change] = await self._ask(settings.list_changes, subject, limit=limit)
+        return found
+
+    # -- counters
+
+    async def counters(
+        self, *, since: datetime | timedelta = timedelta(hours=1), actor: str | None = None
+    ) -> list[Counts]:
+        """What recovery did, by actor: work timeouts, task timeouts, deaths of workers, results that
+        came too late. All of an engine is their sum."""
+        found: list[Counts] = await self._ask(actors.count, since=since, actor=actor)
         return found

@@ -17,6 +17,7 @@ from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.decider import current
 from mainspring.processes.handle import ProcessHandle
+from mainspring.tasks.policy import declared
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import Signature
@@ -37,11 +38,16 @@ class ProcessSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: float | None = 10.0  # of one run of the decider
     work_timeout: float = 60.0
+    accept: str = "first"
+    on_work_timeout: str = "requeue"
+    work_timeout_limit: int | None = None
+    task_timeout: float | None = None
+    on_task_timeout: str = "slide"
     process_timeout: float = DAY
     idle_timeout: float = HOUR
 
     def __post_init__(self) -> None:
-        for name in ("process_timeout", "idle_timeout", "work_timeout"):
+        for name in ("process_timeout", "idle_timeout"):
             value = getattr(self, name)
             if (
                 isinstance(value, bool)
@@ -58,8 +64,8 @@ class ProcessSettings:
             pool=self.pool,
             kind="process",
             timeout=self.timeout,
-            work_timeout=self.work_timeout,
             retry=self.retry,
+            policy=declared(self),
         )
 
 

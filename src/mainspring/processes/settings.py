@@ -1,4 +1,4 @@
-"""Settings of actors and process types: declared by the code, changed at run time, audited (P14).
+"""Settings of process types: declared by the code, changed at run time, audited (P14).
 
 What the code declares is stored when a worker starts. An operator's change stands until the code
 declares something else, exactly as limits of queues do; each change is kept with who made it.
@@ -87,10 +87,9 @@ async def list_types(database: Database, connection: Any) -> dict[str, dict[str,
 
 
 async def list_changes(
-    database: Database, connection: Any, name: str | None = None, *, limit: int = 50
+    database: Database, connection: Any, subject: str | None = None, *, limit: int = 50
 ) -> list[Change]:
-    """The changes that were made, newest first."""
-    subject = None if name is None else f"process {name}"
+    """The changes that were made, of one subject or of all, newest first."""
     rows = await _ask(database, connection, "list_setting_changes", subject=subject, limit=limit)
     return [Change(r[0], r[1], decoded(r[2]), decoded(r[3]), r[4]) for r in rows]
 

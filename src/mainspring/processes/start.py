@@ -15,6 +15,7 @@ from mainspring.db.sql import Statement
 from mainspring.errors import IdInUse
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id, new_ids
+from mainspring.processes.hand_out import DEADLINE_AFTER
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import engine_of, engine_visit, insert_values, task_visit
 
@@ -71,11 +72,14 @@ def start_steps(
     if not fresh:
         found = yield SQL["find_process"], {"type": type, "key": key}
         return _existing(type, key, args, found, refuse_taken)
-    _, look_at, engine = fresh[0]
+    _, look_at, engine, deadline_at = fresh[0]
     visits = [
-        task_visit(id, root, type, engine=engine, priority=priority),
+        task_visit(id, root, type, engine=engine, priority=priority, deadline_at=deadline_at),
         engine_visit("look", id, id, id=new_id(), engine=engine, due_at=look_at),
     ]
+    if deadline_at is not None:
+        due_at = deadline_at + DEADLINE_AFTER
+        visits.append(engine_visit("deadline", id, root, id=new_id(), engine=engine, due_at=due_at))
     yield KERNEL_SQL["insert_new"], insert_values(visits, shard_count)
     return Started(id, True)
 

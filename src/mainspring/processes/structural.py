@@ -20,7 +20,7 @@ from mainspring.processes.change import FIRST_OF, Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.cone import Graph, Node
 from mainspring.processes.drive import Step, drive
-from mainspring.processes.hand_out import deadline_of, decode_options
+from mainspring.processes.hand_out import DEADLINE_AFTER, deadline_of, decode_options
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
     QUEUE,
@@ -38,6 +38,8 @@ from mainspring.tasks.promise import Failure
 Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
+# Runs that are told to stop by a notification; there may be many visits, but only so many slots.
+CALLED_OFF = 3000
 
 
 class Locked(msgspec.Struct):
@@ -156,10 +158,19 @@ class Structural:
         kinds = ("timer", "await", "deadline", "child")
         visits += [(self.engine, f"{kind}/{t}") for t in tasks for kind in kinds]
         rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
+        yield from self._stop_runs(rows)
         yield SQL["drop_waits"], {"tasks": list(tasks)}
         yield SQL["drop_externals"], {"tasks": list(tasks)}
         yield SQL["unpark_tasks"], {"tasks": list(tasks)}
         return sum(1 for row in rows if row[2])
+
+    def _stop_runs(self, rows: Sequence[Any]) -> Steps:
+        """Tell the workers which runs count no longer (rows of drop_visits.sql), those held first:
+        what runs is held, or began a moment ago."""
+        listed = sorted(rows, key=lambda row: not row[2])
+        versions = [row[3] for row in listed if row[0] != self.engine]
+        if versions:
+            yield KERNEL_SQL["call_off"], call_off_values(versions)
 
     def _cancel_children(self, tasks: Sequence[str]) -> Steps:
         rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
@@ -167,8 +178,10 @@ class Structural:
             [engine_visit("cancel", id, id, id=new_id(), engine=engine) for id, engine in rows]
         )
 
-    def _engine_visit(self, kind: str, subject: str) -> NewVisit:
-        return engine_visit(kind, self.process_id, subject, id=new_id(), engine=self.engine)
+    def _engine_visit(self, kind: str, subject: str, due_at: datetime | None = None) -> NewVisit:
+        return engine_visit(
+            kind, self.process_id, subject, id=new_id(), engine=self.engine, due_at=due_at
+        )
 
     def _offer(self, visits: Sequence[NewVisit]) -> Steps:
         if visits:
@@ -253,6 +266,14 @@ class Structural:
         ]
         if visits:
             yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
+        # Deadlines move with a restart.
+        yield from self._offer(
+            [
+                self._engine_visit("deadline", v.key, v.deadline_at + DEADLINE_AFTER)
+                for v in visits
+                if v.deadline_at is not None
+            ]
+        )
 
     # -- parts of a process, ended while the rest goes on
 
@@ -353,6 +374,12 @@ def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:
         for visit in visits
     ]
     yield KERNEL_SQL["offer"], offer_values(placed, shard_count)
+
+
+def call_off_values(versions: Sequence[int]) -> dict[str, Any]:
+    """The arguments of call_off.sql: at most so many are told at once, others find out by their hold."""
+    told = list(map(str, versions[:CALLED_OFF]))
+    return {"versions": [" ".join(told[n : n + 300]) for n in range(0, len(told), 300)]}
 
 
 async def run_alone(connection: Any, process_id: str, steps: Generator[Step, list[Any], T]) -> T:

@@ -22,7 +22,7 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, t
 from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
-_MARK = '{"@"'
+MARK = '{"@"'  # with which the payload of a process's visit begins
 
 
 # Whether a worker itself starts the visits of a queue in a shard.
@@ -116,7 +116,7 @@ def asked_look(process_id: str, engine: str, due_at: datetime | None = None) -> 
 
 def is_process_visit(visit: Visit) -> bool:
     """Whether a visit of a task's queue belongs to a process; else it is a plain call."""
-    return visit.payload.startswith(_MARK)
+    return visit.payload.startswith(MARK)
 
 
 class Payload(msgspec.Struct, frozen=True):

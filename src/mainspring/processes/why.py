@@ -30,6 +30,7 @@ REMEDIES: Mapping[str, str] = {
     "waiting_for_signal": "send the signal, or wait for its timeout",
     "waiting_for_timer": "nothing: it goes on then",
     "waiting_for_child": "ask why that process waits",
+    "waiting_for_remote": "start the actor that pulls these tasks",
     "backlog": "wait, start more workers, or raise the queue's limit",
     "broken_invariant": "run the check, which repairs what is safe and reports the rest",
     "inconsistent": "see what is missing; other branches go on",
@@ -100,9 +101,15 @@ def external_cause(row: Any) -> ProcessCause | None:
 
 
 async def _queued_cause(database: Database, connection: Any, row: Any) -> ProcessCause:
+    if row["remote"] and row["held"]:
+        text = f"{row['actor']!r} is run by an actor elsewhere until {row['held_until']:%H:%M:%S}Z"
+        return ProcessCause("running", text, row["id"])
     found = await why_visit(database, connection, row["queue"], row["id"])
     first = found.causes[0]
     ahead = first.facts.get("ahead")
+    if row["remote"] and first.name == "no_worker":
+        text = f"{row['actor']!r} waits for an actor elsewhere to pull it"
+        return ProcessCause("waiting_for_remote", text, row["id"])
     if first.name == "about_to_run" and ahead:
         return ProcessCause(
             "backlog", f"{row['actor']!r} is queued behind {ahead} others", row["id"]

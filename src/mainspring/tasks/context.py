@@ -91,6 +91,13 @@ class Context:
         """Whether the run no longer counts: a plain function that loops should look at it."""
         return self._run.stopped is not None
 
+    def beat(self) -> None:
+        """Say that the run goes on: from now on it has its whole work timeout again.
+
+        For the steps of processes; a plain call is kept by its worker's lease and needs none. Cheap,
+        and for plain functions as well: call it as often as you like.
+        """
+
     def set_result(self, result: Any) -> None:
         """The result that `transaction()` commits; what the function returns later is too late."""
         self._result = result

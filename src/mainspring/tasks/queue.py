@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.config import REMOTE, Handler, QueueSettings
 from mainspring.kernel.recurring import Schedule
+from mainspring.tasks.policy import declared
 from mainspring.tasks.task import Task
 
 
@@ -16,6 +17,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
         name=s.name,
         handler=handler,
         pool=s.pool,
+        kind=REMOTE if s.remote else "task",
         hold_after=s.hold_after,
         timeout=s.timeout,
         crash_limit=s.crash_limit,
@@ -25,6 +27,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
         group_rate=s.group_rate,
         searchable=s.searchable,
         retry=s.retry,
+        policy=declared(s),
     )
 
 

@@ -45,6 +45,14 @@ class TaskSettings:
     searchable: tuple[str, ...] = ()
     cron: str | None = None
     zone: str = "UTC"
+    # As a step of a process; see Policy.
+    work_timeout: float = 60.0
+    accept: str = "first"
+    on_work_timeout: str = "requeue"
+    work_timeout_limit: int | None = None
+    task_timeout: float | None = None
+    on_task_timeout: str = "slide"
+    remote: bool = False  # its runs are pulled by an actor elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +240,7 @@ class Task(Generic[P, R]):
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
+        self._refuse_remote()
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
@@ -251,7 +260,15 @@ class Task(Generic[P, R]):
         """The same for code that is not async."""
         return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
 
+    def _refuse_remote(self) -> None:
+        if self.settings.remote:
+            raise InvalidSetting(
+                f"task {self.name!r} is remote: it is a step of processes, which actors elsewhere pull; "
+                "no worker would run a plain call"
+            )
+
     def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+        self._refuse_remote()
         encode, options = self.signature.encode, self._options
         return [Call(self, encode((), arguments), options) for arguments in calls]
 

@@ -1,7 +1,14 @@
 -- Set some limits of a queue and tell the workers; a limit that is not named stays, null lifts it. The change stands
--- until the declaration in the code changes. No row: there is no such queue.
+-- until the declaration in the code changes, and is kept with who made it. No row: there is no such queue.
 with wish as (
   select %(changes)s::text::jsonb as wish
+),
+before as (
+  select name, jsonb_build_object('concurrency', concurrency, 'rate', rate, 'group_concurrency', group_concurrency,
+    'group_rate', group_rate) as limits
+  from mainspring.queue
+  where name = %(name)s::text
+  for update
 ),
 changed as (
   update mainspring.queue q
@@ -11,8 +18,13 @@ changed as (
       case when wish ? 'group_concurrency' then (wish ->> 'group_concurrency')::integer else q.group_concurrency end,
     group_rate = case when wish ? 'group_rate' then (wish ->> 'group_rate')::double precision else q.group_rate end,
     changed_at = mainspring.now()
-  from wish
-  where q.name = %(name)s::text
-  returning q.name
+  from wish, before b
+  where q.name = b.name
+  returning q.name, b.limits as before, b.limits || wish as after
+),
+kept as (
+  insert into mainspring.setting_change (subject, source, before, after)
+  select 'actor ' || name, %(source)s::text, before, after
+  from changed
 )
 select name, pg_notify('mainspring', 'settings') from changed

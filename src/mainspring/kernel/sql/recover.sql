@@ -1,26 +1,44 @@
 -- Free held visits whose holder was seen dead, or whose work timeout was seen passed. A death is counted (and parks the
 -- visit at the queue's limit), a work timeout in a column of its own. The version stays: the overtaken run's result is
--- still as good as any.
+-- still as good as any; but where only the newest run's counts (accept = last) it is a new one.
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
--- Locks and re-checks the visit rows, skips locked ones. Answers what was freed.
+-- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then counters in the order of
+-- their keys. Answers what was freed.
 with lost as materialized (
   select v.shard, v.key, v.queue, v.holder, v.pass = any(%(orphaned)s::bigint[]) as orphaned
   from mainspring.visit v
   where v.pass is not null
     and v.shard = any(%(shards)s::integer[])
-    and (v.pass = any(%(orphaned)s::bigint[]) or v.pass = any(%(overdue)s::bigint[]))
+    and (v.pass = any(%(orphaned)s::bigint[])
+      or (v.pass = any(%(overdue)s::bigint[]) and v.held_until < mainspring.now()))
   order by v.shard, v.key, v.queue
   for update of v skip locked
+),
+freed as (
+  update mainspring.visit v
+  set version = case when q.policy ->> 'accept' = 'last' then mainspring.token() else v.version end,
+    pass = null, holder = null, started_at = null, held_until = null,
+    crashes = v.crashes + case when l.orphaned then 1 else 0 end,
+    work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
+    parked_at = case when l.orphaned and v.crashes + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
+    error = case when l.orphaned then 'the worker that ran it died (' || (v.crashes + 1) || ' of ' || coalesce(q.crash_limit, 3)
+      || '): ' || l.holder else v.error end,
+    changed_at = mainspring.now()
+  from lost l
+  left join mainspring.queue q on q.name = l.queue
+  where v.shard = l.shard and v.key = l.key and v.queue = l.queue
+  returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked, v.due_at
+),
+counted as (
+  insert into mainspring.counter as c (actor, name, minute, n)
+  select queue, case when orphaned then 'worker_death' else 'work_timeout' end, date_trunc('minute', mainspring.now()), count(*)
+  from freed
+  group by 1, 2
+  order by 1, 2
+  on conflict (actor, name, minute) do update set n = c.n + excluded.n
+),
+hint as materialized (
+  select mainspring.wake(queue, min(due_at)) from freed group by queue
 )
-update mainspring.visit v
-set pass = null, holder = null, started_at = null, held_until = null,
-  crashes = v.crashes + case when l.orphaned then 1 else 0 end,
-  work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
-  parked_at = case when l.orphaned and v.crashes + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
-  error = case when l.orphaned then 'the worker that ran it died (' || (v.crashes + 1) || ' of ' || coalesce(q.crash_limit, 3)
-    || '): ' || l.holder else v.error end,
-  changed_at = mainspring.now()
-from lost l
-left join mainspring.queue q on q.name = l.queue
-where v.shard = l.shard and v.key = l.key and v.queue = l.queue
-returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked
+select shard, key, queue, crashes, orphaned, parked, (select count(*) from hint) as hints
+from freed

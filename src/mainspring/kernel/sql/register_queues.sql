@@ -1,14 +1,14 @@
 -- Register queues as the code declares them. An operator's later change stands until the declaration itself changes.
 -- With update = false (a client, not a worker) known queues are left as they are. Answers what changed.
 insert into mainspring.queue as q (name, pool, kind, turns, hold_after, work_timeout, crash_limit, concurrency, rate,
-  group_concurrency, group_rate, searchable, declared)
+  group_concurrency, group_rate, searchable, policy, declared)
 select d.name, d.declared ->> 'pool', d.declared ->> 'kind', d.declared ->> 'turns',
   make_interval(secs => (d.declared ->> 'hold_after')::double precision),
   make_interval(secs => (d.declared ->> 'work_timeout')::double precision),
   (d.declared ->> 'crash_limit')::integer, (d.declared ->> 'concurrency')::integer,
   (d.declared ->> 'rate')::double precision, (d.declared ->> 'group_concurrency')::integer,
   (d.declared ->> 'group_rate')::double precision,
-  array(select jsonb_array_elements_text(d.declared -> 'searchable')), d.declared
+  array(select jsonb_array_elements_text(d.declared -> 'searchable')), coalesce(d.declared -> 'policy', '{}'), d.declared
 from (
   select name, declared::jsonb
   from unnest(%(names)s::text[], %(declared)s::text[]) as i(name, declared)
@@ -18,6 +18,6 @@ on conflict (name) do update
 set pool = excluded.pool, kind = excluded.kind, turns = excluded.turns, hold_after = excluded.hold_after,
   work_timeout = excluded.work_timeout, crash_limit = excluded.crash_limit, concurrency = excluded.concurrency,
   rate = excluded.rate, group_concurrency = excluded.group_concurrency, group_rate = excluded.group_rate,
-  searchable = excluded.searchable, declared = excluded.declared, changed_at = now()
+  searchable = excluded.searchable, policy = excluded.policy, declared = excluded.declared, changed_at = now()
 where q.declared <> excluded.declared and %(update)s::boolean
 returning name

@@ -1,5 +1,6 @@
 -- Free parked visits: due now, nothing counted against them, a new version. Each keeps its id (its idempotency key)
--- unless fresh ones are asked for. An expiry that has passed is lifted: an operator wants it to run.
+-- unless fresh ones are asked for. An expiry that has passed is lifted, and so is a
+-- process's task timeout: an operator wants it to run.
 -- Locks in (shard, key, queue) order and skips what others have locked. What is not answered was not freed.
 with wanted as materialized (
   select v.shard, v.key, v.queue
@@ -15,6 +16,7 @@ freed as (
     due_at = mainspring.now(), version = mainspring.token(),
     id = case when %(fresh_ids)s::boolean then mainspring.uuid7() else v.id end,
     expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
+    payload = case when v.payload ? '@' then v.payload - 'deadline' else v.payload end,
     changed_at = mainspring.now()
   from wanted w
   where v.shard = w.shard and v.key = w.key and v.queue = w.queue

@@ -1,4 +1,5 @@
 -- Take free shards: those freed for me first, then any whose favoured worker is gone or going. Skips rows that others take.
+-- No join: without statistics of a new pool each of a thousand leases would be met with each of a thousand shards.
 -- Locks my own row first: a take that arrives after I was declared dead must leave no shard to a dead id.
 with me as materialized (
   select id from mainspring.worker where id = %(worker_id)s::uuid for key share
@@ -17,6 +18,5 @@ free as materialized (
 )
 update mainspring.lease l
 set worker_id = %(worker_id)s::uuid, epoch = %(epoch)s::bigint, offered_to = null
-from free f
-where l.pool = %(pool)s::text and l.shard = f.shard
+where l.pool = %(pool)s::text and l.shard = any(array(select shard from free))
 returning l.shard, l.epoch, l.suspect_of

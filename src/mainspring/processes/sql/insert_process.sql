@@ -12,11 +12,15 @@ with fresh as (
   returning id, root, type, start, engine
 ),
 first as (
-  insert into mainspring.task (process_id, id, promise, actor, args, args_version)
-  select id, root, root, type, start, %(args_version)s::integer
-  from fresh
+  insert into mainspring.task (process_id, id, promise, actor, args, args_version, options)
+  select f.id, f.root, f.root, f.type, f.start, %(args_version)s::integer,
+    (select jsonb_build_object('task_timeout', q.policy -> 'task_timeout')
+      from mainspring.queue q where q.name = f.type and q.policy ->> 'task_timeout' is not null)
+  from fresh f
 )
 select f.id::text,
-  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at, f.engine
+  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at, f.engine,
+  mainspring.now() + make_interval(secs => (q.policy ->> 'task_timeout')::double precision) as deadline_at
 from fresh f
 left join mainspring.process_type t on t.name = f.type
+left join mainspring.queue q on q.name = f.type

@@ -1,0 +1,20 @@
+-- Hold due visits of a queue that no worker serves, for an actor elsewhere: the recovery time stands before anything is
+-- handed out. Only visits of a layer's own mark whose deadline has not passed; most urgent first, then oldest.
+-- Locks the rows and skips those that others take. Rides visit_due. Answers them as a run reads them, with their passes.
+with free as materialized (
+  select v.shard, v.key, v.queue
+  from mainspring.visit v
+  where v.queue = %(queue)s::text and v.pass is null and v.parked_at is null and v.due_at <= mainspring.now()
+    and v.payload ? '@'
+    and case when v.payload ? 'deadline' then (v.payload ->> 'deadline')::timestamptz > mainspring.now() else true end
+  order by v.priority desc, v.due_at, v.key
+  limit %(most)s::integer
+  for update of v skip locked
+)
+update mainspring.visit v
+set pass = mainspring.token(), holder = null, started_at = mainspring.now(),
+  held_until = mainspring.now() + make_interval(secs => %(work_timeout)s::double precision), changed_at = mainspring.now()
+from free f
+where v.shard = f.shard and v.key = f.key and v.queue = f.queue
+returning v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
+  v.payload::text as payload, v.pass, extract(epoch from v.started_at)::double precision as started, v.held_until

@@ -1,0 +1,315 @@
+"""Actors that are not functions of a worker: pull, beat, complete, fail; late and repeated answers."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring import Mainspring, RetryPolicy
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidDecision,
+    InvalidSetting,
+    NotFound,
+    Refused,
+)
+from mainspring.processes.decision import Child, Decision, Edge
+from mainspring.processes.ticket import Pulled, Ticket
+from mainspring.tasks.promise import Outcome, Promise
+from mainspring.testing import Clock, run_until_idle
+from mainspring.testing.idle import wait_until
+
+MINUTE = timedelta(seconds=61)
+FAST = {"lease": 1.0, "poll": 0.05, "grace": 1.0}
+
+
+def shop(app: Mainspring, **policy: Any) -> Any:
+    """A process of one remote step, whose failure is caught."""
+
+    @app.task(remote=True, **policy)
+    def charge(order: int, amount: float) -> str:
+        raise AssertionError("it is run elsewhere")
+
+    @app.task
+    def price(order: int) -> float:
+        return order * 1.5
+
+    @app.task
+    def judge(outcome: Outcome[str]) -> str:
+        return outcome.value if outcome.failure is None else f"{outcome.failure}"
+
+    @app.process
+    def order(number: int) -> Promise[str]:
+        return judge(charge(number, price(number)))
+
+    return order
+
+
+async def pulled(app: Mainspring, **policy: Any) -> tuple[Any, Pulled]:
+    """A process whose remote step was just pulled."""
+    handle = await shop(app, **policy).start(4)
+    await run_until_idle(app)
+    [task] = await app.remote.pull("charge")
+    return handle, task
+
+
+async def requeued(app: Mainspring, clock: Clock) -> Pulled:
+    """The work timeout passes, recovery queues the task again, and it is pulled again."""
+    await clock.advance(MINUTE)
+    found: list[Pulled] = []
+    async with app.worker(**FAST):
+
+        async def again() -> bool:
+            found.extend(await app.remote.pull("charge"))
+            return bool(found)
+
+        await wait_until(again, 10)
+    return found[0]
+
+
+async def test_a_task_is_pulled_and_completed_by_an_actor_elsewhere(app: Mainspring) -> None:
+    """P3, P7: held with a recovery time before it is handed out; the process goes on with its result."""
+    handle, task = await pulled(app)
+
+    assert (task.actor, task.args, task.attempt) == ("charge", {"order": 4, "amount": 6.0}, 1)
+    assert task.key == task.task
+    assert await app.remote.pull("charge") == []
+    assert await app.remote.complete(task.ticket, "paid") == "accepted"
+    assert await app.remote.complete(task.ticket, "paid") == "already"
+    await run_until_idle(app)
+    assert await handle.result(5) == "paid"
+
+
+def test_the_same_from_plain_code(app: Mainspring) -> None:
+    """T8: pull, beat and complete exist for code that is not async."""
+    order = shop(app)
+    app.run(drain=True, **FAST)
+    handle = order.start_sync(4)
+    app.run(drain=True, **FAST)
+
+    [task] = app.remote.pull_sync("charge", limit=5, wait=0.1)
+    assert app.remote.beat_sync(task.ticket)
+    assert app.remote.complete_sync(task.ticket, "paid") == "accepted"
+    app.run(drain=True, **FAST)
+
+    assert handle.result_sync(5) == "paid"
+
+
+async def test_a_long_poll_waits_for_a_task(app: Mainspring) -> None:
+    """P7: no actors, then actors: a pull that waits gets the task when it becomes ready."""
+    order = shop(app)
+    await run_until_idle(app)  # makes the actor known
+    waiting = asyncio.create_task(app.remote.pull("charge", wait=20))
+    await order.start(4)
+    await run_until_idle(app)
+
+    [task] = await waiting
+    assert task.args["order"] == 4
+    assert await app.remote.pull("charge", wait=0.01) == []
+    await app.remote.complete(task.ticket, "paid")
+
+
+async def test_a_beat_keeps_a_task_and_says_when_to_stop(app: Mainspring, clock: Clock) -> None:
+    """P3: the actor's beat moves the recovery time; after a cancel it is told to stop."""
+    handle, task = await pulled(app)
+    await clock.advance(timedelta(seconds=40))
+    assert await app.remote.beat(task.ticket)
+    await clock.advance(timedelta(seconds=40))
+    async with app.worker(**FAST) as worker:
+        beats = worker.heart._beat_at
+        await wait_until(lambda: worker.heart._beat_at > beats + 0.5, 10)
+    assert await app.remote.pull("charge") == []
+
+    await handle.cancel()
+    await run_until_idle(app)
+
+    assert not await app.remote.beat(task.ticket)
+    with pytest.raises(Refused, match=r"this attempt at task .* of 'charge' no longer counts"):
+        await app.remote.complete(task.ticket, "paid")
+    [counts] = await app.operator.processes.counters(actor="charge")
+    assert counts.counts == {"late_result": 1}
+
+
+async def test_the_first_answer_counts_even_of_an_overtaken_attempt(
+    app: Mainspring, clock: Clock
+) -> None:
+    """P4: accept="first": a late result is taken while the task is unfinished; the next is refused."""
+    handle, late = await pulled(app)
+    newer = await requeued(app, clock)
+    assert newer.ticket != late.ticket
+    assert newer.key == late.key
+    assert not await app.remote.beat(late.ticket)
+
+    assert await app.remote.complete(late.ticket, "late") == "accepted"
+    with pytest.raises(Refused, match="drop the result"):
+        await app.remote.complete(newer.ticket, "newer")
+    await run_until_idle(app)
+    assert await handle.result(5) == "late"
+
+
+async def test_only_the_newest_attempt_counts_under_accept_last(
+    app: Mainspring, clock: Clock
+) -> None:
+    """P4: accept="last": the overtaken attempt's answer is refused, before and after the next pull."""
+    handle, late = await pulled(app, accept="last")
+    newer = await requeued(app, clock)
+
+    with pytest.raises(Refused, match="a newer attempt has it"):
+        await app.remote.complete(late.ticket, "late")
+    assert await app.remote.complete(newer.ticket, "newer") == "accepted"
+    await run_until_idle(app)
+    assert await handle.result(5) == "newer"
+
+
+async def test_an_overtaken_answer_is_refused_once_another_attempt_s_error_was_settled(
+    app: Mainspring, clock: Clock
+) -> None:
+    """P4: first means first: an error of another attempt counts as a result too."""
+    retry = RetryPolicy(attempts=5, first=0.0, most=0.0)
+    handle, late = await pulled(app, retry=retry)
+    newer = await requeued(app, clock)
+    assert await app.remote.fail(newer.ticket, "bank is closed", type="BankError") == "accepted"
+
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.complete(late.ticket, "late")
+    [again] = await app.remote.pull("charge", wait=5)
+    assert (again.attempt, again.key) == (2, late.key)
+    await app.remote.complete(again.ticket, "third")
+    await run_until_idle(app)
+    assert await handle.result(5) == "third"
+
+
+async def test_a_failure_is_retried_by_the_policy_and_then_delivered(app: Mainspring) -> None:
+    """P4, P9: fail counts an attempt; the last one is an error decision."""
+    retry = RetryPolicy(attempts=2, first=0.0, most=0.0)
+    handle, task = await pulled(app, retry=retry)
+    assert await app.remote.fail(task.ticket, "busy") == "accepted"
+    [again] = await app.remote.pull("charge", wait=5)
+
+    assert await app.remote.fail(again.ticket, "no such card", type="CardError") == "accepted"
+    assert await app.remote.fail(again.ticket, "no such card", type="CardError") == "already"
+    await run_until_idle(app)
+
+    assert await handle.result(5) == "CardError: no such card"
+
+
+async def test_a_pull_keeps_the_limit_and_the_pause_of_its_actor(app: Mainspring) -> None:
+    """P14, S19: at most so many are out at once, over all who pull."""
+    order = shop(app, concurrency=2)
+    for number in range(3):
+        await order.start(number)
+    await run_until_idle(app)
+
+    await app.operator.pause("charge")
+    assert await app.remote.pull("charge", limit=10) == []
+    await app.operator.resume("charge")
+    taken = await app.remote.pull("charge", limit=10)
+    assert len(taken) == 2
+    assert await app.remote.pull("charge", limit=10) == []
+    await app.remote.complete(taken[0].ticket, "paid")
+    assert len(await app.remote.pull("charge", limit=10)) == 1
+
+
+async def test_a_task_whose_input_failed_is_not_handed_out(app: Mainspring) -> None:
+    """P4, P9: a failure on the way fails the remote task too, whoever pulls."""
+
+    @app.task(remote=True)
+    def charge(amount: float) -> str:
+        raise AssertionError("it is run elsewhere")
+
+    @app.task(retry=RetryPolicy(attempts=1))
+    def price() -> float:
+        raise OSError("no price")
+
+    @app.task
+    def judge(outcome: Outcome[str]) -> str:
+        return "ok" if outcome.failure is None else outcome.failure.type
+
+    @app.process
+    def order() -> Promise[str]:
+        return judge(charge(price()))
+
+    handle = await order.start()
+    await run_until_idle(app)
+    assert await app.remote.pull("charge") == []
+    await run_until_idle(app)
+
+    assert await handle.result(5) == "OSError"
+
+
+async def test_a_remote_decision_is_judged_like_any_other(app: Mainspring) -> None:
+    """P1: new tasks and a tail call from elsewhere; a promise that the task was not given is refused."""
+    handle, task = await pulled(app)
+    foreign = "01999999-9999-7999-8999-999999999999"
+    child = Child("price", '{"order": 1}', (Edge(foreign, "order"),))
+
+    with pytest.raises(InvalidDecision, match=f"task 0 .price. is given .*{foreign}"):
+        await app.remote.decide(task.ticket, Decision((child,), returned=0))
+    many = tuple(Child("price", "{}") for _ in range(20_001))
+    with pytest.raises(InvalidDecision, match="the decision makes 20001 tasks, the limit is"):
+        await app.remote.decide(task.ticket, Decision(many))
+
+    decision = Decision((Child("charge", '{"order": 2, "amount": 3.0}'),), returned=0)
+    assert await app.remote.decide(task.ticket, decision) == "accepted"
+    [tail] = await app.remote.pull("charge", wait=5)
+    await app.remote.complete(tail.ticket, "paid in two steps")
+    await run_until_idle(app)
+    assert await handle.result(5) == "paid in two steps"
+
+
+async def test_bad_answers_and_questions_are_refused_by_name(app: Mainspring) -> None:
+    """Bad input: result that does not decode, wrong pass, unknown actor, an actor workers serve."""
+    handle, task = await pulled(app, accept="last")
+
+    with pytest.raises(InvalidArguments, match="the result of 'charge' does not fit its declar"):
+        await app.remote.complete(task.ticket, {"no": "text"})
+    with pytest.raises(InvalidArguments, match="'nonsense' is no ticket: give the text that pull"):
+        await app.remote.complete("nonsense", "paid")
+    ticket = Ticket.decode(task.ticket)
+    wrong_pass = msgspec.structs.replace(ticket, run=ticket.run + 1).encode()
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.complete(wrong_pass, "stolen")
+    wrong_version = msgspec.structs.replace(ticket, version=ticket.version + 1).encode()
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.complete(wrong_version, "stolen")
+    assert not await app.remote.beat(wrong_pass)
+    with pytest.raises(NotFound, match=r"no actor is named 'chrage': declare it with @app\.task"):
+        await app.remote.pull("chrage")
+    with pytest.raises(InvalidSetting, match="limit must be 1 to 1000, got 0"):
+        await app.remote.pull("charge", limit=0)
+    with pytest.raises(InvalidSetting, match="wait must be 0 to 3600 seconds, got -1"):
+        await app.remote.pull("charge", wait=-1)
+    with pytest.raises(InvalidSetting, match="task 'charge' is remote: it is a step of processes"):
+        await app.tasks["charge"].enqueue(1, 2.0)
+    async with app.worker(**FAST) as worker:
+        await worker.ready()
+        with pytest.raises(InvalidSetting, match="workers run 'price' themselves; to pull"):
+            await app.remote.pull("price")
+
+    assert await app.remote.complete(task.ticket, "paid") == "accepted"
+    await run_until_idle(app)
+    assert await handle.result(5) == "paid"
+
+
+async def test_why_names_what_a_remote_task_waits_for(app: Mainspring) -> None:
+    """P8: nobody has pulled it yet; then an actor elsewhere has it."""
+    handle = await shop(app).start(4)
+    await run_until_idle(app)
+
+    async def causes() -> list[str]:
+        async with app.worker(**FAST) as worker:
+            await worker.ready()
+            found = await app.operator.processes.why(handle.id)
+        return [f"{cause.name}: {cause.text}" for cause in found.causes]
+
+    assert await causes() == [
+        "waiting_for_remote: 'charge' waits for an actor elsewhere to pull it"
+    ]
+    [task] = await app.remote.pull("charge")
+    [cause] = await causes()
+    assert cause.startswith("running: 'charge' is run by an actor elsewhere until")
+    await app.remote.complete(task.ticket, "paid")
