@@ -46,7 +46,7 @@ def work(module, spawn):
 
 
 def events(process: subprocess.Popen[str]) -> list[dict]:
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=40)
     return [json.loads(line) for line in err.splitlines()]
 
 
@@ -194,7 +194,7 @@ async def counted(url: str, what: str, count: int) -> None:
             cursor = await connection.execute(f"select count(*) from mainspring.{what}")
             return (await cursor.fetchone())[0] == count
 
-        await wait_until(there, 10)
+        await wait_until(there, 30)  # processes start slowly on a busy machine
 
 
 async def joined(url: str, count: int) -> None:
@@ -226,7 +226,7 @@ async def test_a_hung_thread_does_not_keep_a_stopping_worker(work, database_url,
     await held(database_url, 1)
 
     process.terminate()
-    process.communicate(timeout=15)
+    process.communicate(timeout=30)
 
     assert process.returncode == 0
     await held(database_url, 0)
@@ -245,7 +245,7 @@ async def test_a_second_signal_ends_everything_at_once(work, database_url):
     with suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=0.3)  # one within a tenth of a second is taken for an echo
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
 
     assert process.returncode == 130
 
