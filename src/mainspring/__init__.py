@@ -10,12 +10,14 @@ one durable table: queue Q should look at key K at time T.
     reactive    functions that run when the state of the data says so
     kernel      visits: offered, read, run and settled
     db          connections, statements, migrations, the private server
+    events      what the engine logs
     testing     a moving clock, run until idle, crash points
     cli         the command line
 """
 
 from importlib.metadata import version
 
+from mainspring import events as events
 from mainspring.app import Mainspring
 from mainspring.entities.clock import now
 from mainspring.entities.consumer import Sink

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 
 from mainspring.testing import wait_until
@@ -55,3 +56,17 @@ async def test_without_listeners_runs_are_not_logged(
         await wait_until(lambda: visits.row("a") is None)
 
     assert [record.msg for record in caplog.records if record.msg.startswith("run.")] == []
+
+
+def test_the_text_of_an_event_names_its_facts() -> None:
+    """T12: a plain handler, as Python has it by default, tells what failed and why."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log = logging.getLogger("mainspring")
+    log.addHandler(handler)
+    try:
+        log.warning("run.ended", extra={"queue": "mail", "error": "ValueError: no such address"})
+    finally:
+        log.removeHandler(handler)
+
+    assert stream.getvalue() == "run.ended queue=mail error=ValueError: no such address\n"

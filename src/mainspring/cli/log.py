@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from mainspring.errors import InvalidSetting
+from mainspring.events import Event
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -18,6 +19,7 @@ def configure(level: str, *, json: bool) -> None:
     if level not in LEVELS:
         raise InvalidSetting(f"--log-level must be one of {', '.join(LEVELS)}, got {level!r}")
     before: list[Any] = [
+        _event_alone,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -36,6 +38,13 @@ def configure(level: str, *, json: bool) -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("mainspring").setLevel(level.upper())
+
+
+def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    """The facts of our own events come as fields here, so the text need not name them."""
+    if isinstance(record := event.get("_record"), Event):
+        event["event"] = record.msg
+    return event
 
 
 def flush() -> None:
