@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -216,6 +217,29 @@ async def test_a_writer_that_fails_does_not_hold_up_plain_results(
 
     done = "select count(*) from mainspring.history where outcome = 'done' and key like 'good%%'"
     assert visits.value(done) == 31
+
+
+async def test_a_connection_that_is_cut_under_a_writer_is_no_failure_of_its_run(
+    visits: Visits, database_url: str
+) -> None:
+    """asyncpg may meet it with an error of its own that has no SQLSTATE: the run must not be parked."""
+    tries: list[Any] = []
+
+    async def handler(run):
+        async def write(connection):
+            tries.append(connection)
+            if len(tries) == 1:
+                raise asyncpg.InternalClientError("cannot switch to state 11")
+
+        return Done(writer=Alone(write))
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler, retry=ONCE)):
+        await wait_until(lambda: left(visits) == 0)
+
+    assert len(tries) == 2
+    assert tries[0] is not tries[1], "the connection was replaced"
+    assert [story["outcome"] for story in visits.history("a")] == ["done"]
 
 
 async def test_a_writer_whose_trouble_passes_is_settled(visits: Visits, database_url: str) -> None:

@@ -73,6 +73,7 @@ def is_transient(error: BaseException) -> bool:
         DatabaseUnavailable
         | OSError
         | asyncpg.InterfaceError
+        | asyncpg.InternalClientError  # how asyncpg may meet a connection that was just cut
         | TimeoutError
         | EOFError
         | psycopg.OperationalError,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+import asyncpg
 import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
@@ -246,7 +247,8 @@ class Settler:
         try:
             return await self._write_and_settle(connection, writer, batch)
         except Exception as error:
-            if connection.is_closed() or not is_transient(error):
+            broken = connection.is_closed() or isinstance(error, asyncpg.InternalClientError)
+            if broken or not is_transient(error):
                 raise
             if len(batch) > 1:
                 raise _NotAllSettled from error  # a lock or a conflict of one: again, smaller
