@@ -80,14 +80,16 @@ async def crew(
     worker.take_overdue = processes.recovery.take_overdue
     processes.recovery.overtaken = worker.overtaken
     holder.append(worker)
-    await app.hub.sync()  # before anything runs: a child process starts in its type's pool
-    await worker.start()
     try:
-        await _sync(app, database, pool, settings.pool)
-        await reactive.start()
-        yield worker
+        await app.hub.sync()  # before anything runs: a child process starts in its type's pool
+        await worker.start()
+        try:
+            await _sync(app, database, pool, settings.pool)
+            await reactive.start()
+            yield worker
+        finally:
+            await worker.stop()
     finally:
-        await worker.stop()
         await reactive.close()
         executor.close()
         await processes.close()

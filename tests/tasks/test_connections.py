@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import asyncpg
 import psycopg
 import pytest
 
 from mainspring.db.connect import Database
 from mainspring.tasks.connections import Connections
+from mainspring.testing import run_until_idle, wait_until
 
 
 @pytest.fixture
@@ -81,3 +83,25 @@ async def test_a_transaction_that_failed_leaves_nothing_to_the_next(
         assert plain.execute("select 1").fetchone() == (1,)
     async with connections.transaction() as connection:
         assert await (await connection.execute("select 1")).fetchone() == (1,)
+
+
+async def test_a_worker_that_cannot_start_leaves_nothing_behind(app, database_url: str) -> None:
+    """Neither connections nor threads; its process may go on without it, and try again."""
+
+    @app.task
+    def greet() -> int:
+        return 1
+
+    await app.migrate()
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("alter table mainspring.reach rename to elsewhere")
+        with pytest.raises(asyncpg.UndefinedTableError):
+            async with app.worker():
+                pass
+        ours = "select count(*) from pg_stat_activity where application_name ~ '^mainspring:(side|stage)'"
+        await wait_until(lambda: admin.execute(ours).fetchone() == (0,))
+        admin.execute("alter table mainspring.elsewhere rename to reach")
+
+    handle = await greet.enqueue()
+    await run_until_idle(app)
+    assert await handle.result(1) == 1

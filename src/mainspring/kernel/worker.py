@@ -101,9 +101,13 @@ class Worker:
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
         self._loop = asyncio.get_running_loop()
-        connection = await self._side.get()
-        await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-        await register(self._database, connection, self._declared, update=True)
+        try:
+            connection = await self._side.get()
+            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
+            await register(self._database, connection, self._declared, update=True)
+        except BaseException:
+            await self._side.close()
+            raise
         self.heart.start()
         for part in self._loops():
             self._tasks.append(self._loop.create_task(part))
