@@ -1,5 +1,5 @@
 -- Everything that decides when a visit runs. Locks nothing. No row: there is no such visit.
--- Rides the primary key, once per shard: a visit's route is not known from its key. Held rows of its shard ride
+-- Rides the primary key, whose last column is the shard: a visit's route is not known from its key. Held rows of its shard ride
 -- visit_held; those of the whole queue are counted only where it has a limit.
 select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.crashes, v.error, v.parked_at,
   v.offered_while_parked, v.expires_at, v.pass is not null as held, v.holder, h.host as holder_host, h.process as holder_process,
@@ -40,7 +40,6 @@ left join lateral (
   where r.pass is not null and r.shard = v.shard and r.key = v.key and r.queue <> v.queue
   limit 1
 ) t on true
-where v.shard = any(array(select generate_series(0, shard_count - 1) from mainspring.install))
-  and v.key = any(%(keys)s::text[])
+where v.key = any(%(keys)s::text[])
   and (%(grp)s::text is null or v.grp = %(grp)s::text)
   and v.queue = %(queue)s::text

@@ -1,7 +1,10 @@
--- Forget my older notes: the newest of each level says all.
-delete from mainspring.reach r
-where r.worker_id = %(worker_id)s::uuid
-  and exists (
-    select from mainspring.reach newer
-    where newer.worker_id = r.worker_id and newer.queue = r.queue and newer.priority = r.priority
-      and (newer.due_at, newer.ctid) > (r.due_at, r.ctid))
+-- Forget my older notes: the newest of each level says all. Rides reach_of_worker; one sort, however many they are.
+delete from mainspring.reach
+where worker_id = %(worker_id)s::uuid and ctid = any(array(
+  select note.ctid
+  from (
+    select r.ctid, row_number() over (partition by r.queue, r.priority order by r.due_at desc, r.ctid) as place
+    from mainspring.reach r
+    where r.worker_id = %(worker_id)s::uuid
+  ) note
+  where note.place > 1))
