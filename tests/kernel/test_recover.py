@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
 from mainspring.kernel.outcome import Done
+from mainspring.testing import wait_until
 from visits import QUEUE, Visits, locked, queue
+from workers import Gauge, working
 
 
 def held_by_the_dead(visits: Visits, key: str):
@@ -154,3 +160,25 @@ def test_many_notes_of_the_reach_are_forgotten_in_one_go(visits: Visits, me) -> 
 
     assert sorted(map(str, visits.query(newest))) == before
     assert visits.value("select count(*) from mainspring.reach where worker_id = %s", me) == 70
+
+
+@pytest.mark.parametrize(
+    ("crashes", "limit", "at_once"),
+    [(0, 3, 4), (1, 3, 4), (2, 3, 1), (1, 2, 1), (0, 1, 1)],
+)
+async def test_suspects_run_alone_only_where_a_further_death_would_park_them(
+    visits: Visits, database_url: str, crashes: int, limit: int, at_once: int
+) -> None:
+    """Else long tasks of a killed worker would run one by one; and with crash_limit=1 one that kills
+    its worker took three others with it."""
+    gauge = Gauge(seconds=0.05)
+    ring = queue(handler=gauge, crash_limit=limit)
+    async with working(database_url, ring, concurrency=12, lease=60.0) as worker:
+        reached = {("ring", 5): visits.now() + timedelta(hours=1)}
+        worker.hand.suspects = dict.fromkeys(range(1024), reached)
+        with visits.connection.transaction():
+            visits.offer(*(f"key {n}" for n in range(12)))
+            visits.query("update mainspring.visit set crashes = %s", crashes)
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
+
+    assert gauge.most["ring"] == at_once

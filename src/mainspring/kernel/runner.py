@@ -93,7 +93,7 @@ class Runner:
         self._alarm: asyncio.TimerHandle | None = None
         self._suspects: list[Visit] = []  # that wait for their try; in hand, in no level
         self.suspects_running = 0
-        self._crashers_running = 0  # of those, the ones that were there at a death before
+        self._last_tries = 0  # of those, the ones that a further death would park
         self._closing = False
         self._verbose = False
 
@@ -166,7 +166,7 @@ class Runner:
             if self.hand.start(run):
                 run.suspect = suspect
                 self.suspects_running += suspect
-                self._crashers_running += suspect and visit.crashes > 0
+                self._last_tries += suspect and self._is_last_try(visit)
                 return run
             self._let_go(visit)
         for visit in self.buffer.take_stale():
@@ -175,10 +175,14 @@ class Runner:
         return None
 
     def _may_try(self, visit: Visit) -> bool:
-        """Visits that may have killed a worker: a few at a time, those that were there twice alone."""
-        if visit.crashes:
-            return self._crashers_running == 0
-        return self.suspects_running < SUSPECTS_AT_ONCE
+        """Visits that may have killed a worker: a few at a time, each alone that a further death would
+        park, lest it be parked for what another one did."""
+        if self._is_last_try(visit):
+            return self.suspects_running == 0
+        return self._last_tries == 0 and self.suspects_running < SUSPECTS_AT_ONCE
+
+    def _is_last_try(self, visit: Visit) -> bool:
+        return visit.crashes + 1 >= self.buffer.queues[visit.queue].settings.crash_limit
 
     @property
     def suspects_waiting(self) -> int:
@@ -337,7 +341,7 @@ class Runner:
         """The end of this run lets others try that waited for it."""
         if run.suspect:
             self.suspects_running -= 1
-            self._crashers_running -= run.visit.crashes > 0
+            self._last_tries -= self._is_last_try(run.visit)
             waiting, self._suspects = self._suspects, []
             for visit in waiting:
                 self.buffer.place(visit)
