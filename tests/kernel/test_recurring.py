@@ -179,6 +179,23 @@ async def test_a_line_that_is_no_longer_declared_is_removed(hourly, clock, visit
     assert ticks(visits) == []
 
 
+async def test_resuming_heals_a_schedule_that_a_clock_far_ahead_has_ticked(hourly, clock, visits):
+    """The clock was a year ahead for a moment: no tick would come for a year, and nobody could help."""
+    await run_until_idle(hourly)
+    await clock.advance(timedelta(days=365))
+    await run_until_idle(hourly)
+    await clock.advance(timedelta(days=-365))
+    before = ticks(visits)
+    assert len(before) == 1
+
+    await hourly.operator.pause_recurring("tick")
+    await hourly.operator.resume_recurring("tick")
+    due = await to_the_next_tick(hourly, clock)
+    await run_until_idle(hourly)
+
+    assert set(ticks(visits)) - set(before) == {f"tick@{due.isoformat()}"}
+
+
 async def test_a_schedule_is_not_parked_for_what_killed_workers_beside_it(hourly, visits):
     """It is held when it is a suspect, so three deaths of others would have ended it in silence."""
     await run_until_idle(hourly)
