@@ -51,6 +51,9 @@ FEW_UNSETTLED = 16
 # A sweep takes a twentieth of the time, but one that met a stall is not paid for with minutes (seconds).
 DEAREST_SWEEP = 0.5
 
+# The database's time is known to us no better than this.
+CLOCK_ERROR = timedelta(milliseconds=20)
+
 
 class ShardsChanged(Exception):
     """Shards came or went while a read was under way: its page is not taken in."""
@@ -86,6 +89,9 @@ class Reader:
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
         self._idle_at = 0.0
+        self._read_as_of = datetime.fromtimestamp(
+            0, UTC
+        )  # the database's time of the last read, as we know it
         self._look_at = 0.0
         self._look_cost = 0.0  # seconds of the last one
         self._watchful_until = 0.0
@@ -197,17 +203,21 @@ class Reader:
 
     def _look_back(self) -> None:
         """Read every level again from a moment ago on."""
-        now = datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
+        now = self._now()
         for cursor in self._cursors.values():
             cursor.look_back(now)
+
+    def _now(self) -> datetime:
+        """The database's time, as far as we know it."""
+        return datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
         most = max(10, self._page // len({c.queue for c in cursors}))
         for cursor in cursors:
             cursor.sent()
-        sent = moment.local()
-        now = datetime.fromtimestamp(self._hand.time.at(sent), UTC)
+        sent, now = moment.local(), self._now()
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
+        self._read_as_of = now
         pages = _by_level(rows)
         for cursor in cursors:
             page = pages.get((cursor.queue, cursor.priority), [])
@@ -352,12 +362,17 @@ class Reader:
         values = {
             "queues": list(self._buffer.queues),
             "shards": None if self._hand.all_shards else list(self._hand.shards),
+            "since": self._read_as_of - CLOCK_ERROR,
         }
         rows = await self._database.fetch(
             connection, SQL["next_due"], *SQL["next_due"].arguments(values)
         )
         due_in = rows[0]["seconds"]
-        timeout = until_sweep if due_in is None else min(until_sweep, max(0.0, due_in))
+        if due_in is not None and due_in <= 0:
+            self._read_as_of = self._now()  # once: its queue may be paused, and is not read then
+            self._look_back()
+            return
+        timeout = until_sweep if due_in is None else min(until_sweep, due_in)
         if moment.local() < self._watchful_until:
             timeout = min(timeout, WATCHFUL_SECONDS)
         if not await self._wait(timeout):

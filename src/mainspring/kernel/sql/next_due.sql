@@ -1,4 +1,5 @@
--- Seconds until the earliest future visit of these levels in my shards becomes due; null if there is none.
+-- Seconds until the earliest visit of these levels in my shards becomes due that a read as of `since` did not see;
+-- below zero for one that has come due meanwhile; null if there is none.
 -- A reader sleeps no longer than this, so timers are on time without a poll. Rides visit_due.
 -- Walks over at most 200 visits of others in a level: if none of mine is among them it answers for the last of them,
 -- and the reader looks again then.
@@ -12,7 +13,7 @@ cross join lateral (
     from mainspring.visit v
     where v.queue = q.queue
       and v.priority = p.priority
-      and v.due_at > mainspring.now()
+      and v.due_at > least(%(since)s::timestamptz, mainspring.now())
       and v.pass is null
       and v.parked_at is null
     order by v.due_at
