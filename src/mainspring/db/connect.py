@@ -27,7 +27,9 @@ from mainspring.errors import DatabaseUnavailable, InvalidUrl, UnsupportedServer
 
 OLDEST_SERVER = 150000
 CONNECT_SECONDS = 10.0
-COMMAND_SECONDS = 70.0  # above every statement_timeout: the server speaks first, and says what it was
+COMMAND_SECONDS = (
+    70.0  # above every statement_timeout: the server speaks first, and says what it was
+)
 # A psycopg connection neither waits for ever for the server nor for a network that swallows packets.
 _PATIENCE: Mapping[str, Any] = {"connect_timeout": int(CONNECT_SECONDS), "tcp_user_timeout": 15000}
 
