@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from mainspring import Mainspring
+from mainspring.entities import stage
 from stages import Stages
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not make a question overrun, unless its budget is what is tested."""
+    settings = stage._settings
+
+    def patient(name: str, given: dict[str, Any]) -> stage.StageSettings:
+        return settings(name, {"budget": 5.0, **given})
+
+    monkeypatch.setattr(stage, "_settings", patient)
 
 
 @pytest.fixture

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mainspring import Untouched, Update
+from mainspring.entities import ask
 from mainspring.entities.ask import changed_fields, is_concerned
 from mainspring.entities.catalogue import Entry
 from mainspring.entities.runtime import start
+from mainspring.kernel import moment
 from stages import Stages
 
 ALL = Entry("S", None, False)
@@ -48,6 +50,7 @@ class Odd:
 
     def __init__(self, is_async: bool = False) -> None:
         self.processed: list[str] = []
+        self.passed = 0.0
         if is_async:
             self.should_process = self._later  # type: ignore[method-assign]
 
@@ -56,7 +59,7 @@ class Odd:
             case "raise":
                 raise ValueError("cannot say")
             case "slow":
-                time.sleep(0.3)
+                self.passed += 10.0  # seconds on the asker's clock
                 return False
             case "nonsense":
                 return "perhaps"
@@ -78,12 +81,14 @@ class Odd:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_should_process_that_fails_or_overruns_queues_the_entity(
-    stages: Stages, is_async: bool
+    stages: Stages, is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S8: fail-open, with a budget; failures are in history for all to see."""
     listing = stages.kind()
     odd = Odd(is_async)
-    listing.stage(name="odd", budget=0.25)(odd)
+    clock = SimpleNamespace(local=lambda: moment.local() + odd.passed)
+    monkeypatch.setattr(ask, "moment", clock)
+    listing.stage(name="odd", budget=1.0 if is_async else 9.0)(odd)
     await stages.install()
     titles = ["yes", "no", "raise", "slow", "nonsense", "naive", "far"]
     for id, title in enumerate(titles, 1):
@@ -152,24 +157,25 @@ async def test_a_version_older_than_what_was_announced_is_not_believed(stages: S
     assert "version 9 of '1' was announced, version 1 was loaded" in visit["error"]
 
 
-async def test_a_wrong_text_of_an_id_is_parked_and_says_the_right_one(stages: Stages) -> None:
-    """S25: one entity has one text; another would have a turn of its own."""
+async def test_what_is_no_id_at_all_fails_alone_and_says_so(stages: Stages) -> None:
+    """S25: beside ids in the same batch."""
     listing = stages.kind()
-    listing.stage(name="odd")(Odd())
+    odd = Odd()
+    listing.stage(name="odd")(odd)
     await stages.install()
     stages.add(7)
     await stages.run()
-    stages.offer("listing/odd", "007")
-    stages.offer("listing/odd", "seven")
-    stages.offer("listing/odd", "7")
+    before = len(odd.processed)
+    for key in ("007", "seven", "7"):
+        stages.offer("listing/odd", key)
     await stages.run()
 
-    errors = {
-        key: (stages.visit("listing/odd", key) or {}).get("error") for key in ("007", "seven", "7")
-    }
-    assert "is written '7' by its column" in errors["007"]
-    assert errors["7"] is None
-    assert 'invalid input syntax for type bigint: "seven"' in errors["seven"]
+    wrong = stages.visit("listing/odd", "seven")
+    assert wrong is not None
+    assert 'invalid input syntax for type bigint: "seven"' in wrong["error"]
+    assert stages.visit("listing/odd", "007") is None
+    assert stages.visit("listing/odd", "7") is None
+    assert len(odd.processed) > before
 
 
 async def test_many_stages_of_many_entities_come_to_rest(stages: Stages) -> None:
