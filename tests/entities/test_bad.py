@@ -342,3 +342,42 @@ async def test_a_document_may_change_from_a_number_to_a_truth(stages: Stages) ->
     assert stages.query("select body::text from mainspring.document") == [
         {"body": '{"done": true}'}
     ]
+
+
+async def test_a_column_that_goes_under_a_worker_fails_whom_it_concerns_by_name(
+    stages: Stages,
+) -> None:
+    """S26: the stage that reads it fails and is kept; a start with that code is refused."""
+    kind = stages.kind()
+    seen = []
+
+    @kind.stage(name="reads", reads=["note"], retry=ONCE)
+    async def reads(listing: dict[str, Any]) -> Untouched:
+        seen.append(listing)
+        return Untouched()
+
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        await stages.rest(worker)
+        assert len(seen) == 1
+        stages.query("alter table listing drop column hits")  # nobody's
+        stages.change(note="x")
+        await wait_until(lambda: len(seen) == 2)
+        await stages.rest(worker)
+        stages.query("alter table listing rename column note to remark")
+        stages.change(title="y")
+        await wait_until(lambda: _error(stages) is not None)
+
+    assert "column t.note does not exist" in str(_error(stages))
+    with pytest.raises(InvalidKind, match="has no column 'note'"):
+        await stages.run()
+    stages.query("alter table listing rename column remark to note")
+    stages.change(note="z")
+    await stages.run()
+    assert len(seen) == 3
+
+
+def _error(stages: Stages) -> Any:
+    """Of the system visit, which loads what any stage reads."""
+    return (stages.visit("listing") or {}).get("error")

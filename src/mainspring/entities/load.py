@@ -106,7 +106,7 @@ class Loader:
             self._busy = None
 
     async def _answer(self, batch: list[Request]) -> None:
-        """Answer a batch; of one that the server refuses each is asked alone, so one fails alone.
+        """Answer a batch; one that the server refuses is halved, so that what it refuses fails alone.
 
         Trouble of the line or the server is nobody's failure: raised, to be tried again.
         """
@@ -122,8 +122,9 @@ class Loader:
             if len(batch) == 1:
                 _fail(batch[0], error)
             else:
-                for request in batch:
-                    await self._answer([request])
+                middle = len(batch) // 2
+                await self._answer(batch[:middle])
+                await self._answer(batch[middle:])
             return
         for request, picture in zip(batch, pictures, strict=True):
             if not request.answer.done():
