@@ -13,7 +13,9 @@ from psycopg.rows import dict_row
 
 from mainspring import Mainspring
 from mainspring.entities.kind import Kind
+from mainspring.entities.offers import CRAWL_PRIORITY
 from mainspring.entities.runtime import KindRuntime, Runtime
+from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from mainspring.testing.idle import FAST_SETTINGS
@@ -128,8 +130,8 @@ class Stages:
     def offer(self, queue: str, key: int | str = 1, payload: dict[str, Any] | None = None) -> None:
         """An offer as the engine's own SQL makes it."""
         self.query(
-            "insert into mainspring.visit as v (shard, key, queue, id, version, payload) "
-            "select mainspring.shard(%s, shard_count), %s, %s, mainspring.uuid7(), "
+            "insert into mainspring.visit as v (shard, key, queue, priority, id, version, payload) "
+            "select mainspring.shard(%s, shard_count), %s, %s, %s, mainspring.uuid7(), "
             "mainspring.token(), %s::jsonb from mainspring.install "
             "on conflict (shard, key, queue) do update set version = excluded.version, "
             "due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) "
@@ -137,6 +139,7 @@ class Stages:
             str(key),
             str(key),
             queue,
+            CRAWL_PRIORITY if queue.endswith("~") else DEFAULT_PRIORITY,
             json.dumps(payload or {}),
         )
 
