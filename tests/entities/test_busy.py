@@ -28,7 +28,7 @@ def test_the_thousandth_save_of_an_entity_in_an_hour_is_said_once(
     for _ in range(WARN_AT - 1):
         counted.saved("7", "price")
 
-    assert said.getMessage() == "entity.busy"
+    assert said.msg == "entity.busy"
     assert (said.__dict__["key"], said.__dict__["saves"]) == ("7", WARN_AT)
     assert len(caplog.records) == 1
 

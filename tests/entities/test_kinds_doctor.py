@@ -146,6 +146,6 @@ async def test_a_worker_that_starts_without_triggers_says_so(
     async with stages.app.worker():
         pass
 
-    (record,) = [r for r in caplog.records if r.getMessage() == "capture.faulty"]
+    (record,) = [r for r in caplog.records if r.msg == "capture.faulty"]
     assert vars(record)["fault"] == "missing"
     assert vars(record)["kind"] == "listing"
