@@ -209,6 +209,7 @@ async def test_a_task_that_nobody_declares_is_retired_and_its_values_kept(
             retired = await retire(database, connection, living=LIVING_SECONDS)
         await app.advance(orders, day(2))
         await worker.idle()
+        assert base.state("daily")["firing"] is None, "a retired task is not checked"
 
     assert retired == ["daily"]
     listed = (await app.reactive.tasks(task="daily"))[0]
