@@ -1,4 +1,4 @@
-"""A burst that makes many tasks ready: the cap, the priorities and the number of checks hold."""
+"""What changes cost: one read for an advance, two checks for each task of a burst."""
 
 from __future__ import annotations
 
@@ -9,10 +9,41 @@ import pytest
 from tables import Base, working
 
 from mainspring import Mainspring
+from mainspring.db.connect import Database
 from mainspring.reactive import check
+from mainspring.reactive.store import SQL
 from mainspring.reactive.triggers import Delta
 
 TASKS, CAP = 120, 5
+
+
+@pytest.mark.parametrize("others", [0, 150])
+async def test_an_advance_is_one_statement_whatever_the_number_of_tasks(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """R7: of the scheduler, when nothing fires: only affected tasks are read, and nothing is written."""
+    param = app.data("raw.table").param("number", kind="integer")
+    another = app.data("raw.table").param("other", kind="integer")
+    for number in range(others):
+        app.task(name=f"other{number}", when=Delta(another))(lambda: None)
+    for number in range(3):
+        app.task(name=f"task{number}", when=Delta(param, 100), first_run="baseline")(lambda: None)
+    await app.advance(param, 0)
+    sent: Counter[str] = Counter()
+    names = {statement.numbered: name for name, statement in SQL.items()}
+    fetch = Database.fetch
+
+    async def counting(self: Any, connection: Any, statement: Any, *values: Any) -> list[Any]:
+        if statement.numbered in names:
+            sent[names[statement.numbered]] += 1
+        return await fetch(self, connection, statement, *values)
+
+    async with working(app) as worker:
+        monkeypatch.setattr(Database, "fetch", counting)
+        await app.advance(param, 1)
+        await worker.idle()
+
+        assert sent == {"read_checks": 1}
 
 
 async def test_a_burst_respects_cap_and_priorities_and_checks_each_task_twice(

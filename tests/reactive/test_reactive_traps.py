@@ -198,6 +198,46 @@ async def test_an_admission_sees_the_firings_that_it_waited_for(
         pass
 
 
+async def test_a_producer_that_has_just_ended_keeps_the_slot_until_its_consumer_was_checked(
+    app: Mainspring, base: Base, steps: Steps, orders: Param, rates: Param
+) -> None:
+    """R9, I13: for two seconds at most, and not at all when its news has come to nothing."""
+    app.reactive_pool(cap=2)
+    app.task(name="important", when=Delta(orders), priority=8)(nothing)
+    app.task(name="other", when=Delta(rates), priority=5)(nothing)
+    app.task(name="low", when=Delta(rates), priority=1)(nothing)
+    await app.reactive_apply()
+    await app.advance_many([(orders, day(1)), (rates, day(1))])
+    base.rows("delete from mainspring.visit where queue = 'mainspring.check'")
+    for name in ("other", "low"):
+        looked = await steps.look(name)
+        assert looked is not None
+        await steps.write(looked)
+    base.rows(
+        "insert into mainspring.reactive_ended (pool, task, params, at)"
+        " values ('default', 'load', array[%s], now() + interval '1 hour')",
+        orders.key,
+    )
+    admit = Admit(steps.database, steps.definitions)
+
+    async def admitted() -> bool:
+        await admit(steps.connection, ["default"])
+        assert base.state("other")["admitted_at"] is not None, "there is a slot for one"
+        found = base.state("low")["admitted_at"] is not None
+        base.rows("update mainspring.reactive_task set admitted_at = null")
+        return found
+
+    assert not await admitted(), "the change of orders is still due"
+    base.rows("delete from mainspring.visit where queue = 'mainspring.change'")
+    assert await admitted(), "its news was looked at, and nobody fired"
+    await app.advance(orders, day(2))
+    assert not await admitted(), "there is news again"
+    base.rows("update mainspring.reactive_ended set at = now() - interval '2 seconds'")
+    assert await admitted(), "two seconds have passed"
+    async with working(app):
+        pass
+
+
 async def test_a_spread_walks_its_whole_list_page_by_page(
     app: Mainspring, base: Base, steps: Steps, orders: Param, monkeypatch: pytest.MonkeyPatch
 ) -> None:

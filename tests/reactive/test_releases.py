@@ -209,6 +209,7 @@ async def test_a_task_that_nobody_declares_is_retired_and_its_values_kept(
             retired = await retire(database, connection, living=LIVING_SECONDS)
         await app.advance(orders, day(2))
         await worker.idle()
+        assert base.state("daily")["firing"] is None, "a retired task is not checked"
 
     assert retired == ["daily"]
     listed = (await app.reactive.tasks(task="daily"))[0]
@@ -235,6 +236,65 @@ async def test_a_renamed_task_takes_its_state_along(
     assert [task for task, _ in notes] == ["daily"]
     assert base.value("select array_agg(task) from mainspring.reactive_task") == ["nightly"]
     assert base.state("nightly")["seen"] == {orders.key: [micros(day(1)), 0]}
+    assert base.rows("select task from mainspring.uses") == [{"task": "nightly"}]
+
+
+async def interrupted(app: Mainspring, base: Base, name: str, param: Param) -> None:
+    """A release whose worker is stopped in an orderly way while it runs its task."""
+    started = asyncio.Event()
+
+    async def endless(run: ReactiveRun) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    app.task(name=name, when=Delta(param))(endless)
+    async with app, app.worker(**FAST_SETTINGS | {"lease": 5.0, "grace": 0.0}):
+        await started.wait()
+    assert base.state(name)["run"] is not None
+
+
+async def test_the_run_of_a_task_that_is_taken_out_ends_without_its_code(
+    app: Mainspring, release: Release, base: Base, orders: Param, rates: Param
+) -> None:
+    """R10: else its firing would keep its slot for ever, and it could never be retired."""
+    await app.advance(orders, day(1))
+    await interrupted(release(), base, "daily", orders)
+
+    left = release(other=Delta(rates))
+    async with left, left.worker(**FAST_SETTINGS | {"lease": 5.0}):
+        await wait_until(lambda: base.state("daily")["run"] is None)
+
+    state = base.state("daily")
+    assert (state["error"], state["failures"], state["seen"]) == (
+        "the worker that ran it was stopped",
+        0,
+        {},
+    )
+
+
+async def test_a_renamed_task_waits_until_its_old_self_has_ended(
+    app: Mainspring, release: Release, base: Base, orders: Param
+) -> None:
+    """R12: else what it has seen would be left behind, and all data be new to it."""
+    notes: list[Any] = []
+    await app.advance(orders, day(1))
+    await run_release(release(notes, daily=Delta(orders)))
+    await app.advance(orders, day(2))
+    await interrupted(release(), base, "daily", orders)
+    seen = base.state("daily")["seen"]
+
+    later = release(notes, nightly=dict(when=Delta(orders), renamed_from="daily"))
+    async with later:
+        assert await later.reactive_apply() == ["nightly"]
+        assert base.value("select array_agg(task) from mainspring.reactive_task") == ["daily"]
+        async with later.worker(**FAST_SETTINGS | {"lease": 5.0}):
+            await wait_until(lambda: base.state("daily")["run"] is None)
+            assert await later.reactive_apply() == []
+            assert base.state("nightly")["seen"] == seen == {orders.key: [micros(day(1)), 0]}
+            await wait_until(lambda: len(notes) == 2)
+
+    assert notes[1] == ("nightly", {orders.key: day(2)})
+    assert base.value("select array_agg(task) from mainspring.reactive_task") == ["nightly"]
 
 
 async def test_a_new_consumer_is_checked_although_the_change_was_spread_before(

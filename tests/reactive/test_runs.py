@@ -45,6 +45,8 @@ async def test_a_task_is_not_checked_while_it_is_queued_or_running(
     declare(app, gate, when=Delta(orders))
     await app.advance(orders, day(1))
     async with working_until_started(app, gate) as worker:
+        # The change and the registration may both have judged it; one of them comes again.
+        await wait_until(lambda: base.visits() == [("mainspring.run.default", "daily")])
         before = base.value("select count(*) from mainspring.evaluation")
         for n in range(2, 6):
             await app.advance(orders, day(n))

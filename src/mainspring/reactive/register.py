@@ -132,7 +132,10 @@ async def _register_page(
     database: Database, connection: Any, tasks: Sequence[ReactiveTask], release: int
 ) -> dict[str, str]:
     """Definitions, states, index, baselines and the first checks, in the transaction that is open."""
-    await _rename(database, connection, tasks)
+    waiting = await _rename(database, connection, tasks)
+    tasks = [t for t in tasks if t.name not in waiting]
+    if not tasks:
+        return {}
     await ask(
         database,
         connection,
@@ -184,17 +187,20 @@ async def _register_page(
     return written
 
 
-async def _rename(database: Database, connection: Any, tasks: Sequence[ReactiveTask]) -> None:
+async def _rename(database: Database, connection: Any, tasks: Sequence[ReactiveTask]) -> set[str]:
+    """Move states to new names; answers those that must wait until their old task has ended."""
     renamed = [(t.settings.renamed_from, t.name) for t in tasks if t.settings.renamed_from]
-    if renamed:
-        await ask(
-            database,
-            connection,
-            "rename_tasks",
-            olds=[old for old, _ in renamed],
-            tasks=[new for _, new in renamed],
-            turns=[token() for _ in renamed],
-        )
+    if not renamed:
+        return set()
+    rows = await ask(
+        database,
+        connection,
+        "rename_tasks",
+        olds=[old for old, _ in renamed],
+        tasks=[new for _, new in renamed],
+        turns=[token() for _ in renamed],
+    )
+    return {row["task"] for row in rows}
 
 
 def _seconds(duration: timedelta | None) -> float | None:

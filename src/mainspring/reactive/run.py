@@ -39,7 +39,7 @@ class Starting:
     task: str
     firing: int
     run: int
-    needs: str  # the params that this worker's code names, as a JSON array
+    needs: str | None  # the params that this worker's code names, as JSON; None: it has no code
 
 
 class Start:
@@ -81,30 +81,25 @@ class Runs:
         self._execute = execute
 
     async def __call__(self, run: Run) -> Outcome:
-        task = self._tasks.get(run.visit.key)
-        if task is None:
-            name = run.visit.key
-            return Again(after=UNKNOWN_SECONDS, error=f"this worker has no code of task {name!r}")
+        name, task = run.visit.key, self._tasks.get(run.visit.key)
         firing = int(_decode(run.visit.payload)["firing"])
-        needs = msgspec.json.encode([p.key for p in task.params]).decode()
-        row = await self._start(Starting(task.name, firing, run.token, needs))
-        ending = Ending(
-            task.name,
-            firing,
-            run.token,
-            "void",
-            backoff=task.settings.backoff,
-            failures=row["failures"] or 0,
-        )
+        needs = None if task is None else task.needs
+        row = await self._start(Starting(name, firing, run.token, needs))
+        ending = Ending(name, firing, run.token, "void", failures=row["failures"] or 0)
+        if task is not None:
+            ending.backoff = task.settings.backoff
         match row["answer"]:
             case "other":
                 return Done()  # that firing is over
             case "newer":
-                why = f"a newer release checked task {task.name!r}: left to a worker that has it"
+                why = f"a newer release checked task {name!r}: left to a worker that has it"
                 return Again(after=UNKNOWN_SECONDS, error=why)
             case "again":
+                # No code is needed for that: a task that was taken out would keep its slot for ever.
                 _end_dead(run, ending, row)
                 return self._ended(run, ending)
+        if task is None:
+            return Again(after=UNKNOWN_SECONDS, error=f"this worker has no code of task {name!r}")
         if (reason := _void(row)) is not None:
             ending.error = reason
             return self._ended(run, ending)

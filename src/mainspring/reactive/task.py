@@ -122,6 +122,11 @@ class ReactiveTask:
         return tuple(params_of(self.settings.when))
 
     @cached_property
+    def needs(self) -> str:
+        """The names of these, as a JSON array."""
+        return _json([param.key for param in self.params])
+
+    @cached_property
     def tree(self) -> str:
         """Its trigger as JSON."""
         return _json(codec.dump(self.settings.when))

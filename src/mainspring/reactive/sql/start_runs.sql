@@ -1,17 +1,19 @@
 -- Start runs: mark each firing as run by this run, which is what makes a later start of it a crash. Answers one row a run: its
 -- state as it stood ('started', 'other': another firing by now, 'again': an earlier start of this firing has died), what the
 -- check captured, and whether a param of it was moved back since. 'newer': the check was of a newer release, which captured
--- less than this worker's code wants to know; it is not started here.
+-- less than this worker's code wants to know; it is not started here. 'unknown': this worker has no code of it; it can only
+-- find out that an earlier start has died.
 -- Locks reactive_task rows in the order of the items, which is by name. Rides reactive_task_pkey and param_pkey.
 with item as materialized (
-  select i.task, i.firing, i.run, array(select jsonb_array_elements_text(i.needs::jsonb)) as needs
+  select i.task, i.firing, i.run, i.needs is not null as known,
+    array(select jsonb_array_elements_text(coalesce(i.needs, '[]')::jsonb)) as needs
   from unnest(%(tasks)s::text[], %(firings)s::bigint[], %(runs)s::bigint[], %(needs)s::text[]) as i(task, firing, run, needs)
 ),
 started as (
   update mainspring.reactive_task t
   set run = i.run, started_at = mainspring.clock()
   from item i
-  where t.task = i.task and t.firing = i.firing and (t.run is null or t.run = i.run) and t.admitted_at is not null
+  where i.known and t.task = i.task and t.firing = i.firing and (t.run is null or t.run = i.run) and t.admitted_at is not null
     and (t.captured ?& i.needs or t.release <= %(release)s::bigint)
   returning t.task
 )
@@ -20,6 +22,7 @@ select i.task,
     when i.task in (select task from started) then 'started'
     when t.firing is distinct from i.firing then 'other'
     when t.run is not null then 'again'
+    when not i.known then 'unknown'
     when not t.captured ?& i.needs then 'newer'
     else 'other'
   end as answer,
