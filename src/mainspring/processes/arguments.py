@@ -222,3 +222,30 @@ def with_error(args: str, failure: Failure) -> str:
         return text if hole[1] == word and hole[2] == "error" else hole[0]
 
     return _HOLE.sub(put, args)
+
+
+class _Without:
+    def __init__(self, signature: Signature, name: str) -> None:
+        self._signature = signature
+        self.name = signature.name
+        self.types = {n: kind for n, kind in signature.types.items() if n != name}
+        self.fields = tuple(self.types)
+        self.required = signature.required - {name}
+        self.check_argument = signature.check_argument
+        self.check_values = signature.check_values
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        for name in named:
+            if name not in self.types:
+                raise InvalidArguments(f"{self.name!r} has no parameter {name!r}")
+        if missing := self.required - named.keys():
+            raise InvalidArguments(f"the call of {self.name!r} lacks {', '.join(sorted(missing))}")
+        text = msgspec.json.encode(named)
+        for name, value in named.items():
+            self.check_argument(name, msgspec.json.encode(value))
+        return text
+
+
+def without(signature: Signature, name: str) -> Any:
+    """A signature without one of its parameters, which is filled in later."""
+    return _Without(signature, name)

@@ -7,25 +7,21 @@ thrown away, so the children of a failed attempt never exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
-from mainspring.processes.arguments import Writer
+from mainspring.processes.arguments import Writer, without
 from mainspring.processes.decision import (
     CHILDREN_LIMIT,
     KINDS,
-    Child,
     Decision,
-    Edge,
     Recorded,
     Ref,
-    Scope,
     Undo,
 )
+from mainspring.processes.draft import Draft, ScopeDraft
 from mainspring.processes.map import record_map
 from mainspring.tasks.promise import Failure, Promise
 from mainspring.tasks.record import recorder
@@ -44,49 +40,6 @@ class Callee(Protocol):
     def call_options(self) -> Options: ...
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A child under way. Edges keep the order of their first use; the strongest kind wins."""
-
-    actor: str
-    args: str = "{}"
-    edges: dict[Ref, str] = field(default_factory=dict)
-    scope: int | None = None
-    undo: Undo | None = None
-    delay: float | None = None
-    at: datetime | None = None
-    priority: int | None = None
-    group: str | None = None
-    args_version: int = 1
-
-    def child(self) -> Child:
-        return Child(
-            self.actor,
-            self.args,
-            tuple(Edge(promise, kind) for promise, kind in self.edges.items()),
-            self.args_version,
-            self.scope,
-            self.undo,
-            self.delay,
-            self.at,
-            self.priority,
-            self.group,
-        )
-
-
-@dataclass(slots=True)
-class ScopeDraft:
-    """A scope under way: what was made in it, and what it will come to."""
-
-    number: int
-    parent: int | None
-    timeout: float | None
-    members: list[int] = field(default_factory=list)
-    on_error: Undo | None = None
-    result: Promise[Any] | None = None
-    leave: int | None = None  # the child that ends it, once it is left
-
-
 class Recorder:
     """Takes the calls of one running decider. `given`: the promises that its task has edges on."""
 
@@ -102,7 +55,7 @@ class Recorder:
         self.decider = decider
         self.limit = limit
         self._version_of = version_of
-        self._drafts: list[_Draft] = []
+        self._drafts: list[Draft] = []
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
         self._attrs: dict[str, Any] = {}
@@ -157,10 +110,10 @@ class Recorder:
             self._link(draft, promise, "order")
         return self._add(draft)
 
-    def _draft(self, actor: str) -> _Draft:
-        return _Draft(actor, scope=self._open[-1].number if self._open else None)
+    def _draft(self, actor: str) -> Draft:
+        return Draft(actor, scope=self._open[-1].number if self._open else None)
 
-    def _add(self, draft: _Draft) -> Promise[Any]:
+    def _add(self, draft: Draft) -> Promise[Any]:
         number = len(self._drafts)
         if number >= self.limit:
             raise InvalidDecision(
@@ -172,7 +125,7 @@ class Recorder:
             self._open[-1].members.append(number)
         return Promise(number, f"{draft.actor} (call {number + 1} of {self.decider})", self)
 
-    def _link(self, draft: _Draft, promise: Promise[Any], kind: str) -> int:
+    def _link(self, draft: Draft, promise: Promise[Any], kind: str) -> int:
         """Make the promise an edge of the draft; answers its number among the draft's inputs."""
         ref = self.ref(promise)
         if kind != "handle":
@@ -201,7 +154,7 @@ class Recorder:
             "pass it as an argument, to a parameter of the type Promise[T]"
         )
 
-    def _check_scope(self, draft: _Draft, promise: Promise[Any], ref: Ref, kind: str) -> None:
+    def _check_scope(self, draft: Draft, promise: Promise[Any], ref: Ref, kind: str) -> None:
         """What is made in a scope with a handler leaves it through the scope's own promise."""
         if not self._scopes or not isinstance(ref, int) or kind == "outcome":
             return
@@ -297,7 +250,7 @@ class Recorder:
 
         if error is not None and error not in bound:
             writer = Writer(none)
-            text = writer.write(_without(signature, error), bound)
+            text = writer.write(without(signature, error), bound)
             hole = f'"@":"{writer.word}","{error}":"{writer.word}:error:0"'
             text = "{" + hole + ("" if text == "{}" else "," + text[1:-1]) + "}"
             scope.on_error = Undo(handler.name, text, self._version_of(handler.name))
@@ -331,10 +284,10 @@ class Recorder:
         """The decision of a decider that returned this."""
         self._concluded = True
         children = tuple([draft.child() for draft in self._drafts])
-        scopes = tuple([_scope(draft) for draft in self._scopes])
+        scopes = tuple([draft.scope() for draft in self._scopes])
         attrs = self._attrs or None
         if isinstance(returned, Promise):
-            self._check_scope(_Draft("return"), returned, self.ref(returned), "value")
+            self._check_scope(Draft("return"), returned, self.ref(returned), "value")
             return Recorded(children, scopes, attrs, returned=self.ref(returned))
         return Recorded(children, scopes, attrs, result=encode(returned))
 
@@ -344,39 +297,6 @@ class Recorder:
                 f"{what} was called after {self.decider} had decided: a decider's threads and tasks "
                 "must end before it returns"
             )
-
-
-def _scope(draft: ScopeDraft) -> Scope:
-    assert draft.leave is not None, "a scope is closed by its with block"
-    return Scope(draft.leave, draft.parent, draft.on_error, draft.timeout)
-
-
-class _Without:
-    """A signature without one of its parameters, which is filled in later."""
-
-    def __init__(self, signature: Signature, name: str) -> None:
-        self._signature = signature
-        self.name = signature.name
-        self.types = {n: kind for n, kind in signature.types.items() if n != name}
-        self.fields = tuple(self.types)
-        self.required = signature.required - {name}
-        self.check_argument = signature.check_argument
-        self.check_values = signature.check_values
-
-    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
-        for name in named:
-            if name not in self.types:
-                raise InvalidArguments(f"{self.name!r} has no parameter {name!r}")
-        if missing := self.required - named.keys():
-            raise InvalidArguments(f"the call of {self.name!r} lacks {', '.join(sorted(missing))}")
-        text = msgspec.json.encode(named)
-        for name, value in named.items():
-            self.check_argument(name, msgspec.json.encode(value))
-        return text
-
-
-def _without(signature: Signature, name: str) -> Any:
-    return _Without(signature, name)
 
 
 def _promises(what: str, given: Any) -> Sequence[Promise[Any]]:

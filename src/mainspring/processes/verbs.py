@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, PromiseMisused
-from mainspring.processes.decider import Recorder, ScopeDraft, current
+from mainspring.processes.decider import Recorder, current
+from mainspring.processes.draft import ScopeDraft
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.task import check_text, check_time
 
