@@ -182,3 +182,53 @@ async def test_suspects_run_alone_only_where_a_further_death_would_park_them(
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
     assert gauge.most["ring"] == at_once
+
+
+def test_where_only_the_last_run_counts_a_recovery_draws_a_new_version(
+    visits: Visits, me, clock
+) -> None:
+    """P4: accept = last: without it the overtaken result would be taken until the next hold."""
+    visits.register(queue(policy={"accept": "last"}))
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run, work_timeout=60)
+    clock.advance_sync(61)
+
+    visits.recover(overdue=[run.token])
+
+    assert visits.row("a")["version"] != run.visit.version
+    assert visits.settle(me, (run, Done())) == ["superseded"]
+    assert visits.keys(me) == ["a"]
+
+
+def test_a_beat_that_comes_before_the_recovery_keeps_the_visit(visits: Visits, me, clock) -> None:
+    """P3: seen overdue, then beaten: the recovery looks at the time again."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.hold(me, run, work_timeout=60)
+    clock.advance_sync(61)
+    place = {"shards": [run.visit.shard], "keys": ["a"], "queues": [run.visit.queue]}
+
+    beaten = visits.call("beat_visits", **place, passes=[run.token], work_timeouts=[60.0])
+
+    assert [row["pass"] for row in beaten] == [run.token]
+    assert visits.recover(overdue=[run.token]) == []
+    assert visits.row("a")["pass"] == run.token
+    assert visits.call("beat_visits", **place, passes=[run.token + 1], work_timeouts=[60.0]) == []
+
+
+def test_what_was_recovered_is_counted_by_queue(visits: Visits, me, clock) -> None:
+    """P3: work timeouts and deaths of workers, apart."""
+    visits.offer("dead", "late", "later")
+    held_by_the_dead(visits, "dead")
+    runs = [visits.start("late"), visits.start("later")]
+    visits.hold(me, *runs, work_timeout=60)
+    clock.advance_sync(61)
+
+    visits.recover(overdue=[run.token for run in runs])
+
+    rows = visits.query("select actor, name, n from mainspring.counter")
+    assert {(row["actor"], row["name"]): row["n"] for row in rows} == {
+        (QUEUE, "work_timeout"): 2,
+        (QUEUE, "worker_death"): 1,
+    }

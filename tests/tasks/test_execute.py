@@ -60,14 +60,14 @@ async def test_a_stop_that_comes_while_a_run_leaves_is_its_own(executor: Executo
     """The thread waits at the gate; the stop is raised in it before it gets through."""
     first, ended = run(), threading.Event()
     with executor._gate:
-        call = asyncio.ensure_future(executor._in_thread(first, ended.set, {}))
+        call = asyncio.ensure_future(executor.call_in_thread(first, ended.set, {}))
         await asyncio.to_thread(ended.wait)
         execute._raise_in(executor._running.pop(first.token), execute._Stop)
 
     with pytest.raises(Fenced):
         await asyncio.wait_for(call, 5)
     assert executor._running == {}
-    others = (executor._in_thread(run(n), lambda n: n, {"n": n}) for n in range(THREADS))
+    others = (executor.call_in_thread(run(n), lambda n: n, {"n": n}) for n in range(THREADS))
     assert await asyncio.gather(*others) == list(range(THREADS))
 
 
@@ -100,7 +100,7 @@ async def test_stops_hit_their_own_runs_only_and_every_run_ends(executor: Execut
     async def call_some() -> None:
         while (n := next(numbers)) < 1500:
             try:
-                assert await executor._in_thread(run(n), work, {"n": n}) == n
+                assert await executor.call_in_thread(run(n), work, {"n": n}) == n
             except Fenced:
                 assert n in stopped
 
@@ -128,7 +128,7 @@ async def test_the_exception_of_a_stopped_function_is_not_complained_of(
         while True:
             sum(range(1000))
 
-    call = asyncio.ensure_future(executor._in_thread(run(), endless, {}))
+    call = asyncio.ensure_future(executor.call_in_thread(run(), endless, {}))
     await wait_until(lambda: bool(executor._running))
     call.cancel()
     await asyncio.wait({call})

@@ -27,8 +27,9 @@ class Beats:
         self._writer: asyncio.Task[None] | None = None
 
     def beat(self, run: Run) -> None:
-        """From any thread."""
-        self._loop.call_soon_threadsafe(self._note, run)
+        """From any thread; one that beats all the time says it once until it is written."""
+        if run.token not in self._beating:
+            self._loop.call_soon_threadsafe(self._note, run)
 
     def _note(self, run: Run) -> None:
         self._beating[run.token] = run

@@ -19,10 +19,9 @@ from mainspring.db.connect import Database
 from mainspring.errors import Fenced, InvalidArguments
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
-from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
+from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
-from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
 from mainspring.processes.beats import Beats
@@ -30,7 +29,8 @@ from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.deadline import Deadline, Overdue
 from mainspring.processes.decision import Decision, validate
-from mainspring.processes.drive import Step, drive
+from mainspring.processes.decisions import Decisions
+from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Desk, Handout
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
@@ -41,6 +41,7 @@ from mainspring.processes.settle import settle_steps
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.terms import ActorTerms, add_timeouts
+from mainspring.processes.unrun import overdue, stopped, too_late
 from mainspring.processes.visits import (
     Serves,
     as_read,
@@ -67,39 +68,6 @@ class Actor(Protocol):
     def name(self) -> str: ...
 
     async def decide(self, handout: Handout, run: Run) -> Decision: ...
-
-
-class Decisions:
-    """The writer of changes: they and the settles of their runs are one transaction."""
-
-    stands = False
-
-    def __init__(
-        self,
-        shard_count: int,
-        most: int,
-        committed: Callable[[Commit], None],
-        serves: Serves,
-    ) -> None:
-        self.most = most
-        self._serves = serves
-        self._shard_count = shard_count
-        self._committed = committed
-        self._last: Commit | None = None  # the batch that is being committed
-
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        commit = self._last = Commit(
-            [run.note for run in runs], self._shard_count, serves=self._serves
-        )
-        await drive(connection, commit.steps())
-        await _count(connection, runs, commit.verdicts)
-        return commit.verdicts
-
-    def committed(self) -> None:
-        """Told by the settler."""
-        if self._last is not None:
-            self._committed(self._last)
-            self._last = None
 
 
 class Processes:
@@ -285,9 +253,9 @@ class Processes:
         if handout is None:
             return await self._inconsistent(payload.process_id, run)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
-            return self._noted(run, _overdue(run, handout))
+            return self._noted(run, overdue(run, handout))
         if (given := handout.failed_input) is not None:
-            change = _stopped(run, handout, given.promise, given.error)
+            change = stopped(run, handout, given.promise, given.error)
             if handout.actor == LEAVE:
                 # Its promise is for the scope's handler to fulfil: the look that ends the scope
                 # takes this task away.
@@ -333,7 +301,7 @@ class Processes:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         is_unreadable = isinstance(error, InvalidArguments)
-        if isinstance(outcome, Retry) and not is_unreadable and not _too_late(run, outcome):
+        if isinstance(outcome, Retry) and not is_unreadable and not too_late(run, outcome):
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
@@ -377,46 +345,3 @@ async def _decide_builtin(handout: Handout, run: Run) -> Decision:
 
 class _Fail(msgspec.Struct):
     error: Failure
-
-
-def _stopped(run: Run, handout: Handout, promise: str, error: Failure | None) -> Change:
-    """An input failed: so does this task, without being run; the cause is the first that failed."""
-    if error is None:
-        error = Failure("unknown", "no error was kept", cause=promise)
-    change = Change(run, handout.process_id, handout.task_id, "done", handout.actor)
-    change.promise, change.outcome, change.error = handout.promise, "err", error
-    change.scope_id = handout.scope
-    return change
-
-
-def _overdue(run: Run, handout: Handout) -> Change:
-    """Its task timeout passed while it waited in the queue: it is not started."""
-    failure = Failure(
-        "mainspring.errors.TaskTimeout",
-        f"task {handout.actor!r} was not started before its task timeout",
-        cause=handout.task_id,
-    )
-    change = _stopped(run, handout, handout.task_id, failure)
-    change.counts = "task_timeout"
-    return change
-
-
-def _too_late(run: Run, retry: Retry) -> bool:
-    """A retry that would fall past the task timeout is not made."""
-    deadline = payload_of(run.visit).deadline
-    if deadline is None:
-        return False
-    return run.started + (moment.local() - run.began) + retry.after >= deadline.timestamp()
-
-
-async def _count(connection: Any, runs: Sequence[Run], verdicts: Sequence[Verdict]) -> None:
-    """Results that came too late to count, and what else the changes say."""
-    counted = []
-    for run, verdict in zip(runs, verdicts, strict=True):
-        name = "late_result" if verdict == "gone" else run.note.counts if verdict is None else None
-        if name is not None:
-            counted.append((run.visit.queue, name))
-    if counted:
-        count = KERNEL_SQL["count"]
-        values = {"actors": [a for a, _ in counted], "names": [n for _, n in counted]}
-        await connection.fetch(count.numbered, *count.arguments(values))

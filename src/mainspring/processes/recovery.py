@@ -36,6 +36,7 @@ from mainspring.processes.terms import ActorTerms, retry_of
 from mainspring.processes.visits import MARK, payload_of
 from mainspring.tasks.policy import Policy, policy_of
 from mainspring.tasks.promise import Failure
+from mainspring.tasks.queue import never_run
 
 log = logging.getLogger("mainspring")
 
@@ -133,7 +134,7 @@ class Recovery:
         terms = self._terms.get(visit.queue)
         declared = terms.settings.retry if terms is not None else RetryPolicy()
         settings = QueueSettings(
-            name=visit.queue, handler=_never, retry=retry_of(declared, policy), any_pass=False
+            name=visit.queue, handler=never_run, retry=retry_of(declared, policy), any_pass=False
         )
         began = moment.local() - max(0.0, row[16] - row[13])
         return Late(
@@ -196,7 +197,3 @@ class Recovery:
         failure = Failure("mainspring.errors.WorkTimeout", text, cause=handout.task_id)
         change = change_of(run, handout, Decision(error=failure))
         return change_steps(run, change, self._shard_count, self._worker_id())
-
-
-async def _never(_: Any) -> Any:
-    raise AssertionError("recovery runs nothing")

@@ -1,0 +1,155 @@
+"""The steps of pulling tasks and answering for them: statements and judgements, no I/O. See remote.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid5
+
+import msgspec
+
+from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.outcome import Retry
+from mainspring.kernel.retry import clean
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run, Visit
+from mainspring.processes.change import Change, change_of
+from mainspring.processes.decision import Decision, validate
+from mainspring.processes.drive import Step
+from mainspring.processes.hand_out import Handout
+from mainspring.processes.settle import change_steps, settle_steps
+from mainspring.processes.store import SQL
+from mainspring.processes.ticket import Pulled, Ticket
+from mainspring.processes.unrun import stopped
+from mainspring.tasks.policy import Policy, policy_of
+from mainspring.tasks.promise import Failure
+from mainspring.tasks.queue import never_run
+
+T = TypeVar("T")
+Steps = Generator[Step, list[Any], T]
+MOST = 1000  # tasks pulled at once
+# A long poll looks this often (seconds): soon at first, then ever more rarely.
+POLLS = (0.02, 0.05, 0.1, 0.2, 0.5)
+_REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
+
+
+class Held(msgspec.Struct):
+    """A visit that was just held."""
+
+    run: Run
+    held_until: Any
+
+
+class Failed(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+    retry: bool
+
+
+def check_pull(limit: int, wait: float) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+        raise InvalidSetting(f"limit must be 1 to {MOST}, got {limit!r}")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 3600:
+        raise InvalidSetting(f"wait must be 0 to 3600 seconds, got {wait!r}")
+
+
+def next_pause(deadline: float, polls: int) -> float | None:
+    left = deadline - time.monotonic()
+    return None if left <= 0 else min(left, POLLS[min(polls, len(POLLS) - 1)])
+
+
+def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
+    rows = yield SQL["read_remote"], {"queue": actor}
+    if not rows:
+        raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
+    policy, paused, room, served, _ = rows[0]
+    if served:
+        raise InvalidSetting(
+            f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
+        )
+    most = limit if room is None else min(limit, room)
+    if paused or most <= 0:
+        return []
+    values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
+    held = yield KERNEL_SQL["pull_visits"], values
+    settings = QueueSettings(name=actor, handler=never_run)
+    return [
+        Held(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
+        for row in held
+    ]
+
+
+def stopped_of(
+    found: Sequence[tuple[Held, Handout, Pulled]],
+) -> list[tuple[Run, Change]]:
+    """Tasks whose input failed: they fail too, without being handed out."""
+    ended = []
+    for one, handout, _ in found:
+        if (given := handout.failed_input) is not None:
+            ended.append((one.run, stopped(one.run, handout, given.promise, given.error)))
+    return ended
+
+
+def pulled_of(found: Sequence[tuple[Held, Handout, Pulled]]) -> list[Pulled]:
+    return [pulled for _, handout, pulled in found if handout.failed_input is None]
+
+
+def beat_steps(ticket: Ticket) -> Steps[bool]:
+    rows = yield SQL["read_remote"], {"queue": ticket.queue}
+    values = {
+        "shards": [ticket.shard],
+        "keys": [ticket.task],
+        "queues": [ticket.queue],
+        "passes": [ticket.run],
+        "work_timeouts": [(stored_policy(rows[0][0]) if rows else Policy()).work_timeout],
+    }
+    return bool((yield KERNEL_SQL["beat_visits"], values))
+
+
+def settle_answer(
+    run: Run, handout: Handout, answer: Decision | Failed, shard_count: int, worker_id: UUID
+) -> Steps[str]:
+    if isinstance(answer, Failed):
+        failures, policy = run.visit.attempt + 1, run.settings.retry
+        if answer.retry and failures < policy.attempts:
+            text = f"{answer.type}: {answer.message}"
+            outcome = Retry(policy.delay(failures), answer.type, text)
+            return (yield from settle_steps(run, outcome, worker_id))
+        failure = Failure(answer.type, answer.message, cause=handout.task_id)
+        answer = Decision(error=failure)
+    elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
+        raise InvalidDecision(problem.message)
+    change = change_of(run, handout, answer)
+    change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
+    return (yield from change_steps(run, change, shard_count, worker_id))
+
+
+def failed(type: str, message: str, retry: bool) -> Failed:
+    return Failed(clean(type, 500), clean(message, 16_000), retry)
+
+
+def stored_policy(stored: str) -> Policy:
+    try:
+        return policy_of(msgspec.json.decode(stored))
+    except InvalidSetting:  # made by hand
+        return Policy()
+
+
+def id_of(worker: str) -> UUID:
+    return uuid5(_REMOTE, worker)
+
+
+def accepted(answer: str, ticket: Ticket) -> str:
+    """Outside the transaction, so that the count of what is refused is kept."""
+    if answer == "refused":
+        raise Refused(
+            f"this attempt at task {ticket.task} of {ticket.queue!r} no longer counts: the task has "
+            "ended, was cancelled or restarted, or a newer attempt has it; drop the result"
+        )
+    return answer
+
+
+def busy(ticket: Ticket) -> Refused:
+    return Refused(f"task {ticket.task} is being changed and does not come free; send it again")
