@@ -2076,13 +2076,11 @@ UNION ALL
         END AS detail,
     t.process_id,
     t.id AS task
-   FROM ((mainspring.task t
+   FROM (mainspring.task t
      JOIN mainspring.process p ON ((p.id = t.process_id)))
-     LEFT JOIN ( SELECT DISTINCT task.process_id,
-            task.promise
-           FROM mainspring.task
-          WHERE (task.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))) f ON (((f.process_id = t.process_id) AND (f.promise = t.id))))
-  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state])) AND (f.promise IS NULL))
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state])) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.task f
+          WHERE ((f.process_id = t.process_id) AND (f.promise = t.id) AND (f.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])))))))
 UNION ALL
  SELECT 'I4'::text AS rule,
     'an open promise has not exactly one live task that fulfils it'::text AS detail,

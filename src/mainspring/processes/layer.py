@@ -239,7 +239,12 @@ class Processes:
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
         change = Structural(process_id, self.database.shard_count)
-        steps = change.restart(order.task, fresh_signals=order.fresh_signals, force=order.force)
+        steps = change.restart(
+            order.task,
+            fresh_signals=order.fresh_signals,
+            force=order.force,
+            priority=order.priority,
+        )
         return await self._alone_with(process_id, run, steps)
 
     async def _alone_with(

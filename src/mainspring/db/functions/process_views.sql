@@ -73,10 +73,9 @@ create or replace view mainspring.process_violation as
   select 'I4', case when t.state = 'done' and t.result is not null then 'a result was accepted and its promise is open'
       else 'an open promise has not exactly one live task that fulfils it' end, t.process_id, t.id
     from mainspring.task t join mainspring.process p on p.id = t.process_id
-    left join (
-      select distinct process_id, promise from mainspring.task where state in ('open', 'external', 'parked')
-    ) f on f.process_id = t.process_id and f.promise = t.id
-    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state in ('done', 'cancelled') and f.promise is null
+    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state in ('done', 'cancelled')
+      and not exists (select from mainspring.task f
+        where f.process_id = t.process_id and f.promise = t.id and f.state in ('open', 'external', 'parked'))
   union all
   select 'I4', 'an open promise has not exactly one live task that fulfils it', t.process_id, t.promise
     from mainspring.task t
