@@ -1844,6 +1844,7 @@ CREATE TABLE mainspring.process (
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     ended_at timestamp with time zone,
     engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
+    thinned boolean DEFAULT false NOT NULL,
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');
@@ -2824,11 +2825,15 @@ CREATE INDEX process_attrs ON mainspring.process USING gin (attrs jsonb_path_ops
 
 CREATE INDEX process_created ON mainspring.process USING btree (created_at);
 
+CREATE INDEX process_ended ON mainspring.process USING btree (ended_at) WHERE ((ended_at IS NOT NULL) AND (NOT thinned));
+
 CREATE INDEX process_inconsistent ON mainspring.process USING btree (inconsistent_at) WHERE (inconsistent_at IS NOT NULL);
 
 CREATE INDEX process_of_parent ON mainspring.process USING btree (parent_process) WHERE (parent_process IS NOT NULL);
 
 CREATE INDEX process_search ON mainspring.process USING btree (type, state, created_at);
+
+CREATE INDEX process_unfinished ON mainspring.process USING btree (state, created_at) WHERE (state <> 'finished'::mainspring.process_state);
 
 CREATE INDEX produces_of_task ON mainspring.produces USING btree (task, param);
 

@@ -35,6 +35,8 @@ from mainspring.tasks.task import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
 LOW_PRIORITY = DEFAULT_PRIORITY - 2
+# Parked tasks that are freed in one transaction.
+TASKS = 1000
 _MISSED = "it was no longer parked, or its process is being changed"
 
 
@@ -142,7 +144,7 @@ async def _page_tasks(
     database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
 ) -> Page:
     after = None if position is None else msgspec.json.decode(position)
-    most = _most(order, most)
+    most = _most(order, TASKS)
     rows = await _ask(
         database, connection, "page_parked_tasks", **_values(order), after=after, limit=most
     )
