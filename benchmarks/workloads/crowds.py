@@ -59,8 +59,8 @@ def sleepers(trial: Trial) -> list[Figure]:
     without = measure(trial, "sleepers", 0)
     extra = {
         "without": round(without["worker_cpu_percent"], 2),
-        "blocks_per_second": round(with_them["blocks_per_second"]),
-        "blocks_per_second_without": round(without["blocks_per_second"]),
+        "rows_read_per_second": round(with_them["rows_read_per_second"]),
+        "rows_read_per_second_without": round(without["rows_read_per_second"]),
     }
     return [
         Figure(
