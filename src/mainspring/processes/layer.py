@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.connect import Database
-from mainspring.errors import Fenced, InvalidArguments
+from mainspring.errors import Fenced, InvalidArguments, NotFound
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry, Verdict
@@ -260,8 +260,11 @@ class Processes:
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
 
-        async with self.lines.connection() as connection:
-            answer = await run_alone(connection, process_id, with_settle())
+        try:
+            async with self.lines.connection() as connection:
+                answer = await run_alone(connection, process_id, with_settle())
+        except NotFound:
+            return Done()  # dropped by age, or by hand: there is nothing to change
         if not answer.done:
             facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
             log.warning("process.change_refused", extra=facts)
