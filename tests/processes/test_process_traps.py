@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import psycopg
 from process_scene import Scene, call, given, outcome, value
-from walk import Walk, decided, settle
+from walk import Walk, decided, settle, take
 
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.processes.change import Change, NewTask
@@ -195,11 +195,13 @@ async def test_ends_are_numbered_without_a_cache(scene: Scene) -> None:
     ]
 
 
-def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
+async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     """Trap: the others of its batch would wait for ten thousand inserts."""
     layer = Processes(scene.database, {})
     task = NewTask("c", "p", "t", 0, "c", "actor", "{}")
-    run: Any = type("Run", (), {})()
+    await scene.start("order")
+    [(root,)] = scene.query("select id::text from mainspring.task")
+    run = take(scene, root)
 
     wide = layer._noted(run, Change(None, "p", "t", "done", tasks=[task] * (WIDE + 1)))
     narrow = layer._noted(run, Change(None, "p", "t", "done", tasks=[task]))
