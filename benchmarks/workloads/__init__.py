@@ -6,6 +6,7 @@ from benchmarks.workloads import (
     backlog,
     capture,
     chains,
+    crowds,
     drain,
     enqueue,
     failing,
@@ -51,6 +52,9 @@ WORKLOADS: tuple[Workload, ...] = (
     triggers.TRIGGERS_BURST,
     chains.CHAINS,
     fanout.FANOUT,
+    crowds.RESTART,
+    crowds.SEARCH,
+    crowds.SLEEPERS,
 )
 
 

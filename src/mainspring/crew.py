@@ -18,6 +18,7 @@ from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.worker import Worker
 from mainspring.processes.hub import Hub
+from mainspring.processes.retention import thin
 from mainspring.reactive.register import PoolSettings
 from mainspring.reactive.runtime import Runtime as Reactive
 from mainspring.reactive.runtime import declared_queues
@@ -79,6 +80,7 @@ async def crew(
     processes.take_in, processes.serves = worker.take_in, worker.serves
     worker.take_overdue = processes.recovery.take_overdue
     processes.recovery.overtaken = worker.overtaken
+    worker.chores.append(thin)
     holder.append(worker)
     try:
         await app.hub.sync()  # before anything runs: a child process starts in its type's pool

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import psycopg
 import pytest
 
 from mainspring import Mainspring, ProcessFilter, Promise, RetryPolicy
 from mainspring.errors import InvalidSetting, NotFound, Refused
 from mainspring.processes.mass import TaskFilter
-from mainspring.testing import run_until_idle
+from mainspring.testing import Clock, run_until_idle
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -123,7 +125,40 @@ async def test_a_check_of_all_processes_repairs_what_is_safe_and_reports_it(
     assert begun.id is not None
     assert (await shop.operator.operation(begun.id)).state == "done"
     assert await handle.result(5) == "shipped 8"
-    assert [r.process_id for r in await operator.repairs()] == [handle.id]
+    report = await shop.operator.operation_items(begun.id, failed_only=True)
+    assert [(item.queue, item.key) for item in report] == [("order", handle.id)]
+    assert report[0].error is not None
+    assert report[0].error.startswith("I1: an open task has no visit and waits for nothing (task ")
+    [repair] = await operator.repairs()
+    assert (repair.process_id, repair.source) == (handle.id, f"operation {begun.id}")
+
+
+async def test_a_mass_order_goes_at_its_rate_and_behind_live_work(
+    shop: Mainspring, database_url: str, clock: Clock
+) -> None:
+    """P10: one item a second, of a low priority unless told otherwise."""
+    order = TaskFilter(actor="charge")
+    begun = await shop.operator.processes.restart_tasks(order, rate=1, priority=2)
+    assert begun.id is not None
+    counts = []
+    for _ in range(4):
+        await run_until_idle(shop)
+        counts.append((await shop.operator.operation(begun.id)).done)
+        await clock.advance(timedelta(seconds=1))
+
+    assert counts == [1, 2, 3, 3]
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "select priority from mainspring.visit where queue = 'charge'"
+        ).fetchall()
+    assert rows == [(2,)] * 3
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), 1e9])
+async def test_a_rate_that_is_none_is_refused(shop: Mainspring, rate: float) -> None:
+    """P10, bad input"""
+    with pytest.raises(InvalidSetting, match=r"rate must be more than 0 and less than 1,000,000"):
+        await shop.operator.processes.restart_tasks(TaskFilter(actor="charge"), rate=rate)
 
 
 async def test_a_parked_task_is_resolved_or_given_up_by_hand(shop: Mainspring) -> None:

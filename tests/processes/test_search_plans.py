@@ -55,6 +55,7 @@ QUESTIONS = {
     "type": (ProcessFilter(type="type-3"), 1000),
     "attributes": (ProcessFilter(attrs={"shop": 7}), 200),
     "a common state": (ProcessFilter(type="type-1", state="finished"), 600),
+    "cancelled, of which there are none": (ProcessFilter(state="cancelled"), 20),
     "an id": (ProcessFilter(id="key-777"), 20),
     "parked by fingerprint": (ProcessFilter(fingerprint="f3", parked=True), 400),
 }

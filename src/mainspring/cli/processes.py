@@ -16,13 +16,15 @@ from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes import graph
-from mainspring.processes.mass import TaskFilter
+from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
 from mainspring.processes.search import FoundProcess, ProcessFilter
 
 group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(help="The process's id, or the one you gave it.")]
 Type = Annotated[str | None, typer.Option("--type", help="Of this type.")]
+Rate = Annotated[float | None, typer.Option("--rate", help="At most so many a second.")]
+Priority = Annotated[int, typer.Option("--priority", help="Of what is done; live work has 5.")]
 State = Annotated[str | None, typer.Option("--state", help="open, finished or cancelled.")]
 
 
@@ -260,6 +262,8 @@ def restart_tasks(
         str | None, typer.Option("--fingerprint", help="Of this group (processes parked).")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Really all of them.")] = False,
+    rate: Rate = None,
+    priority: Priority = LOW_PRIORITY,
     dry_run: options.DryRun = False,
     url: options.Url = None,
     app: options.App = None,
@@ -270,7 +274,12 @@ def restart_tasks(
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.restart_tasks(
-            wanted, source=options.source(), dry_run=dry_run, everything=everything
+            wanted,
+            source=options.source(),
+            rate=rate,
+            priority=priority,
+            dry_run=dry_run,
+            everything=everything,
         )
 
     show_begun(ask(order, url, app), json=json)
@@ -279,16 +288,23 @@ def restart_tasks(
 @group.command()
 def check(
     type: Type = None,
+    rate: Rate = None,
+    priority: Priority = LOW_PRIORITY,
     dry_run: options.DryRun = False,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Check the open processes: repair what is safe, mark the rest. `repairs` is the report."""
+    """Check the open processes: an operation whose failed items are the report.
+
+    What is safe is repaired (`processes repairs`), the rest marks its process.
+    """
     wanted = ProcessFilter(type=type, state="open")
 
     async def order(operator: Operator) -> Operation:
-        return await operator.processes.check_all(wanted, source=options.source(), dry_run=dry_run)
+        return await operator.processes.check_all(
+            wanted, source=options.source(), rate=rate, priority=priority, dry_run=dry_run
+        )
 
     show_begun(ask(order, url, app), json=json)
 

@@ -1844,6 +1844,7 @@ CREATE TABLE mainspring.process (
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     ended_at timestamp with time zone,
     engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
+    thinned boolean DEFAULT false NOT NULL,
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');
@@ -2000,15 +2001,17 @@ CREATE VIEW mainspring.task_view AS
     v.pass,
     v.held_until
    FROM (((mainspring.task t
-     LEFT JOIN LATERAL ( SELECT count(*) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS inputs,
+     LEFT JOIN ( SELECT e_1.process_id,
+            e_1.task,
+            count(*) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS inputs,
             count(*) FILTER (WHERE ((e_1.kind <> 'handle'::mainspring.edge_kind) AND (p.id IS NOT NULL) AND (p.outcome IS NULL))) AS open_inputs,
             count(*) FILTER (WHERE ((e_1.kind = ANY (ARRAY['value'::mainspring.edge_kind, 'order'::mainspring.edge_kind])) AND (p.outcome = 'err'::mainspring.promise_outcome))) AS stopping,
             count(*) FILTER (WHERE (p.id IS NULL)) AS gone,
             max(p.outcome_no) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS last_no
            FROM (mainspring.edge e_1
              LEFT JOIN mainspring.task p ON (((p.process_id = e_1.process_id) AND (p.id = e_1.promise))))
-          WHERE ((e_1.process_id = t.process_id) AND (e_1.task = t.id))) e ON (true))
-     LEFT JOIN mainspring.wait w ON ((w.task = t.id)))
+          GROUP BY e_1.process_id, e_1.task) e ON (((e.process_id = t.process_id) AND (e.task = t.id))))
+     LEFT JOIN mainspring.wait w ON (((w.process_id = t.process_id) AND (w.task = t.id))))
      LEFT JOIN mainspring.visit v ON (((v.key = (t.id)::text) AND
         CASE
             WHEN ("left"(t.actor, 1) = '@'::text) THEN ("left"(v.queue, 18) = 'mainspring.process'::text)
@@ -2021,7 +2024,7 @@ CREATE VIEW mainspring.process_violation AS
     t.process_id,
     t.id AS task
    FROM (mainspring.task_view t
-     CROSS JOIN LATERAL ( VALUES ('I1'::text,'an open task has no visit and waits for nothing'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs = 0))), ('I1'::text,'a task that waits has a visit'::text,((t.state = 'open'::mainspring.task_state) AND t.has_visit AND (t.open_inputs > 0) AND (t.stopping = 0) AND (NOT ((t.actor = '@first_of'::text) AND (t.open_inputs < t.inputs))))), ('I1'::text,'an external task has a visit'::text,((t.state = 'external'::mainspring.task_state) AND t.has_visit)), ('I1'::text,'a parked task has no parked visit'::text,((t.state = 'parked'::mainspring.task_state) AND (NOT t.is_parked))), ('I1'::text,'a task that has ended has a visit or a count'::text,((t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (t.has_visit OR (t.wait_n IS NOT NULL)))), ('I2'::text,'a count is not the number of open inputs'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs > 0) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND (NOT ((t.waits = 1) AND (t.open_inputs = 1) AND (t.wait_n IS NULL))) AND (t.wait_n IS DISTINCT FROM t.open_inputs))), ('I2'::text,'a first_of waits although an input is closed'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@first_of'::text) AND (t.open_inputs > 0) AND ((t.open_inputs < t.inputs) OR ((t.waits > 1) AND (t.wait_n IS DISTINCT FROM 1))))), ('I3'::text,'a task waits although an error stops it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.stopping > 0))), ('I11'::text,'a task is done and its input is open or closed later'::text,((t.state = 'done'::mainspring.task_state) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND ((t.open_inputs > 0) OR (t.last_no > t.done_no)))), ('I12'::text,'an input is gone'::text,((t.gone > 0) AND (t.state <> 'superseded'::mainspring.task_state)))) r(rule, detail, is_broken))
+     CROSS JOIN LATERAL ( VALUES ('I1'::text,'an open task has no visit and waits for nothing'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs = 0))), ('I1'::text,'a task that waits has a visit'::text,((t.state = 'open'::mainspring.task_state) AND t.has_visit AND (t.open_inputs > 0) AND (t.stopping = 0) AND (NOT ((t.actor = '@first_of'::text) AND (t.open_inputs < t.inputs))))), ('I1'::text,'an external task has a visit'::text,((t.state = 'external'::mainspring.task_state) AND t.has_visit)), ('I1'::text,'a parked task has no visit'::text,((t.state = 'parked'::mainspring.task_state) AND (NOT t.has_visit))), ('I1'::text,'a task that has ended has a visit or a count'::text,((t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (t.has_visit OR (t.wait_n IS NOT NULL)))), ('I2'::text,'a count is not the number of open inputs'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs > 0) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND (NOT ((t.waits = 1) AND (t.open_inputs = 1) AND (t.wait_n IS NULL))) AND (t.wait_n IS DISTINCT FROM t.open_inputs))), ('I2'::text,'a first_of waits although an input is closed'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@first_of'::text) AND (t.open_inputs > 0) AND ((t.open_inputs < t.inputs) OR ((t.waits > 1) AND (t.wait_n IS DISTINCT FROM 1))))), ('I3'::text,'a task waits although an error stops it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.stopping > 0))), ('I11'::text,'a task is done and its input is open or closed later'::text,((t.state = 'done'::mainspring.task_state) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND ((t.open_inputs > 0) OR (t.last_no > t.done_no)))), ('I12'::text,'an input is gone'::text,((t.gone > 0) AND (t.state <> 'superseded'::mainspring.task_state)))) r(rule, detail, is_broken))
   WHERE r.is_broken
 UNION ALL
  SELECT 'I1'::text AS rule,
@@ -2031,7 +2034,7 @@ UNION ALL
    FROM mainspring.task t
   WHERE ((t.state = 'external'::mainspring.task_state) AND (NOT (EXISTS ( SELECT
            FROM mainspring.external x
-          WHERE (x.task = t.id)))))
+          WHERE ((x.process_id = t.process_id) AND (x.task = t.id))))))
 UNION ALL
  SELECT 'I1'::text AS rule,
     'a task that has ended waits outside or is listed as parked'::text AS detail,
@@ -2076,13 +2079,11 @@ UNION ALL
         END AS detail,
     t.process_id,
     t.id AS task
-   FROM ((mainspring.task t
+   FROM (mainspring.task t
      JOIN mainspring.process p ON ((p.id = t.process_id)))
-     LEFT JOIN ( SELECT DISTINCT task.process_id,
-            task.promise
-           FROM mainspring.task
-          WHERE (task.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))) f ON (((f.process_id = t.process_id) AND (f.promise = t.id))))
-  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state])) AND (f.promise IS NULL))
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (t.outcome IS NULL) AND (t.promise = t.id) AND (t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state])) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.task f
+          WHERE ((f.process_id = t.process_id) AND (f.promise = t.id) AND (f.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])))))))
 UNION ALL
  SELECT 'I4'::text AS rule,
     'an open promise has not exactly one live task that fulfils it'::text AS detail,
@@ -2826,11 +2827,15 @@ CREATE INDEX process_attrs ON mainspring.process USING gin (attrs jsonb_path_ops
 
 CREATE INDEX process_created ON mainspring.process USING btree (created_at);
 
+CREATE INDEX process_ended ON mainspring.process USING btree (ended_at) WHERE ((ended_at IS NOT NULL) AND (NOT thinned));
+
 CREATE INDEX process_inconsistent ON mainspring.process USING btree (inconsistent_at) WHERE (inconsistent_at IS NOT NULL);
 
 CREATE INDEX process_of_parent ON mainspring.process USING btree (parent_process) WHERE (parent_process IS NOT NULL);
 
 CREATE INDEX process_search ON mainspring.process USING btree (type, state, created_at);
+
+CREATE INDEX process_unfinished ON mainspring.process USING btree (state, created_at) WHERE (state <> 'finished'::mainspring.process_state);
 
 CREATE INDEX produces_of_task ON mainspring.produces USING btree (task, param);
 

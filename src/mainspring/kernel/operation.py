@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -263,6 +263,8 @@ async def _step(
     if kind is None:
         raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
     order: Any = msgspec.convert(found.order, kind.order)
+    if hasattr(order, "operation"):
+        order = replace(order, operation=found.id)  # one that leaves notes names itself in them
     page = await kind.page(database, connection, order, found.position, PAGE)
     at = found.done + found.failed
     last = page.position is None

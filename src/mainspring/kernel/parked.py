@@ -153,7 +153,12 @@ async def restart_parked(
 ) -> list[Changed]:
     """Free these parked visits; what is not answered was not parked any more, or is locked."""
     rows = await ask(
-        database, connection, "restart_parked", **place_values(places), fresh_ids=fresh_ids
+        database,
+        connection,
+        "restart_parked",
+        **place_values(places),
+        fresh_ids=fresh_ids,
+        priority=None,
     )
     return [Changed(row["queue"], row["key"], row["id"]) for row in rows]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import asyncpg
 
@@ -24,12 +25,23 @@ EVERY_SECONDS = 600.0
 _LOCK = 0x6D61696F  # one upkeep at a time in this database
 
 
-async def run(database: Database, line: Line, *, history_days: int) -> None:
+class Chore(Protocol):
+    """What a layer drops by age; told for how many days it is kept."""
+
+    async def __call__(self, database: Database, connection: Any, *, days: int) -> Any: ...
+
+
+async def run(
+    database: Database, line: Line, *, history_days: int, chores: Sequence[Chore] = ()
+) -> None:
     """Look after the tables for ever."""
     while True:
         try:
             async with line.lock:
-                await turn(database, await line.get(), history_days=history_days)
+                connection = await line.get()
+                await turn(database, connection, history_days=history_days)
+                for chore in chores:
+                    await chore(database, connection, days=history_days)
         except Exception as error:
             log.warning("upkeep.waiting", extra={"error": str(error)})
             await line.lost()

@@ -95,6 +95,7 @@ class Worker:
         # Asked, from the heart's thread, for the passes of overdue visits (rows of read_held.sql)
         # that a layer recovers by its own rules.
         self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
+        self.chores: list[upkeep.Chore] = []  # what layers drop by age
 
     # -- life
 
@@ -120,7 +121,12 @@ class Worker:
         loops: list[Awaitable[None]] = [
             self.reader.run(),
             self.settler.run(),
-            upkeep.run(self._database, self._side, history_days=self.settings.history_days),
+            upkeep.run(
+                self._database,
+                self._side,
+                history_days=self.settings.history_days,
+                chores=self.chores,
+            ),
             self._watch_lease(),
         ]
         if not self._database.pooled:

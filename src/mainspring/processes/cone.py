@@ -94,8 +94,8 @@ class Graph:
         return count, is_stopped
 
     def interest(self, promise: str) -> int:
-        """How many tasks have an edge of any kind on it."""
-        return len(self.edges_on[promise])
+        """How many tasks that have not ended have an edge of any kind on it."""
+        return sum(self.nodes[task].state in LIVE for task in self.edges_on[promise])
 
     def live(self) -> list[Node]:
         """Tasks that have not ended."""

@@ -138,6 +138,10 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
                 f"process {self.type!r} {self.id} is not there: its start was not committed, or it was "
                 "dropped by age"
             )
+        if found.state == "finished" and found.outcome is None:
+            raise NotFound(
+                f"process {self.type!r} {self.id} has finished: its result was dropped by age"
+            )
         if found.outcome == "err" or found.state == "cancelled":
             raise ProcessFailed(
                 f"process {self.type!r} {self.id} came to no result: "

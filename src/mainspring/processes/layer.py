@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.connect import Database
-from mainspring.errors import Fenced, InvalidArguments
+from mainspring.errors import Fenced, InvalidArguments, NotFound
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
@@ -207,7 +207,12 @@ class Processes:
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
         change = Structural(process_id, self.database.shard_count)
-        steps = change.restart(order.task, fresh_signals=order.fresh_signals, force=order.force)
+        steps = change.restart(
+            order.task,
+            fresh_signals=order.fresh_signals,
+            force=order.force,
+            priority=order.priority,
+        )
         return await self._alone_with(process_id, run, steps)
 
     async def _alone_with(
@@ -223,8 +228,11 @@ class Processes:
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
 
-        async with self.lines.connection() as connection:
-            answer = await run_alone(connection, process_id, with_settle())
+        try:
+            async with self.lines.connection() as connection:
+                answer = await run_alone(connection, process_id, with_settle())
+        except NotFound:
+            return Done()  # dropped by age, or by hand: there is nothing to change
         if not answer.done:
             facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
             log.warning("process.change_refused", extra=facts)

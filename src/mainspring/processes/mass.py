@@ -19,6 +19,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
+from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.drive import drive
 from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
@@ -30,7 +31,12 @@ from mainspring.processes.structural import (
     request_restart,
     request_steps,
 )
+from mainspring.tasks.task import check_priority
 
+# What an operator orders in masses goes behind live work, unless told otherwise.
+LOW_PRIORITY = DEFAULT_PRIORITY - 2
+# Parked tasks that are freed in one transaction.
+TASKS = 1000
 _MISSED = "it was no longer parked, or its process is being changed"
 
 
@@ -50,6 +56,8 @@ class RestartTasks:
 
     wanted: TaskFilter = field(default_factory=TaskFilter)
     until: datetime | None = None
+    rate: float | None = None  # items a second; None: as fast as it goes
+    priority: int = LOW_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +66,18 @@ class RestartProcesses:
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
     fresh_signals: bool = False
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
 class CheckProcesses:
-    """Look at the processes that fit: repair what is safe, report the rest."""
+    """Check the processes that fit: what is broken is an item that failed, and is looked at."""
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
+    operation: int | None = None  # its own number: repairs name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,8 @@ class CancelProcesses:
     """Cancel the processes that fit."""
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
 
 
 async def order(
@@ -86,6 +101,11 @@ async def order(
 ) -> Operation:
     """Begin an operation. A filter without a condition must be meant; one that finds nothing is said."""
     meant = wanted.wanted
+    check_priority(wanted.priority)
+    if wanted.rate is not None and not 0 < wanted.rate < 1_000_000:
+        raise InvalidSetting(
+            f"rate must be more than 0 and less than 1,000,000 a second, got {wanted.rate!r}"
+        )
     if meant in (TaskFilter(), ProcessFilter()) and not everything and not dry_run:
         raise InvalidSetting(
             "the filter has no condition and means everything: name a type, an actor or an error, "
@@ -124,20 +144,30 @@ async def _page_tasks(
     database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
 ) -> Page:
     after = None if position is None else msgspec.json.decode(position)
+    most = _most(order, TASKS)
     rows = await _ask(
         database, connection, "page_parked_tasks", **_values(order), after=after, limit=most
     )
     items = [ParkedTask(*row) for row in rows]
-    return Page(items, f'"{items[-1].task}"' if len(items) == most else None)
+    return _paced(order, items, f'"{items[-1].task}"' if len(items) == most else None)
 
 
 async def _restart_tasks(
     database: Database, connection: Any, order: RestartTasks, items: Sequence[ParkedTask]
 ) -> list[Result]:
-    going = await drive(connection, unpark_steps(items))
+    going = await drive(connection, unpark_steps(items, priority=order.priority))
     return [
         Result(item.actor, item.task, None if item.task in going else _MISSED) for item in items
     ]
+
+
+def _most(order: Any, most: int) -> int:
+    """A slow order goes by the second, not by the page."""
+    return most if order.rate is None else max(1, min(most, int(order.rate)))
+
+
+def _paced(order: Any, items: Sequence[Any], position: str | None) -> Page:
+    return Page(items, position, wait=0.0 if order.rate is None else len(items) / order.rate)
 
 
 # -- processes
@@ -160,33 +190,43 @@ async def _page_processes(
     before = None
     if position is not None:
         before = msgspec.json.decode(position, type=tuple[datetime, str])
+    most = _most(order, most)
     found = await search(database, connection, order.wanted, before=before, limit=most)
     last = msgspec.json.encode(found[-1].position).decode() if len(found) == most else None
-    return Page(found, last)
+    return _paced(order, found, last)
 
 
 async def _restart_processes(
     database: Database, connection: Any, order: RestartProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
-    how = Order(fresh_signals=order.fresh_signals)
-    visits = [request_restart(item.id, how) for item in items]
+    how = Order(fresh_signals=order.fresh_signals, priority=order.priority)
+    visits = [request_restart(item.id, how, order.priority) for item in items]
     return await _request(database, connection, visits, items)
 
 
 async def _cancel_processes(
     database: Database, connection: Any, order: CancelProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
-    visits = [request_cancel(item.id) for item in items]
+    visits = [request_cancel(item.id, order.priority) for item in items]
     return await _request(database, connection, visits, items)
 
 
 async def _check_processes(
     database: Database, connection: Any, order: CheckProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
-    """A look checks everything that every commit keeps true; ended processes have none."""
-    looked = [item for item in items if item.state == "open"]
-    visits = [request_look(item.id) for item in looked]
-    return await _request(database, connection, visits, items)
+    """What is broken is reported now, and looked at: that repairs what is safe and marks the rest."""
+    ids = [item.id for item in items]
+    broken: dict[str, str] = {}
+    for id, rule, detail, task in await _ask(database, connection, "check_processes", ids=ids):
+        broken.setdefault(id, f"{rule}: {detail} (task {task})")
+    source = f"operation {order.operation}"
+    visits = [
+        request_look(item.id, order.priority, source=source)
+        for item in items
+        if item.state == "open" and item.id in broken
+    ]
+    await _request(database, connection, visits, items)
+    return [Result(item.type, item.id, broken.get(item.id)) for item in items]
 
 
 async def _request(

@@ -20,6 +20,7 @@ from mainspring.processes import actors, graph, mass, search, settings, why
 from mainspring.processes.actors import Counts
 from mainspring.processes.graph import Graph
 from mainspring.processes.mass import (
+    LOW_PRIORITY,
     CancelProcesses,
     CheckProcesses,
     RestartProcesses,
@@ -120,12 +121,18 @@ class ProcessOperator:
         wanted: TaskFilter,
         *,
         source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
         dry_run: bool = False,
         everything: bool = False,
     ) -> Operation:
-        """Let parked tasks that fit go on, as an operation with progress; a dry run only counts."""
+        """Let parked tasks that fit go on, as an operation with progress; a dry run only counts.
+
+        `rate`: at most so many a second. They go behind live work unless `priority` says otherwise.
+        """
+        order = RestartTasks(wanted, rate=rate, priority=priority)
         return await self._order(
-            "restart_tasks", RestartTasks(wanted), source, dry_run=dry_run, everything=everything
+            "restart_tasks", order, source, dry_run=dry_run, everything=everything
         )
 
     async def restart_all(
@@ -134,11 +141,13 @@ class ProcessOperator:
         *,
         fresh_signals: bool = False,
         source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
         dry_run: bool = False,
         everything: bool = False,
     ) -> Operation:
         """Redo processes that fit from scratch, as an operation."""
-        order = RestartProcesses(wanted, fresh_signals)
+        order = RestartProcesses(wanted, fresh_signals, rate, priority)
         return await self._order(
             "restart_processes", order, source, dry_run=dry_run, everything=everything
         )
@@ -148,26 +157,35 @@ class ProcessOperator:
         wanted: ProcessFilter,
         *,
         source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
         dry_run: bool = False,
         everything: bool = False,
     ) -> Operation:
         """Cancel processes that fit, as an operation."""
         return await self._order(
             "cancel_processes",
-            CancelProcesses(wanted),
+            CancelProcesses(wanted, rate, priority),
             source,
             dry_run=dry_run,
             everything=everything,
         )
 
     async def check_all(
-        self, wanted: ProcessFilter | None = None, *, source: str = "", dry_run: bool = False
+        self,
+        wanted: ProcessFilter | None = None,
+        *,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
     ) -> Operation:
-        """Check the open processes that fit (all, unless a filter is given), as an operation.
+        """Check the processes that fit (all open ones, unless a filter is given), as an operation.
 
-        What is safe is repaired and listed by `repairs`; what is not marks its process inconsistent.
+        Its failed items are the report: the processes in which something is broken, and what. What is
+        safe is repaired and listed by `repairs`; what is not marks its process inconsistent.
         """
-        order = CheckProcesses(wanted or ProcessFilter(state="open"))
+        order = CheckProcesses(wanted or ProcessFilter(state="open"), rate, priority)
         return await self._order("check_processes", order, source, dry_run=dry_run, everything=True)
 
     async def repairs(self, *, limit: int = 50) -> list[Repair]:

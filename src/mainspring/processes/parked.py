@@ -29,9 +29,11 @@ class ParkedTask(msgspec.Struct, frozen=True):
     actor: str
 
 
-def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set[str]]:
-    """Try parked tasks again, with the same idempotency key. Answers those that go on; what a
-    structural change has just now, or is parked no longer, is left."""
+def unpark_steps(
+    parked: Sequence[ParkedTask], *, priority: int | None = None
+) -> Generator[Step, list[Any], set[str]]:
+    """Try parked tasks again, with the same idempotency key, and another priority if one is given.
+    Answers those that go on; what a structural change has just now, or is parked no longer, is left."""
     ids = sorted({item.process_id for item in parked})
     rows = yield SQL["lock_processes"], {"ids": words(ids)}
     free = {row[0]: row[5] for row in rows}  # with their engines' queues
@@ -41,7 +43,7 @@ def unpark_steps(parked: Sequence[ParkedTask]) -> Generator[Step, list[Any], set
     places = yield from find_places(
         [(queue_of(item.actor, free[item.process_id]), item.task) for item in wanted]
     )
-    freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False}
+    freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False, "priority": priority}
     keys = {row[1] for row in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
     if not listed:

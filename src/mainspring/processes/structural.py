@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id
 from mainspring.processes.change import FIRST_OF, Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.cone import Graph, Node
@@ -74,6 +74,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str | None = None
     fresh_signals: bool = False
     force: bool = False
+    priority: int | None = None  # of what is queued at once; None: each task's own
 
 
 class Structural:
@@ -190,7 +191,12 @@ class Structural:
     # -- restart
 
     def restart(
-        self, task: str | None = None, *, fresh_signals: bool = False, force: bool = False
+        self,
+        task: str | None = None,
+        *,
+        fresh_signals: bool = False,
+        force: bool = False,
+        priority: int | None = None,
     ) -> Generator[Step, list[Any], Answer]:
         """Redo a task, what it made and what depends on it; without a task, all of the process.
 
@@ -220,7 +226,7 @@ class Structural:
         yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
         again = {graph.nodes[id].scope_id for id in reset} - {None}
         yield SQL["reopen_scopes"], {"ids": sorted(map(str, again))}
-        yield from self._reset(graph, reset, reopened, locked.now)
+        yield from self._reset(graph, reset, reopened, locked.now, priority)
         freed = yield (
             SQL["free_signals"],
             {"process_id": self.process_id, "tasks": sorted(cone), "fresh": fresh_signals},
@@ -238,7 +244,12 @@ class Structural:
         return Answer(True, len(cone), stopped)
 
     def _reset(
-        self, graph: Graph, reset: Sequence[str], reopened: set[str], now: datetime
+        self,
+        graph: Graph,
+        reset: Sequence[str],
+        reopened: set[str],
+        now: datetime,
+        priority: int | None,
     ) -> Steps:
         counts = {}
         for id in reset:
@@ -264,6 +275,8 @@ class Structural:
             for id in reset
             if counts[id] == 0
         ]
+        if priority is not None:
+            visits = [msgspec.structs.replace(visit, priority=priority) for visit in visits]
         if visits:
             yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
         # Deadlines move with a restart.
@@ -348,20 +361,30 @@ def visit_of(
     )
 
 
-def request_cancel(process_id: str) -> NewVisit:
+def request_cancel(process_id: str, priority: int = DEFAULT_PRIORITY) -> NewVisit:
     """The visit by which a process is cancelled."""
-    return engine_visit("cancel", process_id, process_id, id=new_id(), engine=QUEUE)
+    return _requested("cancel", process_id, process_id, priority)
 
 
-def request_look(process_id: str) -> NewVisit:
-    """The visit by which a process is looked at now."""
-    return engine_visit("look", process_id, process_id, id=new_id(), engine=QUEUE)
+def request_look(
+    process_id: str, priority: int = DEFAULT_PRIORITY, *, source: str | None = None
+) -> NewVisit:
+    """The visit by which a process is checked now; `source`: who ordered it."""
+    more = msgspec.json.encode(source).decode()
+    return _requested("look", process_id, process_id, priority, more)
 
 
-def request_restart(process_id: str, order: Order) -> NewVisit:
+def request_restart(process_id: str, order: Order, priority: int = DEFAULT_PRIORITY) -> NewVisit:
     """The visit by which a process is restarted."""
     more = msgspec.json.encode(order).decode()
-    return engine_visit("restart", process_id, new_id(), id=new_id(), engine=QUEUE, more=more)
+    return _requested("restart", process_id, new_id(), priority, more)
+
+
+def _requested(
+    kind: str, process_id: str, subject: str, priority: int, more: str | None = None
+) -> NewVisit:
+    visit = engine_visit(kind, process_id, subject, id=new_id(), engine=QUEUE, more=more)
+    return msgspec.structs.replace(visit, priority=priority)
 
 
 def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:

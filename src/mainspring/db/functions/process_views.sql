@@ -8,17 +8,17 @@ create or replace view mainspring.task_view as
     coalesce(e.gone, 0) as gone, e.last_no, w.n as wait_n,
     v.key is not null as has_visit, v.parked_at is not null as is_parked, v.due_at, v.pass, v.held_until
   from mainspring.task t
-  left join lateral (
-    select count(*) filter (where e.kind <> 'handle') as inputs,
+  left join (
+    select e.process_id, e.task, count(*) filter (where e.kind <> 'handle') as inputs,
       count(*) filter (where e.kind <> 'handle' and p.id is not null and p.outcome is null) as open_inputs,
       count(*) filter (where e.kind in ('value', 'order') and p.outcome = 'err') as stopping,
       count(*) filter (where p.id is null) as gone,
       max(p.outcome_no) filter (where e.kind <> 'handle') as last_no
     from mainspring.edge e
     left join mainspring.task p on p.process_id = e.process_id and p.id = e.promise
-    where e.process_id = t.process_id and e.task = t.id
-  ) e on true
-  left join mainspring.wait w on w.task = t.id
+    group by e.process_id, e.task
+  ) e on e.process_id = t.process_id and e.task = t.id
+  left join mainspring.wait w on w.process_id = t.process_id and w.task = t.id
   left join mainspring.visit v on v.key = t.id::text
     and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end);
 
@@ -31,7 +31,7 @@ create or replace view mainspring.process_violation as
       ('I1', 'a task that waits has a visit', t.state = 'open' and t.has_visit and t.open_inputs > 0 and t.stopping = 0
         and not (t.actor = '@first_of' and t.open_inputs < t.inputs)),
       ('I1', 'an external task has a visit', t.state = 'external' and t.has_visit),
-      ('I1', 'a parked task has no parked visit', t.state = 'parked' and not t.is_parked),
+      ('I1', 'a parked task has no visit', t.state = 'parked' and not t.has_visit),
       ('I1', 'a task that has ended has a visit or a count',
         t.state in ('done', 'cancelled', 'superseded') and (t.has_visit or t.wait_n is not null)),
       ('I2', 'a count is not the number of open inputs',
@@ -49,7 +49,7 @@ create or replace view mainspring.process_violation as
   union all
   select 'I1', 'an external task has nothing that it waits for', t.process_id, t.id
     from mainspring.task t
-    where t.state = 'external' and not exists (select from mainspring.external x where x.task = t.id)
+    where t.state = 'external' and not exists (select from mainspring.external x where x.process_id = t.process_id and x.task = t.id)
   union all
   select 'I1', 'a task that has ended waits outside or is listed as parked', x.process_id, x.task
     from mainspring.external x join mainspring.task t on t.process_id = x.process_id and t.id = x.task
@@ -73,10 +73,9 @@ create or replace view mainspring.process_violation as
   select 'I4', case when t.state = 'done' and t.result is not null then 'a result was accepted and its promise is open'
       else 'an open promise has not exactly one live task that fulfils it' end, t.process_id, t.id
     from mainspring.task t join mainspring.process p on p.id = t.process_id
-    left join (
-      select distinct process_id, promise from mainspring.task where state in ('open', 'external', 'parked')
-    ) f on f.process_id = t.process_id and f.promise = t.id
-    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state in ('done', 'cancelled') and f.promise is null
+    where p.state = 'open' and t.outcome is null and t.promise = t.id and t.state in ('done', 'cancelled')
+      and not exists (select from mainspring.task f
+        where f.process_id = t.process_id and f.promise = t.id and f.state in ('open', 'external', 'parked'))
   union all
   select 'I4', 'an open promise has not exactly one live task that fulfils it', t.process_id, t.promise
     from mainspring.task t

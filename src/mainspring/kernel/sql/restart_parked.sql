@@ -1,6 +1,6 @@
 -- Free parked visits: due now, nothing counted against them, a new version. Each keeps its id (its idempotency key)
--- unless fresh ones are asked for. An expiry that has passed is lifted, and so is a
--- process's task timeout: an operator wants it to run.
+-- unless fresh ones are asked for, and its priority unless another is given. An expiry that has passed is lifted, and so
+-- is a process's task timeout: an operator wants it to run.
 -- Locks in (shard, key, queue) order and skips what others have locked. What is not answered was not freed.
 with wanted as materialized (
   select v.shard, v.key, v.queue
@@ -13,7 +13,7 @@ with wanted as materialized (
 freed as (
   update mainspring.visit v
   set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
-    due_at = mainspring.now(), version = mainspring.token(),
+    due_at = mainspring.now(), version = mainspring.token(), priority = coalesce(%(priority)s::smallint, v.priority),
     id = case when %(fresh_ids)s::boolean then mainspring.uuid7() else v.id end,
     expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
     payload = case when v.payload ? '@' then v.payload - 'deadline' else v.payload end,
