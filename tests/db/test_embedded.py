@@ -105,7 +105,7 @@ def test_a_directory_of_any_name_has_a_server(
         server.stop()
 
     assert not server.running
-    assert caplog.messages.count("embedded.database_created") == 1
+    assert [r.msg for r in caplog.records].count("embedded.database_created") == 1
 
 
 def test_programs_below_a_quote_are_copied(
@@ -533,11 +533,11 @@ def test_root_copies_binaries_that_the_server_cannot_reach(
         with caplog.at_level("WARNING", logger="mainspring"):
             server.start()
 
-        assert "embedded.binaries_copied" in caplog.messages
+        assert "embedded.binaries_copied" in [r.msg for r in caplog.records]
         assert query(server, "select 1") == 1
         caplog.clear()
         server.restart()
-        assert "embedded.binaries_copied" not in caplog.messages
+        assert "embedded.binaries_copied" not in [r.msg for r in caplog.records]
         server.stop()
 
 

@@ -35,7 +35,7 @@ async def test_a_missed_expectation_is_reported_once_and_cleared_by_a_success(
         await clock.advance(timedelta(days=2, hours=1))
         await worker.idle()
         assert [t.task for t in await app.reactive.tasks(missed_only=True)] == ["daily"]
-        missed = [r for r in caplog.records if r.getMessage() == "reactive.expectation_missed"]
+        missed = [r for r in caplog.records if r.msg == "reactive.expectation_missed"]
         assert len(missed) == 1
         load = base.rows("select pool, tasks, missed from mainspring.reactive_load")
         assert load == [{"pool": "default", "tasks": 1, "missed": 1}]

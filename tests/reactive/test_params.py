@@ -226,7 +226,7 @@ async def test_a_value_far_ahead_is_warned_about_and_listed(
     with caplog.at_level(logging.WARNING, "mainspring"):
         await app.advance(orders, datetime(2999, 1, 1, tzinfo=UTC))
 
-    assert [r.getMessage() for r in caplog.records] == ["param.far_ahead"]
+    assert [r.msg for r in caplog.records] == ["param.far_ahead"]
     assert (await app.reactive.params(name=orders.key))[0].ahead
     await app.rewind(orders, day(1))
     assert not (await app.reactive.params(name=orders.key))[0].ahead
