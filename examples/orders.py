@@ -1,6 +1,6 @@
 """Order fulfilment: stock, a human approval for large orders, payment, shipping; undone if it fails.
 
-Run it with `mainspring worker --app examples.orders`, start an order with `mainspring processes start
+Run it with `mainspring worker examples.orders`, start an order with `mainspring processes start
 order '{"number": 7, "item": "tea", "amount": 900}' --id order-7 --app examples.orders`, approve it with
 `mainspring processes signal order-7 approved true --app examples.orders`, and look at it with
 `mainspring processes show order-7`.

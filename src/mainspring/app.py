@@ -407,6 +407,10 @@ class Mainspring(Advancing):
 
     # -- the database
 
+    def redirect(self, url: str) -> None:
+        """Use this database whatever was declared; before the first use."""
+        self._url = connect.check_url(url)
+
     async def database(self) -> Database:
         """The database, looked at once: reachable, new enough, with our schema in it."""
         if self._database is None:
@@ -438,7 +442,12 @@ class Mainspring(Advancing):
         finally:
             await connection.close()
         migrate.check_schema(number)
-        return Database(url, pooled=database.pooled, shard_count=shard_count)
+        return Database(
+            url,
+            pooled=database.pooled,
+            shard_count=shard_count,
+            private_in="" if self._server is None else str(self._directory),
+        )
 
     async def migrate(self) -> list[int]:
         """Create or upgrade the schema; answers the numbers of the migrations applied."""

@@ -52,6 +52,12 @@ def idle_queues(app: Declared, database: Database) -> list[QueueSettings]:
     return queues + declared_queues(app.reactive_tasks.values(), never_run)
 
 
+def pools_of(app: Declared) -> set[str]:
+    """The pools in which an application has something to run."""
+    declared = (app.tasks, app.kinds, app.reactive_tasks, app.hub.types)
+    return {one.settings.pool for some in declared for one in some.values()}
+
+
 @asynccontextmanager
 async def crew(
     app: Declared, database: Database, pool: AsyncPool, settings: WorkerSettings

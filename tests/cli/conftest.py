@@ -63,11 +63,11 @@ def spawn(tmp_path: Path, database_url: str) -> Callable[..., subprocess.Popen[s
     """Start the command line as a process of its own; killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "mainspring.cli.main", *arguments],
             cwd=tmp_path,
-            env={**os.environ, "MAINSPRING_URL": database_url},
+            env={**os.environ, "MAINSPRING_URL": database_url, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mainspring import Mainspring
+from mainspring.errors import InvalidUrl
+
 
 def complaint(answer) -> str:
     assert answer.out == ""
@@ -101,6 +104,22 @@ def test_a_setting_out_of_range_is_refused_before_anything_starts(cli, module):
 
     assert answer.code == 2
     assert "lease must be 0.2 to 3600, got 0.01" in complaint(answer)
+
+
+@pytest.mark.parametrize("command", [("worker",), ("dev",), ("check",), ("reactive", "apply")])
+def test_no_application_is_named(cli, command):
+    answer = cli(*command)
+
+    assert answer.code == 2
+    assert (
+        "no application is named: write it as module:name, or set MAINSPRING_APP=module:name"
+        in complaint(answer)
+    )
+
+
+def test_a_database_address_that_is_no_text():
+    with pytest.raises(InvalidUrl, match="address must be a text such as postgresql"):
+        Mainspring(5)
 
 
 def test_an_unknown_queue_names_the_nearest(cli, database_url, visits):

@@ -15,6 +15,7 @@ import pytest
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.worker import Watch
+from mainspring.db.connect import Database
 from mainspring.testing import wait_until
 
 APP = """
@@ -110,6 +111,61 @@ def test_what_a_dead_process_had_does_not_wait_a_lease_time(work, cli, database_
     assert process.returncode == 0
     (buried,) = [event for event in seen if event["event"] == "worker.buried"]
     assert buried["shards"] == 1024
+
+
+ELSEWHERE = """
+    from mainspring import Mainspring
+    app = Mainspring("postgresql://nobody:secret@127.0.0.1:1/x")
+
+    @app.task(pool="mail")
+    async def mail() -> None: ...
+"""
+
+
+def test_a_worker_serves_the_database_and_the_application_that_it_is_told(
+    module, spawn, database_url
+):
+    """T14: --url goes before what the code says, its children have it too, and it is logged."""
+    module("elsewhere", ELSEWHERE)
+
+    arguments = ("--url", database_url, "--drain", "--log-json")
+    process = spawn("worker", *arguments, MAINSPRING_APP="elsewhere:app", MAINSPRING_URL="")
+    seen = events(process)
+
+    assert process.returncode == 0
+    (started,) = [event for event in seen if event["event"] == "worker.started"]
+    assert started["database"] == Database(database_url).shown
+
+
+def test_a_pool_that_the_application_does_not_have_is_warned_of(module, spawn, database_url):
+    """T14"""
+    module("elsewhere", ELSEWHERE)
+
+    arguments = ("--url", database_url, "--drain", "--log-json", "--pool", "nope")
+    seen = events(spawn("worker", "elsewhere:app", *arguments))
+
+    (warning,) = [event for event in seen if event["event"] == "worker.pool_unused"]
+    assert warning["pools"] == ["mail"]
+    assert "nothing that elsewhere:app declares is in pool 'nope'" in warning["text"]
+
+
+def test_dev_says_first_which_database_it_works_on(module, spawn, database_url):
+    """T14"""
+    module("work", APP)
+
+    process = spawn("dev", "work:app")
+    line = process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=40)
+
+    assert line.strip() == Database(database_url).shown
+
+
+def test_a_private_database_is_named_by_its_directory(tmp_path: Path):
+    assert Database("postgresql://u@h/x", private_in=".mainspring").shown == (
+        "private database in .mainspring"
+    )
+    assert Database("postgresql://u:secret@h:7/x").shown == "h:7, database x"
 
 
 FAILING = """

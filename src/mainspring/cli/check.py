@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import codes, options, show
-from mainspring.cli.target import load_app
+from mainspring.cli.target import load_app, named
 from mainspring.reactive.checks import Declared, check_tasks
 
 
 def check(
-    app: Annotated[str, typer.Argument(help="The application, module:name.")],
+    app: Annotated[
+        str | None, typer.Argument(help="The application, module:name; else MAINSPRING_APP.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Check the triggers of an application: pauses, circles, expectations, producers.
@@ -21,7 +23,7 @@ def check(
     """
     tasks = [
         Declared(task.name, task.settings.when, task.settings.produces, task.settings.expect_within)
-        for task in load_app(app).reactive_tasks.values()
+        for task in load_app(named(app)).reactive_tasks.values()
     ]
     found = check_tasks(tasks)
     if json:

@@ -27,6 +27,9 @@ class Orders(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     parent: int
     drain: bool = False
+    redirected: bool = (
+        False  # to the database of MAINSPRING_URL: arguments are seen by all, it is not
+    )
     log_level: str = "info"
     log_json: bool = False
     worker_id: UUID | None = None
@@ -38,7 +41,10 @@ def main(orders: Orders) -> None:
     log.configure(orders.log_level, json=orders.log_json)
     code = codes.PROBLEM
     try:
-        run_here(_work(load_app(orders.place), orders))
+        app = load_app(orders.place)
+        if orders.redirected:
+            app.redirect(os.environ["MAINSPRING_URL"])
+        run_here(_work(app, orders))
         code = codes.OK
     except Exception as error:
         code = codes.code_of(error) or codes.PROBLEM

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.target import ask_app, load_app
+from mainspring.cli.target import ask_app, named, resolve
 from mainspring.reactive.operator import TaskState
 from mainspring.reactive.texts import show_value
 from mainspring.reactive.values import load_value, parse_value
@@ -142,9 +142,14 @@ def cap(
 
 
 @group.command()
-def apply(app: Annotated[str, typer.Argument(help="The application, module:name.")]) -> None:
+def apply(
+    app: Annotated[
+        str | None, typer.Argument(help="The application, module:name; else MAINSPRING_APP.")
+    ] = None,
+    url: options.Url = None,
+) -> None:
     """Make the application's params and triggers known, as the start of a worker does."""
-    declared = load_app(app)
+    declared = resolve(url, named(app))
 
     async def register() -> list[str]:
         async with declared:

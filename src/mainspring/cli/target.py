@@ -20,6 +20,15 @@ T = TypeVar("T")
 PRIVATE = Path(".mainspring")
 
 
+def named(place: str | None) -> str:
+    """Where the application is: as given, or as the environment says."""
+    if place is None and not (place := os.environ.get("MAINSPRING_APP")):
+        raise InvalidSetting(
+            "no application is named: write it as module:name, or set MAINSPRING_APP=module:name"
+        )
+    return place
+
+
 def load_app(place: str) -> Mainspring:
     """The application at "module:name"; every way in which it is not there has its own error."""
     module_name, _, name = place.partition(":")
@@ -69,7 +78,11 @@ def _broken(name: str, error: Exception) -> InvalidSetting:
 def resolve(url: str | None, app: str | None = None) -> Mainspring:
     """The application that is meant; one without tasks when only a database is known."""
     if url is not None:
-        return Mainspring(url)
+        if app is None:
+            return Mainspring(url)
+        target = load_app(app)
+        target.redirect(url)
+        return target
     place = app or os.environ.get("MAINSPRING_APP")
     if app is None and os.environ.get("MAINSPRING_URL"):
         return Mainspring()

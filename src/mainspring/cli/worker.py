@@ -17,9 +17,9 @@ from mainspring.app import Mainspring
 from mainspring.cli import log, show
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
-from mainspring.cli.target import PRIVATE, load_app
-from mainspring.db.shared import release, shared
-from mainspring.errors import MainspringError
+from mainspring.cli.target import named, resolve
+from mainspring.crew import pools_of
+from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.burial import bury_ended
 from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings
 
@@ -27,19 +27,27 @@ WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
 _IGNORED = {"node_modules", "__pycache__", "site-packages", "venv"}
 
-Place = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The application.")]
+Place = Annotated[
+    str | None,
+    typer.Argument(metavar="[MODULE:APP]", help="The application; else MAINSPRING_APP."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="The database; else the one that the application declares."),
+]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")]
 
 
 def worker(
-    place: Place,
+    place: Place = None,
     pool: Annotated[str, typer.Option(help="Serve the queues of this pool.")] = "default",
     processes: Annotated[int, typer.Option(min=1, max=1000, help="Worker processes.")] = 1,
     concurrency: Annotated[int, typer.Option(help="Runs at once in each process.")] = 50,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
     grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
+    url: Url = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -55,9 +63,11 @@ def worker(
         "grace": grace,
     }
     WorkerSettings(**settings)  # refuses what is out of range here, once
-    app = load_app(place)
+    place = named(place)
+    app = resolve(url, place)
     app.database_sync()  # says here, once, if it is not there; a private one stays up meanwhile
-    orders = Orders(place, settings, os.getpid(), drain, log_level, log_json)
+    _warn_of_pool(app, place, pool)
+    orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
     try:
         code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool)).run()
     finally:
@@ -66,29 +76,55 @@ def worker(
 
 
 def dev(
-    place: Place,
+    place: Place = None,
     concurrency: Annotated[int, typer.Option(help="Runs at once.")] = 50,
+    url: Url = None,
     log_level: LogLevel = "info",
 ) -> None:
-    """Run a worker on a private database and start it anew when a source file changes."""
+    """Run a worker and start it anew when a source file changes.
+
+    It works on the database of --url, else on the one that the application declares, else on that of
+    MAINSPRING_URL, and where none is named on a private one in .mainspring.
+    """
     log.configure(log_level, json=False)
-    server = None
-    if "MAINSPRING_URL" not in os.environ:
-        server = shared(PRIVATE)
-        server.create_database("mainspring")
-        os.environ["MAINSPRING_URL"] = server.url("mainspring")
-        Mainspring(os.environ["MAINSPRING_URL"]).migrate_sync()
-        show.say(f"private database: {os.environ['MAINSPRING_URL']}")
+    place = named(place)
+    app = _app_for_dev(url, place)
+    database = app.database_sync()
+    show.say(f"{database.shown}: {database.url}" if database.private_in else database.shown)
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": 5.0}
-    orders = Orders(place, settings, os.getpid(), log_level=log_level)
+    orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
     try:
-        bury = _burial(Mainspring(os.environ["MAINSPRING_URL"]), DEFAULT_POOL)
+        bury = _burial(app, DEFAULT_POOL)
         supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
         code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:
-        if server is not None:
-            release(server)
+        app.close_sync()
     raise typer.Exit(code)
+
+
+def _app_for_dev(url: str | None, place: str) -> Mainspring:
+    """The application, or, while its module cannot be imported, one on the same database."""
+    try:
+        return resolve(url, place)
+    except InvalidSetting as error:
+        show.complain(str(error))
+        return Mainspring(url)
+
+
+def _passed_on(url: str | None) -> bool:
+    """Hand an address to the worker processes; whether there is one."""
+    if url is not None:
+        os.environ["MAINSPRING_URL"] = url
+    return url is not None
+
+
+def _warn_of_pool(app: Mainspring, place: str, pool: str) -> None:
+    if pool not in (pools := sorted(pools_of(app))):
+        text = (
+            f"nothing that {place} declares is in pool {pool!r}: this worker has none of it to run"
+        )
+        facts = {"pool": pool, "pools": pools, "text": text}
+        logging.getLogger("mainspring").warning("worker.pool_unused", extra=facts)
 
 
 def _burial(app: Mainspring, pool: str) -> Callable[[UUID], bool]:

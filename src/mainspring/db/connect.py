@@ -107,6 +107,12 @@ class Database:
     pooled: bool = False
     shard_count: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
+    private_in: str = ""  # the directory of the private server that it is on
+
+    @property
+    def shown(self) -> str:
+        """What people are told of it; never a password."""
+        return f"private database in {self.private_in}" if self.private_in else _shown(self.url)
 
     def _startup(self, base: Mapping[str, str], role: str) -> dict[str, str]:
         if self.pooled:
@@ -210,6 +216,11 @@ def _options(startup: Mapping[str, str]) -> dict[str, Any]:
 
 def check_url(url: str) -> str:
     """The address, if it can be one. What cannot be read is not shown: it may hold a password."""
+    if not isinstance(url, str):
+        raise InvalidUrl(
+            f"the database address must be a text such as postgresql://user@host/database, got a "
+            f"{type(url).__name__}"
+        )
     try:
         parts = conninfo.conninfo_to_dict(url)
         ports = [int(port) for port in str(parts.get("port", "5432")).split(",") if port]

@@ -114,7 +114,11 @@ class Worker:
             self._tasks.append(self._loop.create_task(part))
         log.info(
             "worker.started",
-            extra={"pool": self.settings.pool, "queues": sorted(self.buffer.queues)},
+            extra={
+                "pool": self.settings.pool,
+                "database": self._database.shown,
+                "queues": sorted(self.buffer.queues),
+            },
         )
 
     def _loops(self) -> list[Any]:
