@@ -283,6 +283,10 @@ class Operator:
         found: list[QueueLoad] = await self._ask(queues.list_queues, name=name)
         return found
 
+    async def check_queue(self, name: str) -> None:
+        """Raise NotFound, with the nearest name, for a queue that is not there."""
+        await self._ask(queues.check_queue, name)
+
     async def pause(self, queue: str) -> None:
         """Start nothing of a queue until it is resumed."""
         await self._ask(queues.pause_queue, queue)

@@ -205,7 +205,37 @@ def test_history_and_why(on, busy):
 
     assert [run["key"] for run in found] == ["waiting"]
     assert why.out.startswith("parked: parked since")
+    assert "mainspring parked restart --queue ring --key parked" in why.out
     assert gone.code == 4
+    assert "it was never committed" in gone.out
+    assert "its history" not in gone.out.replace("its history was dropped", "")
+
+
+def test_why_of_a_task_alone_asks_for_a_key(on, visits):
+    answer = on("why", QUEUE)
+
+    assert answer.code == 2
+    assert (
+        "'ring' is not a reactive task: name one of its calls by its key or id, mainspring why ring "
+        "<key>; those that wait: mainspring tasks list --queue ring"
+    ) in answer.err
+
+
+def test_a_task_is_enqueued_before_any_worker_has_registered_it(on, cli, module, visits):
+    module(
+        "early",
+        """
+        from mainspring import Mainspring
+        app = Mainspring()
+
+        @app.task
+        def hello(name: str) -> None: ...
+        """,
+    )
+
+    assert "is enqueued" in on("tasks", "enqueue", "hello", '{"name": "Bo"}', "--app", "early").out
+    wrong = on("tasks", "enqueue", "hello", '{"name": 3}', "--app", "early")
+    assert (wrong.code, "name" in wrong.err) == (2, True)
 
 
 def test_what_was_cancelled_is_put_back(on, busy):

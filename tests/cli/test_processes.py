@@ -156,3 +156,26 @@ def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
     assert "cancelled: " in cancelled.out
     assert "the process is cancelled" in again.err
     assert "restarted: " in restarted.out
+
+
+def test_what_is_not_there_has_its_own_exit_code(shop, cli):
+    """P12: and says what there is."""
+    unknown = cli("processes", "start", "ordr", "--app", "shop")
+    signal = cli("processes", "signal", "order-7", "aproved", "--app", "shop")
+    task = shop("restart", "order-7", "--from", "bogus")
+
+    assert (unknown.code, signal.code, task.code) == (4, 4, 4)
+    assert "no process type is named 'ordr'; did you mean 'order'?" in unknown.err
+    assert "no signal is named 'aproved'" in signal.err
+    assert "has no task bogus" in task.err
+
+
+def test_why_points_to_the_why_of_processes(shop, cli, database_url):
+    """P8"""
+    one = cli("why", "order", "order-7", "--url", database_url)
+    none = cli("why", "order", "--url", database_url)
+
+    assert (one.code, none.code) == (4, 2)
+    assert "'order' is a process type: ask mainspring processes why order-7" in one.err
+    assert "name one by its id, mainspring processes why <id>" in none.err
+    assert "mainspring processes restart-tasks --task charge" in shop("why", "order-7").out

@@ -140,7 +140,8 @@ async def test_a_parked_task_is_a_cause_with_its_error(shop: Mainspring) -> None
 
     assert why.causes[-1].name == "parked_task"
     assert why.causes[-1].text == "'charge' is parked: ConnectionError: bank is closed"
-    assert why.causes[-1].remedy == "restart it when its reason is gone"
+    assert why.causes[-1].remedy.startswith("restart all such when their reason is gone: ")
+    assert "mainspring processes restart-tasks --task " in why.causes[-1].remedy
     assert await causes(shop, "order-4") == ["finished"]
 
 

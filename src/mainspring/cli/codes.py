@@ -17,7 +17,9 @@ from mainspring.errors import (
     NotFound,
     UnknownKind,
     UnknownParam,
+    UnknownProcess,
     UnknownReactiveTask,
+    UnknownSignal,
     UnknownStage,
     UnknownTask,
 )
@@ -43,7 +45,7 @@ def code_of(error: BaseException) -> int | None:
             return UNAVAILABLE
         case NotFound() | UnknownTask() | UnknownKind() | UnknownStage():
             return NOT_FOUND
-        case UnknownParam() | UnknownReactiveTask():
+        case UnknownParam() | UnknownReactiveTask() | UnknownProcess() | UnknownSignal():
             return NOT_FOUND
         case InvalidValue() | InvalidTrigger():
             return USAGE

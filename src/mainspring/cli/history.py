@@ -58,7 +58,7 @@ def history(
             error_type=error_type,
             fields=options.pairs("field", field),
         )
-        return await operator.history(wanted, limit=limit)
+        return await options.found_in(operator, queue, await operator.history(wanted, limit=limit))
 
     found = show.keys_apart(ask(question, url, app))
     if json:
@@ -109,6 +109,7 @@ def put_back(
             outcomes=outcome or None,
             fields=options.pairs("field", field),
         )
+        await options.found_in(operator, queue, await operator.history(wanted, limit=1))
         return await operator.put_back(
             wanted, source=options.source(), fresh_ids=fresh_ids, dry_run=dry_run
         )

@@ -7,13 +7,14 @@ import json
 import re
 import socket
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
 
+T = TypeVar("T")
 Url = Annotated[
     str | None,
     typer.Option("--url", help="The database; else MAINSPRING_URL, else that of MAINSPRING_APP."),
@@ -38,6 +39,13 @@ FreshIds = Annotated[
 
 _AGO = re.compile(r"^(\d+)([smhd])$")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+async def found_in(operator: Operator, queue: str | None, found: list[T]) -> list[T]:
+    """What was found; where that is nothing, the queue must at least be there."""
+    if not found and queue is not None:
+        await operator.check_queue(queue)
+    return found
 
 
 async def moment(operator: Operator, name: str, text: str | None) -> datetime | None:

@@ -40,7 +40,7 @@ def list_parked(
 
     async def question(operator: Operator) -> list[ParkedVisit]:
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
-        return await operator.parked(wanted, limit=limit)
+        return await options.found_in(operator, queue, await operator.parked(wanted, limit=limit))
 
     found = show.keys_apart(ask(question, url, app))
     if json:
@@ -66,7 +66,8 @@ def groups(
     """Parked visits counted by queue and type of error."""
 
     async def question(operator: Operator) -> list[ParkedGroup]:
-        return await operator.parked_groups(ParkedFilter(queue=queue))
+        found = await operator.parked_groups(ParkedFilter(queue=queue))
+        return await options.found_in(operator, queue, found)
 
     found = ask(question, url, app)
     if json:
@@ -103,6 +104,7 @@ def restart(
     async def order(operator: Operator) -> Operation | None:
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
         _refuse_all(wanted, everything)
+        await options.found_in(operator, queue, await operator.parked(wanted, limit=1))
         if queue and key and not dry_run:
             await operator.restart(queue, key, group=group_name, fresh_id=fresh_ids)
             return None
@@ -133,6 +135,7 @@ def delete(
     async def order(operator: Operator) -> Operation | None:
         wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
         _refuse_all(wanted, everything)
+        await options.found_in(operator, queue, await operator.parked(wanted, limit=1))
         if queue and key and not dry_run:
             await operator.delete(queue, key, group=group_name)
             return None

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.target import ask
+from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, NotFound
 from mainspring.kernel.history import HistoryFilter, PastRun
 from mainspring.kernel.live import LiveVisit
@@ -28,8 +29,12 @@ def list_tasks(
     json: options.Json = False,
 ) -> None:
     """Running tasks, then those that wait, in the order in which they will run."""
-    found = ask(lambda operator: operator.visits(queue=queue, state=state, limit=limit), url, app)
-    found = show.keys_apart(found)
+
+    async def question(operator: Operator) -> list[LiveVisit]:
+        found = await operator.visits(queue=queue, state=state, limit=limit)
+        return await options.found_in(operator, queue, found)
+
+    found = show.keys_apart(ask(question, url, app))
     if json:
         show.as_json(found)
         return
@@ -116,16 +121,22 @@ def enqueue(
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Enqueue a task by its name; its arguments are checked when it runs."""
+    """Enqueue a task by its name.
+
+    Its arguments are checked now where the application is named (`--app`), else when it runs.
+    """
     given = _object(arguments)
 
-    async def order(operator: Operator) -> str:
-        due_at = await options.moment(operator, "at", at)
-        return await operator.enqueue(
+    async def order(target: Mainspring) -> str:
+        due_at = await options.moment(target.operator, "at", at)
+        if (task := target.tasks.get(name)) is not None:
+            how = task.options(at=due_at, priority=priority, group=group_name, key=key)
+            return str((await how.enqueue(**given)).id)
+        return await target.operator.enqueue(
             name, given, due_at=due_at, priority=priority, group=group_name, key=key
         )
 
-    id = ask(order, url, app)
+    id = ask_app(order, url, app)
     if json:
         show.as_json({"task": name, "id": id})
     else:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mainspring.app import Mainspring
 from mainspring.cli import codes, options, show
 from mainspring.cli.entities import print_entity
 from mainspring.cli.target import ask, ask_app
 from mainspring.entities.why import EntityWhy
+from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.kernel.why import Why
 from mainspring.operator import Operator
 from mainspring.reactive.explain import lines_of
@@ -43,7 +46,13 @@ def why(
     async def question(operator: Operator) -> EntityWhy | Why:
         if queue in [kind.name for kind in await operator.entities.kinds()]:
             return await operator.entities.why(queue, key)
-        return await operator.why(queue, key, group=group)
+        found = await operator.why(queue, key, group=group)
+        is_gone = found.causes[0].name == "not_found" and not found.last_runs
+        if is_gone and queue in await operator.processes.settings():
+            raise NotFound(
+                f"{queue!r} is a process type: ask mainspring processes why {shlex.quote(key)}"
+            )
+        return found
 
     found = ask(question, url, app)
     if isinstance(found, EntityWhy):
@@ -69,9 +78,31 @@ def why(
 
 
 def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
-    told = ask_app(lambda target: why_reactive(target.reactive, task), url, app)
+    async def question(target: Mainspring) -> Any:
+        try:
+            return await why_reactive(target.reactive, task)
+        except UnknownReactiveTask:
+            if hint := await _needs_key(target.operator, task):
+                raise InvalidSetting(hint) from None
+            raise
+
+    told = ask_app(question, url, app)
     if json:
         show.as_json(told)
         return
     for line in lines_of(told):
         show.say(line)
+
+
+async def _needs_key(operator: Operator, name: str) -> str:
+    """What to ask instead, of something that is not one reactive task but has many visits."""
+    if name in [kind.name for kind in await operator.entities.kinds()]:
+        return f"{name!r} is a kind of entities: name one by its id, mainspring why {name} <id>"
+    if name in await operator.processes.settings():
+        return f"{name!r} is a process type: name one by its id, mainspring processes why <id>"
+    if await operator.queues(name=name):
+        return (
+            f"{name!r} is not a reactive task: name one of its calls by its key or id, mainspring "
+            f"why {name} <key>; those that wait: mainspring tasks list --queue {name}"
+        )
+    return ""

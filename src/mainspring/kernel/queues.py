@@ -108,6 +108,13 @@ async def _order(
         raise await unknown_queue(database, connection, name)
 
 
+async def check_queue(database: Database, connection: Any, name: str) -> None:
+    """Refuse a name that no code ever declared and no visit has."""
+    names = [row["name"] for row in await ask(database, connection, "list_names")]
+    if name not in names and not await list_queues(database, connection, name=name):
+        raise await unknown_queue(database, connection, name)
+
+
 async def unknown_queue(database: Database, connection: Any, name: str) -> NotFound:
     """The error for a queue that is not there, with the nearest that is."""
     names = [row["name"] for row in await ask(database, connection, "list_names")]

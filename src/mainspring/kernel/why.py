@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from shlex import join, quote
 from typing import Any
 
 from mainspring.db.connect import Database
@@ -21,8 +22,7 @@ SILENT_SECONDS = 5.0
 
 # Every cause, with what an operator can do about it.
 REMEDIES: Mapping[str, str] = {
-    "not_found": "it ran (see its history), was never committed, or its history was dropped by age; "
-    "a key within a group is found with its group",
+    "not_found": "nothing: its runs are in its history",
     "parked": "restart it when its reason is gone: mainspring parked restart",
     "running": "nothing: it runs",
     "orphaned": "nothing: the shard's owner frees it within a lease time",
@@ -52,10 +52,11 @@ class Cause:
     name: str
     text: str
     facts: dict[str, Any] = field(default_factory=dict)
+    advice: str = ""  # where more can be said than the remedy of every such cause
 
     @property
     def remedy(self) -> str:
-        return REMEDIES[self.name]
+        return self.advice or REMEDIES[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,13 @@ def _missing(queue: str, names: list[str], past: list[PastRun]) -> Cause:
         text = f"there is no such visit any more; its last run ended as {last.outcome}"
         return Cause("not_found", text, {"outcome": last.outcome, "ended_at": last.ended_at})
     if queue not in names:
-        return Cause("not_found", f"no queue is named {queue!r}{nearest_queue(queue, names)}")
-    return Cause("not_found", "there is no such visit, and none is in history")
+        text = f"no queue is named {queue!r}{nearest_queue(queue, names)}"
+        return Cause("not_found", text, advice="see which there are: mainspring queues list")
+    advice = (
+        "it was never committed, or its history was dropped by age; a key within a group is found "
+        f"with its group; what waits: mainspring tasks list --queue {quote(queue)}"
+    )
+    return Cause("not_found", "there is no such visit, and none is in history", advice=advice)
 
 
 def causes(row: Any) -> list[Cause]:
@@ -117,7 +123,9 @@ def _stopping(row: Any) -> Iterator[Cause]:
             "error": row["error"],
             "offered_while_parked": row["offered_while_parked"],
         }
-        yield Cause("parked", f"parked since {row['parked_at']}: {_first_line(row)}", facts)
+        text = f"parked since {row['parked_at']}: {_first_line(row)}"
+        advice = f"restart it when its reason is gone: {_restart(row)}"
+        yield Cause("parked", text, facts, advice)
         return
     if row["held"]:
         yield _held(row)
@@ -223,6 +231,15 @@ def _crowding(row: Any) -> Iterator[Cause]:
         facts = {"rate": row["rate"], "ahead": row["ahead"]}
         text = f"{row['ahead']} are before it, and {row['rate']:g} a second may start"
         yield Cause("rate_limited", text, facts)
+
+
+def _restart(row: Any) -> str:
+    """The command that restarts a parked visit."""
+    words = ["mainspring", "parked", "restart", "--queue", row["queue"]]
+    words += ["--key", user_key(row["key"])]
+    if row["grp"] is not None:
+        words += ["--group", row["grp"]]
+    return join(words)
 
 
 def _first_line(row: Any) -> str:

@@ -66,6 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
     tasks: int = 0
     stopped: int = 0  # runs that no longer count
     why: str = ""
+    missing: bool = False  # the task that was named is not there
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -211,7 +212,7 @@ class Structural:
         why = why or _undone_in_race(graph, scopes, cone)
         if why is not None:
             yield from self.unlock()
-            return Answer(False, why=why)
+            return Answer(False, why=why, missing=start not in graph.nodes)
         superseded = graph.superseded(cone, start)
         reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
@@ -416,5 +417,5 @@ async def run_alone(connection: Any, process_id: str, steps: Generator[Step, lis
 def refuse(answer: Answer) -> Answer:
     """Raise what was refused."""
     if not answer.done:
-        raise Refused(answer.why)
+        raise (NotFound if answer.missing else Refused)(answer.why)
     return answer

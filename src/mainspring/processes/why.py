@@ -7,6 +7,7 @@ Whether a task is queued is looked up, never inferred; what holds its visit back
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import join
 from typing import Any
 
 import msgspec
@@ -25,8 +26,8 @@ REMEDIES: Mapping[str, str] = {
     **VISIT_REMEDIES,
     "finished": "nothing: it has ended",
     "cancelled": "nothing: it was called off",
-    "engine_off": "start a worker: mainspring worker",
-    "parked_task": "restart it when its reason is gone",
+    "engine_off": "start a worker: mainspring worker module:app",
+    "parked_task": "restart it when its reason is gone: mainspring processes restart-tasks --task ...",
     "waiting_for_signal": "send the signal, or wait for its timeout",
     "waiting_for_timer": "nothing: it goes on then",
     "waiting_for_child": "ask why that process waits",
@@ -44,10 +45,11 @@ class ProcessCause(msgspec.Struct, frozen=True):
     name: str
     text: str
     task: str | None = None
+    advice: str = ""  # where more can be said than the remedy of every such cause
 
     @property
     def remedy(self) -> str:
-        return REMEDIES[self.name]
+        return self.advice or REMEDIES[self.name]
 
 
 class ProcessWhy(msgspec.Struct, frozen=True):
@@ -84,7 +86,9 @@ def external_cause(row: Any) -> ProcessCause | None:
     if row["state"] == "parked":
         error = decoded(row["error"]) or {}
         text = f"{row['actor']!r} is parked: {error.get('type', '')}: {error.get('message', '')}"
-        return ProcessCause("parked_task", text, task)
+        command = ["mainspring", "processes", "restart-tasks", "--task", row["actor"]]
+        advice = f"restart all such when their reason is gone: {join(command)}"
+        return ProcessCause("parked_task", text, task, advice)
     until = "" if row["due_at"] is None else f" until {row['due_at']:%Y-%m-%d %H:%M:%S}Z"
     match row["external"]:
         case "signal":
@@ -114,7 +118,7 @@ async def _queued_cause(database: Database, connection: Any, row: Any) -> Proces
         return ProcessCause(
             "backlog", f"{row['actor']!r} is queued behind {ahead} others", row["id"]
         )
-    return ProcessCause(first.name, f"{row['actor']!r}: {first.text}", row["id"])
+    return ProcessCause(first.name, f"{row['actor']!r}: {first.text}", row["id"], first.advice)
 
 
 async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
