@@ -30,7 +30,7 @@ from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
-from mainspring.entities.install import install_kinds, kinds_script
+from mainspring.entities.install import examine_kinds, install_kinds, kinds_script
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
@@ -39,6 +39,7 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.given import Seconds, in_seconds, name_of
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
@@ -53,7 +54,7 @@ from mainspring.processes.remote import Remote
 from mainspring.processes.verbs import Signal
 from mainspring.processes.versions import Upcast
 from mainspring.reactive.advancing import Advancing
-from mainspring.reactive.declare import Data, declare
+from mainspring.reactive.declare import REACTIVE_ONLY, Data, declare
 from mainspring.reactive.durations import Duration
 from mainspring.reactive.gates import Cron
 from mainspring.reactive.operator import ReactiveOperator
@@ -74,7 +75,8 @@ from mainspring.tasks.task import (
     Task,
     TaskDecorator,
     TaskSettings,
-    as_tuple,
+    as_names,
+    check_given,
     check_priority,
 )
 
@@ -148,7 +150,7 @@ class Mainspring(Advancing):
         pool: str = "default",
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         hold_after: float = 1.0,
         crash_limit: int = 3,
         concurrency: int | None = None,
@@ -158,11 +160,11 @@ class Mainspring(Advancing):
         searchable: Iterable[str] | None = None,
         cron: str | None = None,
         zone: str = "UTC",
-        work_timeout: float = 60.0,
+        work_timeout: Seconds = 60.0,
         accept: str = "first",
         on_work_timeout: str = "requeue",
         work_timeout_limit: int | None = None,
-        task_timeout: float | None = None,
+        task_timeout: Seconds | None = None,
         on_task_timeout: str = "slide",
         remote: bool = False,
     ) -> TaskDecorator: ...
@@ -184,12 +186,13 @@ class Mainspring(Advancing):
         on_rewind: str = "report",
         renamed_from: str | None = None,
         retry: RetryPolicy | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> Callable[[Callable[..., Any]], ReactiveTask]: ...
     def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a task. Works on async and plain functions (these run in threads).
 
-        `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take.
+        `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take
+        (this and the other times may be a timedelta too).
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
         `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
         `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
@@ -216,7 +219,8 @@ class Mainspring(Advancing):
     def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
         if not callable(function):
             raise InvalidTask(f"a task must be a function, got {function!r}")
-        name = given.pop("name", None) or getattr(function, "__name__", "")
+        name = name_of(given, function)
+        in_seconds(given)
         known = self.tasks.get(name) or self.reactive_tasks.get(name)
         if known is not None and known.function is not function:
             raise DuplicateTask(
@@ -235,7 +239,8 @@ class Mainspring(Advancing):
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
-        searchable = as_tuple(given.pop("searchable", None))
+        searchable = as_names("searchable", given.pop("searchable", None))
+        check_given(name, given, REACTIVE_ONLY)
         settings = TaskSettings(name=name, retry=retry, searchable=searchable, **given)
         signature = Signature(name, function, Context)
         signature.check_fields("searchable", searchable)
@@ -264,15 +269,15 @@ class Mainspring(Advancing):
         pool: str = "default",
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
-        timeout: float | None = 10.0,
-        work_timeout: float = 60.0,
+        timeout: Seconds | None = 10.0,
+        work_timeout: Seconds = 60.0,
         accept: str = "first",
         on_work_timeout: str = "requeue",
         work_timeout_limit: int | None = None,
-        task_timeout: float | None = None,
+        task_timeout: Seconds | None = None,
         on_task_timeout: str = "slide",
-        process_timeout: float = 86_400.0,
-        idle_timeout: float = 3_600.0,
+        process_timeout: Seconds = 86_400.0,
+        idle_timeout: Seconds = 3_600.0,
     ) -> ProcessDecorator: ...
     def process(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
         """Declare a process type by its decider, an async or plain function.
@@ -407,6 +412,11 @@ class Mainspring(Advancing):
 
     # -- the database
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether a database is named, or a private one has been made."""
+        return self._url is not None or (self._directory / "data" / "PG_VERSION").is_file()
+
     def redirect(self, url: str) -> None:
         """Use this database whatever was declared; before the first use."""
         self._url = connect.check_url(url)
@@ -475,6 +485,12 @@ class Mainspring(Advancing):
         database = run_apart(connect.probe(self._address()))
         with database.connect_sync("migrate", client=True) as connection:
             return f"{text}\n{kinds_script(connection, self.kinds.values())}"
+
+    def examine_kinds_sync(self) -> dict[str, str]:
+        """Why kinds cannot stand on their tables as they are, by kind; nothing is changed."""
+        database = run_apart(connect.probe(self._address()))
+        with database.connect_sync("check", client=True) as connection:
+            return examine_kinds(connection, self.kinds.values())
 
     async def __aenter__(self) -> Mainspring:
         await self.database()

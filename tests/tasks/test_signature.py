@@ -337,10 +337,6 @@ class TestDeclaring:
         with pytest.raises(InvalidSetting):
             app.task(**settings)(_nothing)
 
-    def test_a_setting_that_does_not_exist_is_refused(self, app: Mainspring) -> None:
-        with pytest.raises((InvalidSetting, TypeError), match="retries"):
-            app.task(retries=3)(_nothing)
-
     def test_searchable_must_name_arguments(self, app: Mainspring) -> None:
         with pytest.raises(InvalidTask, match="'usr'"):
 

@@ -1,4 +1,4 @@
-"""`mainspring check`: what can be known to go wrong with reactive tasks before anything runs."""
+"""`mainspring check`: what can be known to go wrong before anything runs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,55 @@ from typing import Annotated
 
 import typer
 
+from mainspring.app import Mainspring
 from mainspring.cli import codes, options, show
-from mainspring.cli.target import load_app, named
-from mainspring.reactive.checks import Declared, check_tasks
+from mainspring.cli.target import named, resolve
+from mainspring.errors import DatabaseUnavailable
+from mainspring.kernel.words import counted
+from mainspring.reactive.checks import Declared, Finding, check_tasks
 
 
 def check(
     app: Annotated[
         str | None, typer.Argument(help="The application, module:name; else MAINSPRING_APP.")
     ] = None,
+    url: options.Url = None,
     json: options.Json = False,
 ) -> None:
-    """Check the triggers of an application: pauses, circles, expectations, producers.
+    """Check an application: its triggers, and the columns that its stages name.
 
-    Needs no database. Exits with 1 if something was found.
+    Triggers (pauses, circles, expectations, producers) need no database; the tables of kinds are
+    looked at where one is named. Exits with 1 if something was found.
     """
+    declared = resolve(url, named(app))
     tasks = [
         Declared(task.name, task.settings.when, task.settings.produces, task.settings.expect_within)
-        for task in load_app(named(app)).reactive_tasks.values()
+        for task in declared.reactive_tasks.values()
     ]
-    found = check_tasks(tasks)
+    found = [*check_tasks(tasks), *_tables(declared)]
     if json:
         show.as_json(found)
     else:
         for finding in found:
             show.say(str(finding))
         if not found:
-            show.say(f"{len(tasks)} reactive tasks, nothing to complain about")
+            shown = counted(len(tasks), "reactive task")
+            if declared.kinds:
+                shown += f", {counted(len(declared.kinds), 'kind')}"
+            show.say(f"{shown}, nothing to complain about")
     if found:
         raise typer.Exit(codes.PROBLEM)
+
+
+def _tables(app: Mainspring) -> list[Finding]:
+    """What the stages of kinds name and their tables do not have."""
+    if not app.kinds or not app.is_placed:
+        return []
+    try:
+        wrong = app.examine_kinds_sync()
+    except DatabaseUnavailable as error:
+        show.complain(f"the tables of kinds were not looked at: {error}")
+        return []
+    finally:
+        app.close_sync()
+    return [Finding("kind", name, text) for name, text in wrong.items()]

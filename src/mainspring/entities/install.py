@@ -13,11 +13,12 @@ from psycopg.rows import dict_row
 
 from mainspring.db.connect import Database
 from mainspring.entities import capture, catalogue, consumer
+from mainspring.entities.columns import check_stages
 from mainspring.entities.kind import Kind
 from mainspring.entities.register import checked, found, registration, trigger_prefix
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape
-from mainspring.errors import MigrationFailed, MissingRights
+from mainspring.errors import InvalidKind, InvalidStage, MigrationFailed, MissingRights
 
 # How long the installation waits for a table, and the table's writers behind it.
 _LOCK_WAIT = "3s"
@@ -42,6 +43,7 @@ def install_kinds(
 
 def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
     shape = inspect_kind_sync(cursor, kind)
+    check_stages(kind, shape)  # before anything is changed, not when a worker starts
     cursor.execute(SQL["register_kind"].text, registration(kind, shape))
     stages = {"kind": kind.name, "stages": catalogue.declared(kind.stages.values())}
     cursor.execute(SQL["take_over_stage"].text, stages)
@@ -86,6 +88,18 @@ def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> 
             if shape is not None and not kind.is_document:
                 parts.append(capture.install_sql(kind.settings, shape))
     return "\n".join(parts)
+
+
+def examine_kinds(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> dict[str, str]:
+    """Why kinds cannot stand on their tables, by kind; nothing is changed."""
+    wrong: dict[str, str] = {}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for kind in sorted(kinds, key=lambda k: k.name):
+            try:
+                check_stages(kind, None if kind.is_document else inspect_kind_sync(cursor, kind))
+            except (InvalidKind, InvalidStage) as error:
+                wrong[kind.name] = str(error)
+    return wrong
 
 
 def inspect_kind_sync(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> Shape | None:

@@ -11,6 +11,7 @@ from mainspring.db.connect import Database
 from mainspring.entities import catalogue, consumer
 from mainspring.entities.ask import Asker, Viewed
 from mainspring.entities.catalogue import Known
+from mainspring.entities.columns import check_stages
 from mainspring.entities.crawl import schedule
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader
@@ -23,8 +24,7 @@ from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
 from mainspring.entities.source import source_of
 from mainspring.entities.stage import Stage
-from mainspring.entities.table import Shape, check_column
-from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.entities.table import Shape
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.line import Line
 from mainspring.kernel.outcome import Outcome
@@ -199,37 +199,6 @@ def fields_of(kind: Kind, shape: Shape | None) -> frozenset[str] | None:
     if shape is not None and not kind.is_document:
         return frozenset(shape.names)
     return None if kind.model.fields is None else frozenset(kind.model.fields)
-
-
-def check_stages(kind: Kind, shape: Shape | None) -> None:
-    """Refuse stages that name what the entities do not have, or cannot have written."""
-    for stage in kind.stages.values():
-        s = stage.settings
-        for setting in ("reads", "writes", "interest"):
-            for name in getattr(s, setting) or ():
-                _check_field(kind, shape, stage, name, setting)
-        for name in s.writes or ():
-            if name in kind.keys or name == kind.version:
-                raise InvalidStage(
-                    f"stage {stage.name!r} of kind {kind.name!r} cannot write {name!r}: "
-                    "it is the key or the version, which the engine keeps"
-                )
-
-
-def _check_field(kind: Kind, shape: Shape | None, stage: Stage, name: str, setting: str) -> None:
-    fields = kind.model.fields
-    if shape is not None and not kind.is_document:
-        table = kind.settings.source
-        column = check_column(kind.name, table, shape, name, f"{setting} of stage {stage.name!r}")
-        if setting == "writes" and column.generated:
-            raise InvalidStage(
-                f"stage {stage.name!r} of kind {kind.name!r} cannot write {name!r}: "
-                f"the database computes that column of {table!r}"
-            )
-    elif fields is not None and name not in fields:
-        raise InvalidKind(
-            f"kind {kind.name!r}: its model has no field {name!r} ({setting} of stage {stage.name!r})"
-        )
 
 
 async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> Runtime:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
+from mainspring.kernel.given import check_settings, in_seconds, name_of
 from mainspring.kernel.retry import RetryPolicy
 
 # should_process answers within this, or the entity is queued unasked (seconds).
@@ -84,7 +85,13 @@ class Declared(Protocol):
 def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     """Make a stage of a class, an object or a function, and enter it in its kind."""
     given = dict(given)
-    name = given.pop("name", None) or _name_of(target)
+    in_seconds(given)
+    name = name_of(given, target, InvalidStage) or type(target).__name__
+    if name == "<lambda>":
+        raise InvalidStage(
+            f"a stage of kind {kind.name!r} is a lambda, which has no name to be found by: write it "
+            "as a function, with def, or give it one with name="
+        )
     _check_name(kind.name, name)
     if name in kind.stages and kind.stages[name].target is not target:
         raise DuplicateStage(
@@ -143,10 +150,6 @@ def find(kind: Declared, stage: str | Stage) -> Stage:
         return kind.stages[name]
     except KeyError:
         raise UnknownStage(kind.name, name, kind.stages) from None
-
-
-def _name_of(target: Any) -> str:
-    return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -217,11 +220,7 @@ def _settings(name: str, given: dict[str, Any]) -> StageSettings:
     retry = given.pop("retry", None) or RetryPolicy()
     if not isinstance(retry, RetryPolicy):
         raise InvalidSetting(f"retry of stage {name!r} must be a RetryPolicy, got {retry!r}")
-    known = set(StageSettings.__dataclass_fields__)
-    if unknown := sorted(set(given) - known):
-        raise InvalidSetting(
-            f"stage {name!r} has no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
-        )
+    check_settings(f"stage {name!r}", given, StageSettings.__dataclass_fields__, InvalidSetting)
     settings = StageSettings(retry=retry, **fields, **given)
     if isinstance(settings.budget, bool) or not 0 < settings.budget <= 60:
         raise InvalidSetting(

@@ -18,6 +18,7 @@ from mainspring.errors import (
     UnknownSignal,
 )
 from mainspring.kernel.config import DEFAULT_POOL, QueueSettings
+from mainspring.kernel.given import check_settings, in_seconds, name_of
 from mainspring.kernel.register import register as register_queues
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
@@ -82,7 +83,8 @@ class Hub:
         """Make a function a process type."""
         if not callable(function):
             raise InvalidProcess(f"a process must be a function, got {function!r}")
-        name = given.pop("name", None) or getattr(function, "__name__", "")
+        name = name_of(given, function, InvalidProcess)
+        in_seconds(given)
         known = self.types.get(name)
         if name in self._app.tasks or (known is not None and known.function is not function):
             raise DuplicateTask(
@@ -94,6 +96,8 @@ class Hub:
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+        fields = ProcessSettings.__dataclass_fields__
+        check_settings(f"process {name!r}", given, fields, InvalidProcess)
         settings = ProcessSettings(name=name, retry=retry, **given)
         signature = ProcessSignature(name, function, Context)
         process: Process[Any, Any] = Process(function, settings, signature, self)

@@ -85,6 +85,11 @@ class StartOptions(Options):
         Options.__post_init__(replace_taken(self))
         if self.id is not None:
             check_text("id", self.id, KEY_BYTES)
+        if not isinstance(self.attrs, dict | None):
+            raise InvalidArguments(
+                f"attrs must be a dict of names and values, got {self.attrs!r}; such as "
+                '{"shop": 3}'
+            )
         for name, value in (self.attrs or {}).items():
             if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
                 raise InvalidArguments(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import typing
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-from mainspring.errors import InvalidSetting, UnknownParam
+from mainspring.errors import InvalidSetting, InvalidTask, UnknownParam
+from mainspring.kernel.given import check_settings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.reactive.checks import Declared, check_task
+from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.durations import check_duration
 from mainspring.reactive.gates import make_gates
 from mainspring.reactive.task import BACKOFF, Asker, ReactiveSettings, ReactiveTask
@@ -29,7 +33,24 @@ _ENQUEUED_ONLY = (
     "searchable",
     "hold_after",
     "crash_limit",
+    "work_timeout",
+    "accept",
+    "on_work_timeout",
+    "work_timeout_limit",
+    "task_timeout",
+    "on_task_timeout",
+    "remote",
 )
+# And the other way round: what needs a trigger.
+REACTIVE_ONLY = (
+    *_GATES,
+    "produces",
+    "expect_within",
+    "first_run",
+    "on_rewind",
+    "renamed_from",
+)
+_KNOWN = (*REACTIVE_ONLY, "when", "name", "nested", "pool", "priority", "retry", "timeout")
 
 
 class Data:
@@ -73,6 +94,7 @@ def declare(
             raise InvalidSetting(
                 f"task {name!r} is started by its trigger: {setting}= is for tasks that are enqueued"
             )
+    check_settings(f"task {name!r}", given, _KNOWN)
     gates = make_gates(**{gate: given.pop(gate, None) for gate in _GATES})
     nested = given.pop("nested", True)
     expect = given.pop("expect_within", None)
@@ -90,8 +112,27 @@ def declare(
         **given,
     )
     task = ReactiveTask(function, settings, asker)
+    _check_run(task)
     _warn(settings, within)
     return task
+
+
+def _check_run(task: ReactiveTask) -> None:
+    """A parameter that is said to be something else than the run would get the run all the same."""
+    if task.takes_run is None:
+        return
+    function = task.function if inspect.isroutine(task.function) else type(task.function).__call__
+    try:
+        kind = typing.get_type_hints(function).get(task.takes_run, Any)
+    except (NameError, TypeError):
+        return  # it names what is imported for type checkers only
+    is_run = kind is Any or not isinstance(kind, type) or issubclass(ReactiveRun, kind)
+    if not is_run and not getattr(kind, "_is_protocol", False):
+        raise InvalidTask(
+            f"task {task.name!r} is started by its trigger, which gives it its run and nothing else; "
+            f"its parameter {task.takes_run!r} is a {kind.__name__}: give it a default, or take the "
+            "run (run: ReactiveRun)"
+        )
 
 
 def _products(name: str, given: Any) -> tuple[Param, ...]:

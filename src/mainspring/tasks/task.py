@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -10,7 +10,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 import psycopg
 
-from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, NoDecider
+from mainspring.errors import InvalidKey, InvalidSetting, InvalidTask, InvalidTime, NoDecider
+from mainspring.kernel.given import check_settings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY, LATEST
 from mainspring.tasks.handle import Handle
@@ -282,9 +283,19 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-@overload
-def as_tuple(value: None) -> tuple[()]: ...
-@overload
-def as_tuple(value: Iterable[str]) -> tuple[str, ...]: ...
-def as_tuple(value: Iterable[str] | None) -> tuple[str, ...]:
+def as_names(setting: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """A setting that lists names; one text is not a list of its letters."""
+    if isinstance(value, str):
+        raise InvalidTask(f"{setting} must be a list of names, got a text; write [{value!r}]")
     return () if value is None else tuple(value)
+
+
+def check_given(name: str, given: Mapping[str, Any], triggered_only: Collection[str]) -> None:
+    """Refuse settings that a task does not have, or has only with a trigger."""
+    for setting in given:
+        if setting in triggered_only:
+            raise InvalidTask(
+                f"task {name!r}: {setting}= is for reactive tasks and needs when=, a trigger"
+            )
+    known = {*TaskSettings.__dataclass_fields__, "when"}
+    check_settings(f"task {name!r}", given, known)
