@@ -48,7 +48,7 @@ def test_status_shows_workers_queues_and_lag(on, busy):
     shown = on("status")
     known = on("status", "--json").json()
 
-    assert "1 workers" in shown.out
+    assert "1 worker, lag" in shown.out
     assert "silent" in shown.out
     assert QUEUE in shown.out
     (queue,) = known["queues"]

@@ -49,3 +49,17 @@ async def test_a_graph_is_drawn_with_states_and_who_waits_for_whom(app: Mainspri
     assert flow.startswith("flowchart LR")
     assert "&quot;card&quot;" in flow
     assert "t3 --> t4" in flow
+
+
+async def test_a_decider_that_is_tried_again_shows_its_last_error(app: Mainspring) -> None:
+    """P12"""
+
+    @app.process(retry=RetryPolicy(attempts=5, first=3600.0))
+    def order(n: int) -> int:
+        raise ValueError("no such tariff")
+
+    await order.options(id="order-7").start(7)
+    await run_until_idle(app)
+    lines = tree(await app.operator.processes.graph("order-7"))
+
+    assert lines[1] == "└─ ● #1 order [queued] failed 1 time: ValueError: no such tariff"

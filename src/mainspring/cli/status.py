@@ -17,6 +17,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_row
 from mainspring.cli.target import ask_app, resolve
 from mainspring.kernel.status import Status
+from mainspring.kernel.words import counted
 from mainspring.processes.actors import Counts
 from mainspring.reactive.operator import ReactiveLoad, TaskState
 
@@ -83,7 +84,7 @@ def _as_builtins(found: Status) -> dict[str, Any]:
 def _shown(sight: _Sight) -> Group:
     found = sight.status
     head = (
-        f"{len(found.workers)} workers, lag {found.lag_seconds:.1f} s, "
+        f"{counted(len(found.workers), 'worker')}, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
     )
     parts: list[Any] = [Text(head)]
@@ -125,8 +126,8 @@ def _shown(sight: _Sight) -> Group:
     queues = show.table(COLUMNS, map(queue_row, found.queues), title="queues")
     parts += [workers, pools, queues]
     for queue in found.unserved:
-        count = queue.waiting + queue.scheduled
-        parts.append(Text(f"{count} visits of {queue.name!r} wait and no worker knows that queue"))
+        waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
+        parts.append(Text(f"{waiting} in queue {queue.name!r}, which no worker knows"))
     if sight.load:
         parts.append(
             show.table(
@@ -141,6 +142,6 @@ def _shown(sight: _Sight) -> Group:
     for task in sight.missed:
         parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
     for counts in sight.counted:
-        listed = ", ".join(f"{n} {name.replace('_', ' ')}s" for name, n in counts.counts.items())
+        listed = ", ".join(counted(n, name.replace("_", " ")) for name, n in counts.counts.items())
         parts.append(Text(f"{counts.actor} in the last hour: {listed}"))
     return Group(*parts)

@@ -20,6 +20,7 @@ from mainspring.kernel import recurring, rights
 from mainspring.kernel.ask import ask
 from mainspring.kernel.config import DEFAULT_POOL, OWN
 from mainspring.kernel.status import Status, read_status
+from mainspring.kernel.words import counted
 
 LEVELS = ("ok", "warn", "bad")
 ENGINE_LOCK_MS = 200.0  # what the engine's own connections wait for a lock
@@ -199,12 +200,12 @@ def judge_status(status: Status) -> Iterator[Finding]:
     text = f"the oldest due visit has waited {lag:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
     for queue in status.unserved:
-        count = queue.waiting + queue.scheduled
-        text = f"{count} visits of queue {queue.name!r} wait and no worker knows it"
+        waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
+        text = f"{waiting} in queue {queue.name!r}, which no worker knows"
         remedy = "start a worker that declares it; if it was renamed, declare the old name too"
         if queue.name.startswith(OWN):
             pool = queue.name.partition("@")[2] or DEFAULT_POOL
-            text = f"{count} visits of {queue.name!r} wait and no worker is in pool {pool!r}"
+            text = f"{waiting} in {queue.name!r}, and no worker is in pool {pool!r}"
             remedy = f"start a worker with --pool {pool}; operations move to any that starts"
         yield Finding("unserved", "warn", text, remedy)
 

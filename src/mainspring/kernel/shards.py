@@ -7,7 +7,7 @@ before a give is sent and adopts only what was read back, under a new epoch wher
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from uuid import UUID
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, steps
 from mainspring.kernel.burial import bury
-from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.config import OWN, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.lease import Lease, Peer, Watch, load_gift, shards_to_take, surplus_gift
@@ -177,8 +177,8 @@ class Shards:
         for peer in strangers:
             if self._watch.saw_beat(peer):
                 place = f"process {peer.process} on {peer.host}"
-                pool, mine = self._settings.pool, sorted(self._queues)
-                self._mind.turned_away(MixedPool(pool, mine, sorted(peer.queues), place))
+                mine, theirs = _of_users(self._queues), _of_users(peer.queues)
+                self._mind.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
                 return
         self._say_waiting()
 
@@ -274,3 +274,8 @@ class Shards:
                 shards=list(self._hand.suspects),
             )
             self._hand.suspects = {}
+
+
+def _of_users(queues: Collection[str]) -> list[str]:
+    """The queues that tell applications apart; every one has those of the engine."""
+    return sorted(name for name in queues if not name.startswith(OWN)) or sorted(queues)

@@ -16,6 +16,7 @@ from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
 from mainspring.kernel.keys import stored_keys, user_key
 from mainspring.kernel.queues import nearest_queue
+from mainspring.kernel.words import counted
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
 SILENT_SECONDS = 5.0
@@ -137,7 +138,7 @@ def _stopping(row: Any) -> Iterator[Cause]:
         if row["attempt"]:
             failures = row["attempt"]
             facts |= {"failures": failures, "attempt": failures + 1, "error": row["error"]}
-            text = f"failed {failures} times, tried again at {row['due_at']}: {_first_line(row)}"
+            text = f"failed {counted(failures, 'time')}, tried again at {row['due_at']}: {_first_line(row)}"
             yield Cause("backoff", text, facts)
         else:
             yield Cause("scheduled", f"due at {row['due_at']}", facts)
@@ -174,7 +175,7 @@ def _serving(row: Any) -> Iterator[Cause]:
         yield Cause("paused", text, {"since": row["paused_at"]})
     facts = {"pool": row["pool"], "pool_workers": row["pool_workers"]}
     if not row["workers"]:
-        some = f"{row['pool_workers']} workers are in its pool {row['pool']!r}"
+        some = f"{counted(row['pool_workers'], 'worker', 'is', 'are')} in its pool {row['pool']!r}"
         text = f"no worker serves queue {row['queue']!r}; {some}"
         yield Cause("no_worker", text, facts)
     elif row["owner"] is None:

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import decoded
+from mainspring.kernel.words import counted
 from mainspring.processes.search import FoundProcess, find_process
 from mainspring.processes.store import SQL
 
@@ -47,6 +48,8 @@ class GraphTask(msgspec.Struct, frozen=True):
     visit_due_at: datetime | None
     running: bool
     parked_at: datetime | None
+    attempt: int | None  # failures of its visit so far
+    visit_error: str | None  # the last of them
     inputs: list[tuple[str, str]]
 
     @property
@@ -106,6 +109,9 @@ def label(task: GraphTask) -> str:
         text += f" until {task.due_at:%Y-%m-%d %H:%M:%S}Z"
     if task.error is not None and task.status in ("failed", "parked"):
         text += f" {task.error.get('type', '')}: {str(task.error.get('message', ''))[:80]}"
+    if task.visit_error and task.status in ("queued", "running"):
+        reason = task.visit_error.splitlines()[0][:80]
+        text += f" failed {counted(task.attempt or 0, 'time')}: {reason}"
     return text
 
 

@@ -2,7 +2,7 @@
 -- external and visit. Superseded tasks of earlier generations are left out unless asked for.
 select t.id::text, t.created_by::text, t.promise::text, t.actor, t.state::text, t.outcome::text, t.generation,
   t.scope_id::text, t.created_at, t.changed_at, t.error::text as error, x.kind::text as external, x.name as signal, x.due_at,
-  x.child::text as child, v.queue, v.due_at as visit_due_at, v.pass is not null as running, v.parked_at,
+  x.child::text as child, v.queue, v.due_at as visit_due_at, v.pass is not null as running, v.parked_at, v.attempt, v.error as visit_error,
   (
     select json_agg(json_build_array(e.promise, e.kind) order by e.pos)::text
     from mainspring.edge e where e.process_id = t.process_id and e.task = t.id
