@@ -13,6 +13,7 @@ from tables import Base, day, history, working
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.errors import InvalidSetting, InvalidTask, WentBack
+from mainspring.kernel.history import HistoryFilter
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.triggers import ChunkDelta, Delay, Delta, all_of
 from mainspring.reactive.values import Param, micros
@@ -88,9 +89,11 @@ async def test_a_failure_records_nothing_and_is_checked_afresh_after_a_backoff(
     assert base.state("daily")["seen"] == {orders.key: raw(day(2))}
     assert base.state("daily")["failures"] == 0
     outcome, error = history(base, "daily")[0]
-    assert outcome == "cancelled"
+    assert outcome == "retry"
     assert error is not None
-    assert error.startswith("failed: RuntimeError: the warehouse is closed")
+    assert error.startswith("RuntimeError: the warehouse is closed")
+    (past,) = await app.operator.history(HistoryFilter(key="daily", error_type="RuntimeError"))
+    assert (past.queue, past.attempt) == ("mainspring.run.default", 1)
 
 
 async def test_a_delay_that_has_passed_by_the_retry_does_not_run(

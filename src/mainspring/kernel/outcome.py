@@ -82,6 +82,16 @@ class Parked(msgspec.Struct, frozen=True):
     error: str
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """The run failed and its visit is over: whoever offered it decides when there will be another.
+
+    History has it as a retry, the outcome of every failure that is not an operator's matter.
+    """
+
+    error_type: str
+    error: str
+
+
 class Cancelled(msgspec.Struct, frozen=True):
     """The visit was called off."""
 
@@ -92,5 +102,5 @@ class Expired(msgspec.Struct, frozen=True):
     """The visit was not started in time, and is not any more."""
 
 
-Outcome = Done | Again | Retry | Parked | Cancelled | Expired
+Outcome = Done | Again | Retry | Parked | Failed | Cancelled | Expired
 Verdict = None | str | Outcome

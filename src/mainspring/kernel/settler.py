@@ -27,6 +27,7 @@ from mainspring.kernel.outcome import (
     Cancelled,
     Done,
     Expired,
+    Failed,
     Outcome,
     Parked,
     Retry,
@@ -417,6 +418,8 @@ def _detail(run: Run) -> str | None:
         case Parked(error_type=kind, error=error):
             detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
             detail |= {"error_type": kind, "error": error}
+        case Failed(error_type=kind, error=error):
+            detail |= {"outcome": "retry", "ends": True, "error_type": kind, "error": error}
         case Cancelled(error=error):
             detail |= {"outcome": "cancelled", "error": error}
         case Expired():

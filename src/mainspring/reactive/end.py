@@ -16,7 +16,7 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.outcome import Cancelled, Verdict
+from mainspring.kernel.outcome import Cancelled, Failed, Verdict
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run, token
 from mainspring.reactive.names import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
@@ -46,6 +46,7 @@ class Ending:
     run: int  # the token that marked the firing: this run's, or that of one that died
     how: str  # success, failed, void, interrupted, cancelled
     error: str | None = None
+    error_type: str = "mainspring.errors.WorkerLost"  # of a failure
     products: list[Product] = field(default_factory=list)
     backoff: RetryPolicy = field(default_factory=RetryPolicy)
     failures: int = 0  # in a row, before this one
@@ -245,10 +246,19 @@ async def _rewind(connection: Any, product: Product, by: str) -> None:
 
 
 def _verdict(note: Ending, error: str | None) -> Verdict:
-    """A success is done; anything else is shown in history as called off, with the reason."""
-    if note.how == "success" and error is None:
-        return None
-    return Cancelled(error=f"{note.how if error is None else 'failed'}: {error or note.error}")
+    """A success is done, a failure is in history as one, anything else as called off, with the reason.
+
+    The visit is over in any case: after a failure the backoff is that of the next check.
+    """
+    if error is not None:  # of its products
+        return Failed("mainspring.errors.WentBack", error)
+    match note.how:
+        case "success":
+            return None
+        case "failed":
+            return Failed(note.error_type, note.error or "")
+        case how:
+            return Cancelled(error=f"{how}: {note.error}")
 
 
 def result_json(captured: Any, base: int | None, firing: int, result: str | None) -> str:

@@ -121,7 +121,8 @@ class Runs:
         except Exception as error:
             if isinstance(error, TimeoutError) and task.settings.timeout is not None:
                 error = TimeoutError(f"ran longer than its timeout of {task.settings.timeout:g} s")
-            ending.how, ending.error = "failed", describe(error)[1]
+            ending.how = "failed"
+            ending.error_type, ending.error = describe(error)
         else:
             ending.how, ending.products = "success", list(context.products)
         captured = _decode(row["captured"])

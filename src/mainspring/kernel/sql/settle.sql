@@ -1,6 +1,6 @@
 -- Settle runs: write the outcome of each to its visit, and its history, once.
 -- A visit's version is a token that one settle consumes. Same version: the outcome is written (done, cancelled and
--- expired delete; again, retry and parked write the run as the new version). Another version: the visit was offered
+-- expired delete, and whatever ends the visit; again, retry and parked write the run as the new version). Another version: the visit was offered
 -- meanwhile and stays due; only this run's own hold is cleared and a retry keeps its backoff. A visit that another
 -- run holds is not touched (unless the queue takes the first result that comes), nor is one that was added under the
 -- same key after the run's own was gone.
@@ -16,6 +16,7 @@ with item as materialized (
     coalesce(i.any_pass, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
     (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
     d.detail -> 'payload' as next_payload, coalesce((d.detail ->> 'quiet')::boolean, false) as quiet,
+    coalesce((d.detail ->> 'ends')::boolean, false) as ends,
     case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
@@ -31,7 +32,7 @@ gone as (
   using item i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
-    and i.outcome in ('done', 'cancelled', 'expired')
+    and (i.outcome in ('done', 'cancelled', 'expired') or i.ends)
   returning i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at
 ),
 moved as (
@@ -44,7 +45,7 @@ moved as (
   from item i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
-    and i.outcome in ('again', 'retry', 'parked')
+    and i.outcome in ('again', 'retry', 'parked') and not i.ends
   returning i.*, v.id, v.grp, v.priority, coalesce(i.attempt - 1, 0) as failures, i.read_due_at as was_due_at, v.payload, v.created_at
 ),
 settled as (
