@@ -57,6 +57,7 @@ def test_columns_that_are_not_there_are_found_before_a_worker_starts(
     applied, checked = cli("migrate", "ads:app"), cli("check", "ads:app")
 
     assert (applied.code, checked.code) == (1, 1)
+    assert checked.out.startswith("MS201 listing: ")
     for answer in (applied.err, checked.out):
         assert "has no column 'titel'" in answer
         assert "reads of stage 'predict'" in answer

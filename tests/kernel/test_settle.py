@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Parked, Retry
+from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Failed, Parked, Retry
 from mainspring.kernel.settler import settle_arguments
 from mainspring.kernel.store import SQL
 from visits import Visits, queue
@@ -20,7 +20,13 @@ PARKED = Parked(error_type="Broken", error="it broke")
 
 
 @pytest.mark.parametrize(
-    ("outcome", "name"), [(Done(), "done"), (Cancelled(), "cancelled"), (Expired(), "expired")]
+    ("outcome", "name"),
+    [
+        (Done(), "done"),
+        (Cancelled(), "cancelled"),
+        (Expired(), "expired"),
+        (Failed("Broken", "it broke"), "retry"),
+    ],
 )
 def test_an_end_deletes_the_visit_and_writes_history(visits: Visits, me, outcome, name) -> None:
     """T7."""

@@ -57,4 +57,4 @@ def _tables(app: Mainspring) -> list[Finding]:
         return []
     finally:
         app.close_sync()
-    return [Finding("kind", name, text) for name, text in wrong.items()]
+    return [Finding("MS201", name, text) for name, text in wrong.items()]

@@ -16,7 +16,7 @@ def migrate(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODULE:APP]",
+            metavar="MODULE:APP",
             help="Register its tasks and kinds too, and install the triggers of its kinds.",
         ),
     ] = None,

@@ -29,7 +29,7 @@ _IGNORED = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 Place = Annotated[
     str | None,
-    typer.Argument(metavar="[MODULE:APP]", help="The application; else MAINSPRING_APP."),
+    typer.Argument(metavar="MODULE:APP", help="The application; else MAINSPRING_APP."),
 ]
 Url = Annotated[
     str | None,
