@@ -244,7 +244,7 @@ def test_what_was_cancelled_is_put_back(on, busy):
 
     begun = on("put-back", "--key", "waiting")
 
-    assert "operation 1 begins (1 items)" in begun.out
+    assert "operation 1 begins (1 item)" in begun.out
 
 
 def test_the_doctor_exits_with_1_when_something_is_bad(on, visits):

@@ -139,9 +139,9 @@ def test_parked_tasks_are_restarted_and_processes_checked_by_operations(shop):
     checked = shop("check", "--type", "order")
 
     assert (dry["total"], dry["id"]) == (1, None)
-    assert "operation 1 begins (1 items)" in begun.out
+    assert "operation 1 begins (1 item)" in begun.out
     assert "means everything" in everything.err
-    assert "operation 2 begins (1 items)" in checked.out
+    assert "operation 2 begins (1 item)" in checked.out
     assert "nothing was repaired" in shop("repairs").out
 
 
@@ -163,10 +163,12 @@ def test_what_is_not_there_has_its_own_exit_code(shop, cli):
     unknown = cli("processes", "start", "ordr", "--app", "shop")
     signal = cli("processes", "signal", "order-7", "aproved", "--app", "shop")
     task = shop("restart", "order-7", "--from", "bogus")
+    elsewhere = ("--app", "shop", "--url", "postgresql://nobody@127.0.0.1:1/x")
 
     assert (unknown.code, signal.code, task.code) == (4, 4, 4)
     assert "no process type is named 'ordr'; did you mean 'order'?" in unknown.err
     assert "no signal is named 'aproved'" in signal.err
+    assert cli("processes", "start", "order", '{"number": 8}', *elsewhere).code == 3
     assert "has no task bogus" in task.err
 
 

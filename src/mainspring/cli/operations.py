@@ -9,6 +9,7 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.kernel.operation import Item, Operation
+from mainspring.kernel.words import counted
 from mainspring.operator import Operator
 
 group = typer.Typer(help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True)
@@ -81,7 +82,7 @@ def show_begun(found: Operation | None, *, json: bool, done: str = "") -> None:
         show.say(f"dry run: {found.total} would be touched")
     else:
         show.say(
-            f"operation {found.id} begins ({found.total} items); "
+            f"operation {found.id} begins ({counted(found.total or 0, 'item')}); "
             f"mainspring operations show {found.id}"
         )
 

@@ -11,7 +11,7 @@ import typer
 
 from mainspring.cli import codes, options, show
 from mainspring.cli.operations import show_begun
-from mainspring.cli.target import ask, load_app
+from mainspring.cli.target import ask, resolve
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
@@ -176,10 +176,11 @@ def start(
     attr: Annotated[
         list[str] | None, typer.Option("--attr", help="A search attribute: name=value.")
     ] = None,
+    url: options.Url = None,
     app: options.App = None,
 ) -> None:
     """Start a process of the application (`--app`)."""
-    found = _application(app, "a start needs the application that declares the process: --app")
+    found = _application(app, url, "a start needs the application that declares the process: --app")
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -206,10 +207,11 @@ def signal(
     once: Annotated[
         str | None, typer.Option("--once", help="Sent again under this id it is the same one.")
     ] = None,
+    url: options.Url = None,
     app: options.App = None,
 ) -> None:
     """Send a signal that the application (`--app`) declares."""
-    found = _application(app, "a signal needs the application that declares it: --app")
+    found = _application(app, url, "a signal needs the application that declares it: --app")
     try:
         value = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:
@@ -328,11 +330,11 @@ def repairs(
     )
 
 
-def _application(app: str | None, complaint: str) -> Any:
+def _application(app: str | None, url: str | None, complaint: str) -> Any:
     place = app or os.environ.get("MAINSPRING_APP")
     if place is None:
         raise InvalidSetting(complaint)
-    return load_app(place)
+    return resolve(url, place)
 
 
 @group.command()
