@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
+# Hundreds of tests start worker processes: each should find what the first one compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-slow test-oldest check bench bench-all schema clean
 
 $(STAMP): pyproject.toml
