@@ -82,6 +82,7 @@ class Settler:
         self._second = second
         self._hand = hand
         self._page = page
+        self._half = max(1, page // 2)
         self._settled = settled
         self._failed = failed
         self._plain: deque[Run] = deque()
@@ -89,7 +90,7 @@ class Settler:
         self._was_plain = False  # the last batch had no such writes: the two take turns
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
-        self._plenty = asyncio.Event()  # a page of plain results waits
+        self._plenty = asyncio.Event()  # half a page of plain results waits
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
         self.unsettled = 0  # handed in and not answered yet
 
@@ -101,7 +102,7 @@ class Settler:
         self.unsettled += 1
         self._enter(run)
         self._news.set()
-        if len(self._plain) >= self._page:
+        if len(self._plain) >= self._half:
             self._plenty.set()
 
     def _enter(self, run: Run) -> None:
@@ -116,8 +117,8 @@ class Settler:
         await self._serve(self._connection, self._news, self._take)
 
     async def run_second(self) -> None:
-        """Settle full pages beside: the server works on one while the next is made ready here."""
-        await self._serve(self._second, self._plenty, self._take_page)
+        """Settle many beside: the server works on one page while the next is made ready here."""
+        await self._serve(self._second, self._plenty, self._take_many)
 
     async def _serve(
         self, line: Connection, news: asyncio.Event, take: Callable[[], list[Run]]
@@ -163,9 +164,9 @@ class Settler:
         self._was_plain = True
         return _first(plain, self._page)
 
-    def _take_page(self) -> list[Run]:
-        """A full page of plain results; less is left to the first line."""
-        return _first(self._plain, self._page) if len(self._plain) >= self._page else []
+    def _take_many(self) -> list[Run]:
+        """Plain results if there are many; a few are left to the first line."""
+        return _first(self._plain, self._page) if len(self._plain) >= self._half else []
 
     async def _settle(self, line: Connection, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
