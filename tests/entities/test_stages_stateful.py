@@ -332,7 +332,7 @@ async def _start(app: Mainspring, kind: Kind) -> tuple[stage_runtime.Runtime, Li
         return Retry(after=1, error_type="refused", error=str(error))
 
     settler = Settler(
-        database, line, hand, page=100, settled=lambda run, answer: None, failed=failed
+        database, line, line, hand, page=100, settled=lambda run, answer: None, failed=failed
     )
     return runtime, line, settler
 

@@ -70,6 +70,7 @@ class Settler:
         self,
         database: Database,
         connection: Connection,
+        second: Connection,
         hand: Hand,
         *,
         page: int,
@@ -78,8 +79,10 @@ class Settler:
     ) -> None:
         self._database = database
         self._connection = connection
+        self._second = second
         self._hand = hand
         self._page = page
+        self._half = max(1, page // 2)
         self._settled = settled
         self._failed = failed
         self._plain: deque[Run] = deque()
@@ -87,6 +90,7 @@ class Settler:
         self._was_plain = False  # the last batch had no such writes: the two take turns
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
+        self._plenty = asyncio.Event()  # half a page of plain results waits
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
         self.unsettled = 0  # handed in and not answered yet
 
@@ -98,6 +102,8 @@ class Settler:
         self.unsettled += 1
         self._enter(run)
         self._news.set()
+        if len(self._plain) >= self._half:
+            self._plenty.set()
 
     def _enter(self, run: Run) -> None:
         writer = _writer_of(run)
@@ -108,20 +114,29 @@ class Settler:
 
     async def run(self) -> None:
         """Settle what is handed in, for ever."""
+        await self._serve(self._connection, self._news, self._take)
+
+    async def run_second(self) -> None:
+        """Settle many beside: the server works on one page while the next is made ready here."""
+        await self._serve(self._second, self._plenty, self._take_many)
+
+    async def _serve(
+        self, line: Connection, news: asyncio.Event, take: Callable[[], list[Run]]
+    ) -> None:
         tries = 0
         while True:
-            await self._news.wait()
-            left = {run.token: run for run in self._take()}
+            await news.wait()
+            left = {run.token: run for run in take()}
             if not left:
-                self._news.clear()
+                news.clear()
                 continue
             try:
-                await self._settle(left)
+                await self._settle(line, left)
                 tries = 0
             except Exception as error:
                 if tries % 20 == 0:
                     log.warning("settle.waiting", extra={"runs": len(left), "error": str(error)})
-                await self._connection.lost()
+                await line.lost()
                 self._put_back(left)
                 left = {}
                 await asyncio.sleep(backoff(tries))
@@ -132,6 +147,8 @@ class Settler:
     def _put_back(self, left: dict[int, Run]) -> None:
         for run in left.values():
             self._enter(run)
+        if left:
+            self._news.set()  # the other line may have seen nothing left meanwhile
 
     def _take(self) -> list[Run]:
         """The next batch: plain results and those of each writer take turns."""
@@ -147,7 +164,11 @@ class Settler:
         self._was_plain = True
         return _first(plain, self._page)
 
-    async def _settle(self, left: dict[int, Run]) -> None:
+    def _take_many(self) -> list[Run]:
+        """Plain results if there are many; a few are left to the first line."""
+        return _first(self._plain, self._page) if len(self._plain) >= self._half else []
+
+    async def _settle(self, line: Connection, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
         count = len(left)
         refused: list[tuple[Run, Exception]] = []
@@ -155,7 +176,7 @@ class Settler:
         while pending:
             part = pending.pop()
             try:
-                answers = await self._send(part)
+                answers = await self._send(line, part)
             except Exception as refusal:
                 if not _is_refusal(part, refusal):
                     raise
@@ -176,6 +197,7 @@ class Settler:
             run.outcome = self._failed(run, error)
             log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
             self._enter(left.pop(run.token))
+            self._news.set()
 
     def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
         self.wrote()
@@ -185,6 +207,7 @@ class Settler:
                 self._locked.append(run)
             elif answer == "changed":
                 self._enter(run)
+                self._news.set()
             else:
                 self.unsettled -= 1
                 self._settled(run, answer)
@@ -197,9 +220,9 @@ class Settler:
             self._enter(run)
         self._news.set()
 
-    async def _send(self, batch: list[Run]) -> list[str]:
+    async def _send(self, line: Connection, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
-        connection = await self._connection.get()
+        connection = await line.get()
         batch.sort(key=_lock_order)
         writer = _writer_of(batch[0])
         if writer is not None:

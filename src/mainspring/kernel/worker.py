@@ -59,6 +59,7 @@ class Worker:
         self._reading = Line(database, "reader", synchronous_commit="off")
         # One locked visit must not hold up a batch for long.
         self._settling = Line(database, "settler", lock_timeout="50ms")
+        self._settling_too = Line(database, "settler", lock_timeout="50ms")
         self._listening = Line(database, "listener")
         self._side = Line(database, "side")
         self.reader = Reader(database, self._reading, self.hand, self.buffer, settings)
@@ -76,6 +77,7 @@ class Worker:
         self.settler = Settler(
             database,
             self._settling,
+            self._settling_too,
             self.hand,
             page=settings.page,
             settled=self._settled,
@@ -125,6 +127,7 @@ class Worker:
         loops: list[Awaitable[None]] = [
             self.reader.run(),
             self.settler.run(),
+            self.settler.run_second(),
             upkeep.run(
                 self._database,
                 self._side,
@@ -220,7 +223,7 @@ class Worker:
                 await asyncio.to_thread(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
-        for line in (self._reading, self._settling, self._listening, self._side):
+        for line in (self._reading, self._settling, self._settling_too, self._listening, self._side):
             await line.close()
         log.info(
             "worker.stopped",
