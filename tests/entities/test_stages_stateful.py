@@ -242,7 +242,7 @@ class Protocol(RuleBasedStateMachine):
         for run in batch:
             writers.setdefault(getattr(run.outcome, "writer", None), {})[run.token] = run
         for runs in writers.values():
-            await self.settler._settle(runs)
+            await self.settler._settle(self.settler._connection, runs)
 
     @rule()
     @precondition(lambda self: self.ended or self.read_)

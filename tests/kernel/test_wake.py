@@ -182,7 +182,8 @@ async def test_a_visit_of_a_long_transaction_is_found(visits: Visits, database_u
 
             user.commit()
 
-            await wait_until(lambda: gauge.started == ["quick", "slow"], 15)  # sweeps are rarer on a busy machine
+            # Sweeps are rarer on a busy machine.
+            await wait_until(lambda: gauge.started == ["quick", "slow"], 15)
 
 
 def test_an_offer_notifies_only_if_a_worker_of_its_pool_sleeps(

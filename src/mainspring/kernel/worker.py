@@ -223,7 +223,13 @@ class Worker:
                 await asyncio.to_thread(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
-        for line in (self._reading, self._settling, self._settling_too, self._listening, self._side):
+        for line in (
+            self._reading,
+            self._settling,
+            self._settling_too,
+            self._listening,
+            self._side,
+        ):
             await line.close()
         log.info(
             "worker.stopped",
