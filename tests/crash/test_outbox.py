@@ -118,11 +118,11 @@ def outbox(mainspring_url: str, tmp_path: Path) -> Iterator[Outbox]:
 RELAYING = [
     "run.started:40",
     "run.ended:30",
-    "run.ended:60",
     "settle.sending:5",
     "settle.answered:5",
-    "settle.sending:12",
-    "settle.answered:12",
+    pytest.param("run.ended:60", marks=pytest.mark.slow),
+    pytest.param("settle.sending:12", marks=pytest.mark.slow),
+    pytest.param("settle.answered:12", marks=pytest.mark.slow),
 ]
 
 

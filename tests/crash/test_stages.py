@@ -33,7 +33,10 @@ def database(database_url: str) -> Iterator[psycopg.Connection[tuple[object, ...
         yield connection
 
 
-@pytest.mark.parametrize("step", [f"{step}:{n}" for step in STEPS for n in (1, 4)])
+FIRST = [pytest.param(f"{step}:1", marks=pytest.mark.slow) for step in STEPS]
+
+
+@pytest.mark.parametrize("step", [*FIRST, *(f"{step}:4" for step in STEPS)])
 def test_a_worker_killed_among_stages_tears_nothing(
     database: psycopg.Connection[tuple[object, ...]], database_url: str, tmp_path: Path, step: str
 ) -> None:

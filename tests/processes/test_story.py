@@ -219,7 +219,7 @@ async def test_a_restart_from_scratch_redoes_everything(app: Mainspring) -> None
     await run_until_idle(app)
 
     assert await handle.result(5) == 2
-    with pytest.raises(Refused, match="has no task"):
+    with pytest.raises(NotFound, match="has no task"):
         await app.operator.processes.restart("o", "01890000-0000-7000-8000-000000000000")
 
 
