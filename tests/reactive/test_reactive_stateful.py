@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 
 from mainspring import Mainspring
 from mainspring.db.connect import Database
-from mainspring.kernel.outcome import Again, Cancelled, Done
+from mainspring.kernel.outcome import Again, Cancelled, Done, Failed
 from mainspring.kernel.settler import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
@@ -276,7 +276,7 @@ class Schedulers(RuleBasedStateMachine):
             await transaction.rollback()
             return
         if verdict is not None:
-            assert isinstance(verdict, Cancelled)
+            assert isinstance(verdict, Cancelled | Failed)
             job.run.outcome = verdict
         values = settle_arguments([job.run], WORKER)
         rows = await self.connection.fetch(KERNEL["settle"].numbered, *values)
