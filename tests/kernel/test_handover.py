@@ -41,9 +41,9 @@ async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(
     gate, other = Gate(), Gauge(seconds=0)
     keys = [f"key {n}" for n in range(40)]
     visits.offer(*keys)
-    async with working(database_url, queue(handler=gate)) as one:
+    async with working(database_url, queue(handler=gate), lease=5.0) as one:
         await wait_until(lambda: gate.keys == set(keys))
-        async with working(database_url, queue(handler=other)) as two:
+        async with working(database_url, queue(handler=other), lease=5.0) as two:
             await wait_until(lambda: len(two.hand.shards) == 512, 10)
             await wait_until(lambda: two.reader.passes > 2)
             given = [run for run in gate.runs if run.visit.shard not in one.hand.shards]

@@ -56,7 +56,7 @@ async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
             beaten = worker.hand.good_until - 0.7 * 0.6
             assert ended[0] - beaten < 0.6
 
-            await wait_until(lambda: moment.local() < worker.hand.good_until, 4)
+            await wait_until(lambda: moment.local() < worker.hand.good_until, 20)
             assert visits.query(f"{_HEART} and pid <> %s", pid)
             gate.open.set()
             await wait_until(lambda: visits.row("a") is None)
