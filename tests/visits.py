@@ -18,7 +18,7 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
-from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
     END,

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from mainspring.kernel.outcome import Again, Done
-from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.settling import settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import END, START, shard_mask
 from mainspring.tasks.store import SQL as TASKS_SQL

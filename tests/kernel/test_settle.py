@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Failed, Parked, Retry
-from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.settling import settle_arguments
 from mainspring.kernel.store import SQL
 from visits import Visits, queue
 

@@ -15,7 +15,7 @@ from process_scene import Scene, call, value
 from walk import decided, settle
 
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.settler import settle_arguments
+from mainspring.kernel.settling import settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id
 from mainspring.processes.change import Change

@@ -13,7 +13,7 @@ import psycopg
 from process_scene import Scene
 
 from mainspring.kernel.config import QueueSettings
-from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.processes.change import Change, change_of

@@ -24,7 +24,7 @@ from psycopg.rows import dict_row
 from mainspring import Mainspring
 from mainspring.db.connect import Database
 from mainspring.kernel.outcome import Again, Cancelled, Done, Failed
-from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.reactive.check import Check, Checked, Definitions, is_news, read_tasks

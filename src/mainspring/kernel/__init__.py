@@ -8,7 +8,8 @@ Leases decide who reads; tokens decide what counts. `docs/design/kernel.md` has 
 invariants and the traps; `sql/` is the whole protocol with the database, one statement a file.
 
     visit.py outcome.py retry.py config.py      what things are, and pure rules
-    cursor.py buffer.py limits.py lease.py      each choice a worker makes, without I/O
+    cursor.py buffer.py level.py queue_state.py limits.py lease.py settling.py
+                                                each choice a worker makes, without I/O
     reader.py runner.py settler.py wake.py      the loops of a worker
     heart.py                                    its thread, which beats; with shards.py (leases),
                                                 holds.py (holds, recovery), parts.py (limits)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.kernel.settler import lock_arguments
+from mainspring.kernel.settling import lock_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 

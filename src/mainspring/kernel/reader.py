@@ -3,6 +3,7 @@
 It reads each level from its cursor on while there is room, sweeps behind the cursors now and then
 for visits that nobody told it of, and sleeps until it is woken, a visit becomes due, or the poll
 comes round. It reads only shards that are this worker's.
+Past 400 lines, for reading, sweeping and sleeping share its cursors.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from uuid import UUID
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, steps
-from mainspring.kernel.buffer import Buffer, QueueState
+from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.cursor import Cursor
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
+from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit, shard_mask
 

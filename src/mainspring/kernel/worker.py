@@ -15,7 +15,7 @@ from typing import Any
 from mainspring.db.connect import Database
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, upkeep
-from mainspring.kernel.buffer import Buffer, QueueState
+from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
@@ -24,6 +24,7 @@ from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
 from mainspring.kernel.mind import PartNeed
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
+from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.reader import Reader
 from mainspring.kernel.register import register
 from mainspring.kernel.retry import decide

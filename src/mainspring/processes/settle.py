@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mainspring.kernel import moment
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
 from mainspring.processes.change import Change

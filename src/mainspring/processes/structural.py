@@ -3,6 +3,7 @@
 The process's row is locked for this change alone, which waits for the decisions in flight; what is
 read after that is all there is. Every change is a visit, run by the engine; in a user's transaction
 a cancel or a restart only offers it. Generators of statements without I/O, as in commit.py.
+Past 400 lines: each change is short, and they share how a process is locked, read and ended.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import psycopg
 from mainspring.errors import DatabaseUnavailable, Fenced, MainspringError
 from mainspring.kernel import moment, steps
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.settler import in_order, settle_arguments
+from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections

@@ -1,0 +1,142 @@
+"""What a settle says and is told: the arguments of settle.sql and its answers. Pure, no I/O.
+
+The settler sends many runs at once; a task's own transaction and an actor elsewhere send one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.db.literals import numbers, texts
+from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.outcome import (
+    Again,
+    Cancelled,
+    Done,
+    Expired,
+    Failed,
+    Outcome,
+    Parked,
+    Retry,
+)
+from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import Run
+
+_encode = msgspec.json.Encoder().encode
+
+
+def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str]]:
+    """Shards, keys and queues: the arguments of lock_free.sql and find_visits.sql."""
+    return (
+        [run.visit.shard for run in batch],
+        [run.visit.key for run in batch],
+        [run.visit.queue for run in batch],
+    )
+
+
+def in_order(rows: Sequence[Any], count: int) -> list[str]:
+    """The answers by run: all are settled but those that are named."""
+    answers = ["settled"] * count
+    settled = 0
+    for n, answer in rows:
+        if n == 0:
+            settled = int(answer)
+        else:
+            answers[n - 1] = answer
+    if settled + len(rows) - 1 != count:
+        raise RuntimeError(f"a settle of {count} runs was answered for {settled + len(rows) - 1}")
+    return answers
+
+
+def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
+    """The arguments of settle.sql."""
+    visits = [run.visit for run in batch]
+    results = [getattr(run.outcome, "result", None) for run in batch]
+    details = [_detail(run) for run in batch]
+    any_pass = [run.settings is not None and run.settings.any_pass for run in batch]
+    values = {
+        "shards": numbers([visit.shard for visit in visits]),
+        "keys": texts([visit.key for visit in visits]),
+        "queues": texts([visit.queue for visit in visits]),
+        "versions": numbers([visit.version for visit in visits]),
+        "runs": numbers([run.token for run in batch]),
+        "started": numbers([run.started for run in batch]),
+        "seconds": numbers([run.seconds for run in batch]),
+        "any_pass": numbers(any_pass) if any(any_pass) else None,
+        "results": texts(results) if any(results) else None,
+        "details": texts(details) if any(details) else None,
+        "worker_id": worker_id,
+    }
+    return SQL["settle"].arguments(values)
+
+
+def _detail(run: Run) -> str | None:
+    """What settle.sql must know beyond "done" (None), as JSON."""
+    outcome: Outcome = run.outcome
+    settings: QueueSettings | None = run.settings
+    searchable = settings.searchable if settings is not None else ()
+    # The key may by now be another visit's: one of the user's, or a task's that was restarted. What is
+    # done under a fresh id has none of that: its version says all.
+    id = str(run.visit.id)
+    keyed = run.visit.key != id or type(outcome) is not Done
+    quiet = settings is not None and settings.quiet
+    if type(outcome) is Done and not (searchable or keyed or quiet):
+        return None
+    if type(outcome) is Done and not (searchable or quiet or (settings and settings.any_pass)):
+        return f'{{"id":"{id}"}}'
+    # An update answers the new due time only, so the one that was read goes along for history.
+    due_at = run.visit.due_at.isoformat()
+    detail: dict[str, object] = {"was_due_at": due_at}
+    if quiet:
+        detail["quiet"] = True
+    if searchable:
+        detail["searchable"] = searchable_values(run.visit.payload, searchable)
+    if keyed:
+        detail["id"] = id
+    match outcome:
+        case Done():
+            detail["outcome"] = "done"
+        case Again(at=at, after=after, payload=payload, error=error):
+            detail |= {"outcome": "again", "due_at": _iso(at), "delay": after}
+            if payload is not None:
+                detail["payload"] = msgspec.Raw(payload.encode())
+            if error is not None:
+                detail["error"] = error
+        case Retry(after=after, error_type=kind, error=error):
+            detail |= {"outcome": "retry", "delay": after, "attempt": run.visit.attempt + 1}
+            detail |= {"error_type": kind, "error": error}
+        case Parked(error_type=kind, error=error):
+            detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
+            detail |= {"error_type": kind, "error": error}
+        case Failed(error_type=kind, error=error):
+            detail |= {"outcome": "retry", "ends": True, "error_type": kind, "error": error}
+        case Cancelled(error=error):
+            detail |= {"outcome": "cancelled", "error": error}
+        case Expired():
+            detail |= {"outcome": "expired"}
+    return _encode(detail).decode()
+
+
+def searchable_values(payload: str, fields: Sequence[str]) -> list[str]:
+    """'field=value' for each declared field that the payload has: what history is indexed by."""
+    try:
+        arguments = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return []
+    if not isinstance(arguments, dict):
+        return []
+    found = []
+    for field in fields:
+        if field in arguments:
+            value = arguments[field]
+            text = value if isinstance(value, str) else _encode(value).decode()
+            found.append(f"{field}={text}"[:500])
+    return found
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
