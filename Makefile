@@ -21,16 +21,11 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
-# Most tests wait more than they compute, so four at a time; those with short leases are given more room.
-TIMED := tests/kernel tests/crash tests/db
-PYTEST := $(BIN)/python -m pytest --dist worksteal
-
 test: $(STAMP)
 ifdef ARGS
-	@$(PYTEST) -n 2 -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 else
-	@$(PYTEST) -n 4 -m "not slow" $(TIMED:%=--ignore=%)
-	@$(PYTEST) -n 2 -m "not slow" $(TIMED)
+	@$(BIN)/python tests/run.py
 endif
 
 test-slow: $(STAMP)
