@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -571,7 +571,9 @@ class Mainspring(Advancing):
         await pool.fetch(KERNEL_SQL["insert_one"], values)
         return handle
 
-    async def enqueue_calls(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
+    async def enqueue_calls(
+        self, calls: Sequence[Call], on: Connection | None
+    ) -> list[Handle[Any]]:
         """Enqueue calls on a connection of the caller's, or on one of our own."""
         if isinstance(on, psycopg.Connection):
             raise InvalidSetting(
@@ -581,14 +583,15 @@ class Mainspring(Advancing):
         if not calls:
             return []
         database = await self.database()
-        batch = Batch(calls, database.shard_count, self)
         if on is not None:
-            return await on_psycopg(on, batch)
+            # All are checked before the caller's transaction is touched: an error must not break it.
+            return await on_psycopg(on, Batch(calls[:], database.shard_count, self))
+        batch = Batch(calls, database.shard_count, self)
         pool = await self.pool()
         async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
             return await on_asyncpg(connection, batch)
 
-    def enqueue_calls_sync(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]:
+    def enqueue_calls_sync(self, calls: Sequence[Call], on: Connection | None) -> list[Handle[Any]]:
         """The same for code that is not async."""
         if isinstance(on, psycopg.AsyncConnection):
             raise InvalidSetting(
@@ -596,9 +599,10 @@ class Mainspring(Advancing):
             )
         if not calls:
             return []
-        batch = Batch(calls, self.database_sync().shard_count, self)
+        shard_count = self.database_sync().shard_count
         if on is not None:
-            return on_psycopg_sync(on, batch)
+            return on_psycopg_sync(on, Batch(calls[:], shard_count, self))
+        batch = Batch(calls, shard_count, self)
         with self.sync_pool().connection() as connection:
             return on_psycopg_sync(connection, batch)
 

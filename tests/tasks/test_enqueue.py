@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import InvalidSetting, UnknownTask
+from mainspring.errors import InvalidArguments, InvalidSetting, UnknownTask
 from mainspring.testing import run_until_idle
 
 
@@ -65,14 +65,19 @@ async def test_many_calls_are_enqueued_at_once(app, order, database_url, count: 
     assert sorted(order) == list(range(count))
 
 
-@pytest.mark.parametrize("count", [3, 60])
+@pytest.mark.parametrize("count", [3, 60, 1700])
 async def test_of_many_calls_all_or_none_are_enqueued(app, order, database_url, count) -> None:
-    calls = [{"n": n} for n in range(count)] + [{"n": "no number"}]
+    """Also when thousands were on their way to the server as the bad one was met."""
+    note, calls = app.tasks["note"], [{"n": n} for n in range(count)] + [{"n": "no number"}]
 
-    with pytest.raises(TypeError):
-        await app.tasks["note"].enqueue_many(calls)
+    with pytest.raises(InvalidArguments, match="do not fit its signature"):
+        await note.enqueue_many(calls)
+    with pytest.raises(InvalidArguments, match="do not fit its signature"):
+        await asyncio.to_thread(note.enqueue_many_sync, calls)
 
     assert rows(database_url) == []
+    await note.enqueue_many(calls[:-1])
+    assert [row["payload"]["n"] for row in rows(database_url)] == list(range(count))
 
 
 async def test_no_calls_are_enqueued_as_nothing(app, order) -> None:
@@ -320,6 +325,8 @@ class TestOnTheCallersConnection:
         with psycopg.connect(database_url) as connection:
             with pytest.raises(TypeError):
                 note.options(on=connection).enqueue_sync(n="no number")
+            with pytest.raises(TypeError):
+                note.options(on=connection).enqueue_many_sync([{"n": 1}] * 60 + [{"n": "none"}])
             note.options(on=connection).enqueue_sync(n=1)
 
         assert len(rows(database_url)) == 1

@@ -7,7 +7,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -128,12 +128,19 @@ class Tokens:
 
 def new_id() -> str:
     """One such id as new_ids makes many."""
-    return new_ids(1)[0]
+    at, drawn = f"{_milliseconds():012x}", os.urandom(10).hex()
+    variant = "89ab"[int(drawn[19], 16) & 3]
+    return f"{at[:8]}-{at[8:]}-7{drawn[:3]}-{variant}{drawn[3:6]}-{drawn[6:18]}"
 
 
 def new_ids(count: int) -> list[str]:
     """Time-ordered ids (UUID version 7) that rise within the list, so its order is kept."""
-    milliseconds = time.time_ns() // 1_000_000
+    return list(rising_ids(count))
+
+
+def rising_ids(count: int) -> Iterator[str]:
+    """The same, each made when it is asked for."""
+    milliseconds = _milliseconds()
     drawn = (
         int.from_bytes(os.urandom(10), "big") >> 7
     )  # 73 random bits: 26 alike, 47 to count up from
@@ -142,4 +149,8 @@ def new_ids(count: int) -> list[str]:
         f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
         f"-7{high >> 14:03x}-{high & 0x3FFF | 0x8000:04x}-"
     )
-    return [f"{head}{n:012x}" for n in range(first, first + count)]
+    return (f"{head}{n:012x}" for n in range(first, first + count))
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ answered and nothing else happens.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,10 +18,18 @@ import psycopg
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import grouped_key, new_id, new_ids, shard_of, token, tokens
+from mainspring.kernel.visit import (
+    grouped_key,
+    new_id,
+    new_ids,
+    rising_ids,
+    shard_of,
+    token,
+    tokens,
+)
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
-from mainspring.tasks.task import Call, Options
+from mainspring.tasks.task import Call, Options, Task, Uniform
 
 log = logging.getLogger("mainspring")
 
@@ -39,19 +47,24 @@ def warn_if_large(call: Call, id: str) -> None:
 class Batch:
     """Calls on their way to the database.
 
-    Keys and shards are worked out when they are asked for, so those of calls that are copied in are
-    while the server takes in the lines before them.
+    Those that are copied in are checked, named and written while the server takes in the lines before.
     """
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
-        self.calls = calls
         self.shard_count = shard_count
         self.lookup = lookup
-        self.ids = new_ids(len(calls))
-        self.keyed = any(call.options.key is not None for call in calls)
+        self._count = len(calls)
+        self._kinds = _kinds(calls)
+        self.keyed = any(options.key is not None for _, options in self._kinds)
+        self.calls = calls if self.is_copied() else calls[:]
         self._copied: list[Handle[Any]] = []  # of the lines that were made
-        for call, id in zip(calls, self.ids, strict=True):
+
+    @cached_property
+    def ids(self) -> list[str]:
+        ids = new_ids(self._count)
+        for call, id in zip(self.calls, ids, strict=True):
             warn_if_large(call, id)
+        return ids
 
     @cached_property
     def keys(self) -> list[str]:
@@ -66,24 +79,24 @@ class Batch:
 
     @property
     def queues(self) -> list[str]:
-        return sorted({call.task.name for call in self.calls})
+        return sorted({task.name for task, _ in self._kinds})
 
     def is_copied(self) -> bool:
-        return not self.keyed and len(self.calls) >= COPY_FROM
+        return not self.keyed and self._count >= COPY_FROM
 
     def needs_clock(self) -> bool:
         """Whether a due time depends on the database's clock; what is copied in is taken as it is."""
         copied = self.is_copied()
         return any(
-            call.options.delay is not None or (copied and call.options.at is not None)
-            for call in self.calls
+            options.delay is not None or (copied and options.at is not None)
+            for _, options in self._kinds
         )
 
-    def due_at(self, call: Call, now: datetime | None) -> datetime | None:
-        if call.options.delay is not None:
+    def due_at(self, options: Options, now: datetime | None) -> datetime | None:
+        if options.delay is not None:
             assert now is not None
-            return now + call.options.delay
-        return call.options.at
+            return now + options.delay
+        return options.at
 
     def arrays(self, now: datetime | None) -> dict[str, list[Any]]:
         """The arguments of insert_new.sql."""
@@ -95,7 +108,7 @@ class Batch:
             "ids": self.ids,
             "groups": [call.options.group for call in calls],
             "priorities": [_priority(call) for call in calls],
-            "due_ats": [self.due_at(call, now) for call in calls],
+            "due_ats": [self.due_at(call.options, now) for call in calls],
             "expires_ats": [call.options.expires_at for call in calls],
             "versions": list(tokens(len(calls))),
             "payloads": [call.payload.decode() for call in calls],
@@ -103,33 +116,33 @@ class Batch:
 
     def copied(self, now: datetime | None) -> tuple[list[str], Iterator[bytes]]:
         """Columns and text to be copied in; what is not named is left to its default (due now)."""
-        calls = self.calls
-        columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
-        extra: dict[str, list[str]] = {}
-        if any(call.options.expires_at is not None for call in calls):
-            extra["expires_at"] = [_text(call.options.expires_at) for call in calls]
-        if any(call.options.group is not None for call in calls):
-            extra["grp"] = [_text(call.options.group) for call in calls]
+        extra: dict[str, Callable[[Options], str]] = {}
+        if any(options.expires_at is not None for _, options in self._kinds):
+            extra["expires_at"] = lambda options: _text(options.expires_at)
+        if any(options.group is not None for _, options in self._kinds):
+            extra["grp"] = lambda options: _text(options.group)
         if now is not None:
-            extra["due_at"] = [_text(max(self.due_at(call, now) or now, now)) for call in calls]
+            extra["due_at"] = lambda options: _text(max(self.due_at(options, now) or now, now))
+        columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
         return [*columns, *extra], self._lines(list(extra.values()))
 
-    def _lines(self, extra: list[list[str]]) -> Iterator[bytes]:
+    def _lines(self, extra: list[Callable[[Options], str]]) -> Iterator[bytes]:
         """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
-        versions = tokens(len(self.calls))
         handles, lookup, shard_count = self._copied, self.lookup, self.shard_count
-        for start in range(0, len(self.calls), COPY_LINES):
+        ids = rising_ids(self._count)
+        for start in range(0, self._count, COPY_LINES):
+            part = self.calls[start : start + COPY_LINES]
             lines = []
-            for n in range(start, min(start + COPY_LINES, len(self.calls))):
-                call, id = self.calls[n], self.ids[n]
-                queue = call.task.settings.name
-                shard = shard_of(call.options.group or id, shard_count)
+            for call, id, version in zip(part, ids, tokens(len(part)), strict=False):
+                warn_if_large(call, id)
+                options, queue = call.options, call.task.settings.name
+                shard = shard_of(options.group or id, shard_count)
                 payload = call.payload.decode()
                 if "\\" in payload:
                     payload = payload.replace("\\", "\\\\")
-                line = f"{shard}\t{id}\t{queue}\t{id}\t{_priority(call)}\t{versions[n]}\t{payload}"
-                for values in extra:
-                    line += "\t" + values[n]
+                line = f"{shard}\t{id}\t{queue}\t{id}\t{_priority(call)}\t{version}\t{payload}"
+                for text in extra:
+                    line += "\t" + text(options)
                 lines.append(line)
                 handles.append(Handle(queue, id, id, shard, True, lookup))
             lines.append("")
@@ -159,6 +172,14 @@ class Batch:
             )
             if fresh not in inserted and (call.task.name, key) not in taken
         ]
+
+
+def _kinds(calls: Sequence[Call]) -> list[tuple[Task[Any, Any], Options]]:
+    """The tasks and options that occur: few, however many the calls are."""
+    if isinstance(calls, Uniform):
+        return [(calls.task, calls.options)]
+    found = {(id(call.task), id(call.options)): (call.task, call.options) for call in calls}
+    return list(found.values())
 
 
 _NULL = "\\N"

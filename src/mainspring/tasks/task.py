@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -135,14 +135,45 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     options: Options
 
 
+class Uniform(Sequence[Call]):
+    """Calls of one task with the same options; the arguments of each are checked when it is asked for.
+
+    So those of a bulk are while the server takes in the ones before.
+    """
+
+    def __init__(
+        self, task: Task[Any, Any], arguments: Iterable[Mapping[str, Any]], options: Options
+    ) -> None:
+        self.task = task
+        self.options = options
+        self._arguments = list(arguments)
+
+    def __len__(self) -> int:
+        return len(self._arguments)
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Call]: ...
+    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+        if isinstance(index, int):
+            return self._call(self._arguments[index])
+        return [self._call(arguments) for arguments in self._arguments[index]]
+
+    def _call(self, arguments: Mapping[str, Any]) -> Call:
+        return Call(self.task, self.task.signature.encode((), arguments), self.options)
+
+
 class Enqueuer(Protocol):
     """What enqueues calls: the application."""
 
     async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]: ...
     async def enqueue_calls(
-        self, calls: list[Call], on: Connection | None
+        self, calls: Sequence[Call], on: Connection | None
     ) -> list[Handle[Any]]: ...
-    def enqueue_calls_sync(self, calls: list[Call], on: Connection | None) -> list[Handle[Any]]: ...
+    def enqueue_calls_sync(
+        self, calls: Sequence[Call], on: Connection | None
+    ) -> list[Handle[Any]]: ...
 
 
 class Task(Generic[P, R]):
@@ -268,10 +299,9 @@ class Task(Generic[P, R]):
                 "no worker would run a plain call"
             )
 
-    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> Uniform:
         self._refuse_remote()
-        encode, options = self.signature.encode, self._options
-        return [Call(self, encode((), arguments), options) for arguments in calls]
+        return Uniform(self, calls, self._options)
 
 
 class TaskDecorator(Protocol):
