@@ -20,6 +20,7 @@ from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
 from mainspring.kernel.holds import hold_arguments
+from mainspring.kernel.insist import insist
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
 from mainspring.kernel.mind import PartNeed
@@ -105,13 +106,7 @@ class Worker:
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
         self._loop = asyncio.get_running_loop()
-        try:
-            connection = await self._side.get()
-            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-            await register(self._database, connection, self._declared, update=True)
-        except BaseException:
-            await self._side.close()
-            raise
+        await insist(self._prepare)
         self.heart.start()
         for part in self._loops():
             self._tasks.append(self._loop.create_task(part))
@@ -123,6 +118,15 @@ class Worker:
                 "queues": sorted(self.buffer.queues),
             },
         )
+
+    async def _prepare(self) -> None:
+        try:
+            connection = await self._side.get()
+            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
+            await register(self._database, connection, self._declared, update=True)
+        except BaseException:
+            await self._side.lost()
+            raise
 
     def _loops(self) -> list[Any]:
         loops: list[Awaitable[None]] = [
