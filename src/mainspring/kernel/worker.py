@@ -452,7 +452,27 @@ class Worker:
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
-        self._tell(self.reader.restart)
+        self._tell(self._follow_clock, seconds)
+
+    def _follow_clock(self, seconds: float) -> None:
+        self.reader.restart()
+        if seconds < 0:
+            step_back = insist(lambda: self._step_back(-seconds))
+            self._tasks.append(asyncio.get_running_loop().create_task(step_back))
+
+    async def _step_back(self, seconds: float) -> None:
+        """What was due by the old clock is due by the new one."""
+        connection = await self._database.connect("clock")
+        try:
+            values = {"queues": list(self.buffer.queues), "seconds": seconds}
+            rows = await self._database.fetch(
+                connection, SQL["step_back"], *SQL["step_back"].arguments(values)
+            )
+        finally:
+            await connection.close(timeout=5)
+        if rows:
+            log.info("clock.followed", extra={"visits": len(rows)})
+            self.reader.restart()
 
     def fenced(self) -> None:
         # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
