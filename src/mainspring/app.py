@@ -667,23 +667,13 @@ class Mainspring(Advancing):
         The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
         """
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-
+        stop, begun = asyncio.Event(), False
         first_at = 0.0
 
-        def signalled() -> None:
-            nonlocal first_at
-            if not stop.is_set():
-                first_at = loop.time()
-                stop.set()
-            elif loop.time() - first_at > ECHO_SECONDS:
-                log.warning("worker.ended_at_once")
-                os._exit(130)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-        try:
+        async def work() -> None:
+            nonlocal begun
             async with self.worker(**settings) as worker:
+                begun = True
                 ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
                 if drain:
                     ends.append(worker.drained())
@@ -693,6 +683,26 @@ class Mainspring(Advancing):
                     wait.cancel()
                 for wait in done:
                     wait.result()  # a worker that may not work says why
+
+        def signalled() -> None:
+            nonlocal first_at
+            if not stop.is_set():
+                first_at = loop.time()
+                stop.set()
+                if not begun:
+                    working.cancel()  # it may wait for a database that is away
+            elif loop.time() - first_at > ECHO_SECONDS:
+                log.warning("worker.ended_at_once")
+                os._exit(130)
+
+        working = loop.create_task(work())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, signalled)
+        try:
+            await working
+        except asyncio.CancelledError:
+            if begun or not stop.is_set():
+                raise
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)

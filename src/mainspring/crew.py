@@ -14,6 +14,7 @@ from mainspring.entities.runtime import kind_queues
 from mainspring.entities.runtime import start as start_stages
 from mainspring.kernel.bulk import KINDS
 from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.insist import insist
 from mainspring.kernel.operation import adopt, operation_queue
 from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.worker import Worker
@@ -64,7 +65,7 @@ async def crew(
 ) -> AsyncIterator[Worker]:
     """A worker of a pool inside this event loop, for as long as the block lasts."""
     kinds = [kind for kind in app.kinds.values() if kind.settings.pool == settings.pool]
-    stages = await start_stages(database, kinds, threads=settings.concurrency)
+    stages = await insist(lambda: start_stages(database, kinds, threads=settings.concurrency))
     holder: list[Worker] = []
     connections = Connections(database, lambda: holder[0].hand.worker_id)
     executor = Executor(connections, threads=settings.concurrency)
@@ -89,11 +90,12 @@ async def crew(
     worker.chores.append(thin)
     holder.append(worker)
     try:
-        await app.hub.sync()  # before anything runs: a child process starts in its type's pool
+        # Before anything runs: a child process starts in its type's pool.
+        await insist(app.hub.sync)
         await worker.start()
         try:
-            await _sync(app, database, pool, settings.pool)
-            await reactive.start()
+            await insist(lambda: _sync(app, database, pool, settings.pool))
+            await insist(reactive.start)
             yield worker
         finally:
             await worker.stop()

@@ -269,7 +269,7 @@ class Operator:
         await self._ask(operation.pause, id)
 
     async def resume_operation(self, id: int) -> None:
-        """Let a paused operation go on."""
+        """Let an operation go on that is paused, failed or parked."""
         await self._ask(operation.resume, id)
 
     async def cancel_operation(self, id: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,18 @@ class Answer:
 
 
 @pytest.fixture
-def cli(capsys, monkeypatch, tmp_path: Path) -> Callable[..., Answer]:
+def own_logging() -> Iterator[None]:
+    """Take back what a command does to the logging of its process: its stream ends with the test."""
+    root, ours = logging.getLogger(), logging.getLogger("mainspring")
+    handlers, level, our_level = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch, tmp_path: Path, own_logging: None) -> Callable[..., Answer]:
     """Call the command line here, in an empty directory, with nothing in the environment."""
     monkeypatch.chdir(tmp_path)
     for name in ("MAINSPRING_URL", "MAINSPRING_APP"):

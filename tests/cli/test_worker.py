@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -239,6 +241,36 @@ def test_a_signal_handler_only_takes_note():
     supervisor._signalled(signal.SIGTERM, None)
     supervisor._turn()
     assert process.signals == [signal.SIGINT]
+    assert supervisor._over()
+
+
+def test_a_signal_is_heard_while_a_dead_process_is_buried():
+    """T10: a database that is away keeps the burial, not the supervisor."""
+    away, asked = threading.Event(), threading.Event()
+
+    def bury(_: UUID) -> bool:
+        asked.set()
+        return away.wait(30)
+
+    supervisor = Supervisor(Orders("x:y", {}, 0), 2, grace=1, bury=bury)
+    dead, living = supervisor._seats
+    dead.process = subprocess.Popen(["false"])
+    dead.worker_id = uuid4()
+    dead.process.wait()
+    living.process = process = Blocking()
+    supervisor._turn()
+    assert asked.wait(10)
+
+    supervisor._signalled(signal.SIGTERM, None)
+    supervisor._turn()
+
+    assert process.signals == [signal.SIGTERM]
+    assert dead.process is None  # nothing takes its place before it is known what it was
+    living.process = None
+    assert not supervisor._over()  # others should not wait a lease time for its shards
+    away.set()
+    dead.burial._thread.join(10)
+    supervisor._turn()
     assert supervisor._over()
 
 

@@ -32,5 +32,8 @@ def test_a_clock_that_jumps_takes_nothing_over_and_loses_nothing(scene: Scene) -
     scene.enqueue("effect", range(10))
 
     scene.check()
+    jumps = [log.read_text().count("clock.jumped") for log in scene.folder.glob("worker-*")]
+    assert len(jumps) == 2
+    assert min(jumps) >= 3, "both workers saw the clock jump"
     assert ids == scene.worker_ids()
     assert len(scene.starts("nap")) == 4, "no nap ran twice"

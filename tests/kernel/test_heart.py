@@ -78,3 +78,25 @@ async def test_a_turn_that_goes_well_is_not_cut(visits: Visits, database_url: st
         await wait_until(lambda: visits.value(beats) > before)
 
         assert visits.value(_HEART) == pid
+
+
+async def test_what_runs_here_is_held_though_looking_after_others_fails(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heart's work by urgency: its own runs before the shards of others."""
+    failures: list[int] = []
+
+    def fail(*_: object, **__: object) -> None:
+        failures.append(1)
+        raise OSError("lost while looking after others")
+
+    gate = Gate()
+    visits.offer("a")
+    async with working(database_url, queue(handler=gate, hold_after=0.05)) as worker:
+        monkeypatch.setattr(worker.heart, "_look_after_shards", fail)
+        await wait_until(lambda: visits.row("a")["holder"] == worker.hand.worker_id)
+        gate.open.set()
+        await wait_until(lambda: visits.row("a") is None)
+        monkeypatch.undo()
+
+    assert failures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -190,14 +191,11 @@ async def test_a_worker_that_dies_within_an_operation_repeats_and_loses_nothing(
 async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
     app, clock, monkeypatch: pytest.MonkeyPatch
 ):
-    async def count(*_: Any) -> int:
-        return 1
-
     async def page(*_: Any) -> Page:
         raise RuntimeError("cannot be read")
 
-    broken = Kind("broken", PutBackOrder, lambda order, now: order, count, page, count)  # type: ignore[arg-type]
-    monkeypatch.setitem(bulk.KINDS, "broken", broken)
+    kind = replace(bulk.KINDS["put_back"], name="broken")
+    monkeypatch.setitem(bulk.KINDS, "broken", replace(kind, page=page))
     order = PutBackOrder(HistoryFilter(key="x"))
     begun = await app.operator.start("broken", order, source="ann")
 
@@ -209,6 +207,57 @@ async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
         await wait_until(failed, 10, every=0.05)
 
     assert "cannot be read" in (await app.operator.operation(begun.id)).error
+
+    # Whoever has mended what was wrong has it go on.
+    monkeypatch.setitem(bulk.KINDS, "broken", kind)
+    await app.operator.resume_operation(begun.id)
+    await run_until_idle(app)
+
+    ended = await app.operator.operation(begun.id)
+    assert (ended.state, ended.error) == ("done", None)
+
+
+def park_step(visits: Visits, id: int) -> None:
+    """Three workers die with the operation's step in their hands."""
+    for _ in range(3):
+        dead = visits.join()
+        visits.hold(dead, visits.start(visits.visit(str(id), operation.QUEUE)))
+        visits.bury(dead)
+        visits.recover()
+    visits.query("update mainspring.lease set worker_id = null")
+
+
+async def test_an_operation_whose_step_kills_its_workers_is_parked_and_can_be_resumed(parked, app):
+    """T13: it says that it is parked and why, and goes on when an operator says so."""
+    begun = await app.operator.restart_parked(ParkedFilter(error_type="E"), source="ann")
+    park_step(parked, begun.id)
+
+    stalled = await app.operator.operation(begun.id)
+    [listed] = await app.operator.operations(state="parked")
+    running = await app.operator.operations(state="running")
+    await app.operator.resume_operation(begun.id)
+    await run_until_idle(app)
+
+    assert stalled.state == "parked"
+    assert "the worker that ran it died (3 of 3)" in stalled.error
+    assert (listed, running) == (stalled, [])
+    ended = await app.operator.operation(begun.id)
+    assert (ended.state, ended.done, ended.error) == ("done", 7, None)
+
+
+async def test_a_parked_operation_can_be_paused_and_cancelled(parked, app):
+    begun = await app.operator.restart_parked(ParkedFilter(error_type="E"), source="ann")
+    park_step(parked, begun.id)
+    await app.operator.pause_operation(begun.id)
+    paused = await app.operator.operation(begun.id)
+
+    await app.operator.cancel_operation(begun.id)
+    await run_until_idle(app)
+
+    assert (paused.state, paused.error) == ("paused", None)
+    assert (await app.operator.operation(begun.id)).state == "cancelled"
+    assert live(parked, "parked_at is not null") == 7
+    assert parked.row(str(begun.id), operation.QUEUE) is None  # its step has ended
 
 
 async def test_a_step_may_wait_and_items_may_be_counted_only(app, monkeypatch):

@@ -7,8 +7,9 @@ import time
 
 import psycopg
 
+from mainspring.kernel.outcome import Done, Retry
 from mainspring.testing import wait_until
-from visits import Visits, queue
+from visits import QUEUE, Visits, queue
 from workers import Gate, Gauge, working
 
 
@@ -168,6 +169,47 @@ async def test_a_clock_that_jumps_back_hides_nothing(
         visits.offer("after")
 
         await wait_until(lambda: gauge.started == ["before", "after"], 3)
+
+
+def test_what_was_due_is_due_after_the_clock_was_stepped_back(visits: Visits, clock) -> None:
+    """T4: a retry waits its backoff and no longer; a time that was asked for stays."""
+    visits.offer("due", "retried")
+    visits.offer("asked", after=60)
+    asked_for = visits.row("asked")["due_at"]
+    failed = Retry(after=30, error_type="E", error="no")
+    visits.settle(visits.join(), (visits.start("retried"), failed))
+    clock.advance_sync(-3600)
+
+    moved = visits.call("step_back", queues=[QUEUE], seconds=3600)
+    again = visits.call("step_back", queues=[QUEUE], seconds=3600)
+
+    assert sorted(row["key"] for row in moved) == ["due", "retried"]
+    assert again == []
+    assert visits.row("due")["due_at"] <= visits.now()
+    assert 20 < (visits.row("retried")["due_at"] - visits.now()).total_seconds() <= 30
+    assert visits.row("asked")["due_at"] == asked_for
+
+
+async def test_a_worker_follows_a_clock_that_is_stepped_back(
+    visits: Visits, database_url: str, clock
+) -> None:
+    tries: list[int] = []
+
+    async def handler(run):
+        tries.append(run.visit.attempt)
+        return Done() if len(tries) > 1 else Retry(after=30, error_type="E", error="no")
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler), poll=0.1):
+        await wait_until(lambda: visits.row("a")["attempt"] == 1)
+        due_at = visits.row("a")["due_at"]
+        await clock.advance(-3600)
+        await wait_until(lambda: visits.row("a")["due_at"] < due_at)
+        await clock.advance(30)
+
+        await wait_until(lambda: visits.row("a") is None)
+
+    assert tries == [0, 1]
 
 
 async def test_a_visit_of_a_long_transaction_is_found(visits: Visits, database_url: str) -> None:

@@ -60,20 +60,20 @@ def _explore(
     max_states: int,
     max_seconds: float,
 ) -> Report:
-    began = time.monotonic()
+    began = time.process_time()
     # Each state seen, with the state and the step that first led to it.
     origin: dict[State, tuple[State, str] | None] = {initial: None}
     frontier = deque([initial])
 
     def report(complete: bool, violation: str | None = None, at: State | None = None) -> Report:
         trace = () if at is None else _trace(origin, at)
-        return Report(len(origin), time.monotonic() - began, complete, violation, trace)
+        return Report(len(origin), time.process_time() - began, complete, violation, trace)
 
     violation = _first_violation(invariants, initial)
     if violation:
         return report(complete=False, violation=violation, at=initial)
     while frontier:
-        if len(origin) > max_states or time.monotonic() - began > max_seconds:
+        if len(origin) > max_states or time.process_time() - began > max_seconds:
             return report(complete=False)
         state = frontier.popleft()
         for step, successor in successors(state):

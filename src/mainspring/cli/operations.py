@@ -96,7 +96,7 @@ def pause(id: Id, url: options.Url = None, app: options.App = None) -> None:
 
 @group.command()
 def resume(id: Id, url: options.Url = None, app: options.App = None) -> None:
-    """Let a paused operation go on."""
+    """Let an operation go on that is paused, failed or parked."""
     ask(lambda operator: operator.resume_operation(id), url, app)
     show.say(f"operation {id} goes on")
 

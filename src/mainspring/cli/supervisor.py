@@ -14,11 +14,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -38,6 +38,34 @@ START_TRIES = 3
 DRAIN_DEATHS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process ended."""
+
+    pid: int
+    code: int
+    lived: float  # seconds
+
+
+class Burial:
+    """Declares a dead process's worker dead, in a thread: while the database is away that takes long,
+    and signals must be heard all the same."""
+
+    def __init__(self, bury: Callable[[UUID], bool], worker_id: UUID, end: End) -> None:
+        self.end = end
+        self.had_joined = False
+        self._bury = bury
+        self._thread = threading.Thread(target=self._run, args=(worker_id,), daemon=True)
+        self._thread.start()
+
+    def _run(self, worker_id: UUID) -> None:
+        self.had_joined = self._bury(worker_id)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+
 @dataclass(slots=True)
 class Seat:
     """A place for one process."""
@@ -47,6 +75,7 @@ class Seat:
     began: float = 0.0
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
+    burial: Burial | None = None  # of the process that has just died
     drained: bool = False
     refused: bool = False  # its processes ended with exit code 2, again and again
     given_up: bool = False
@@ -103,7 +132,7 @@ class Supervisor:
     def _over(self) -> bool:
         if self._signals > 1:
             return True
-        idle = all(seat.process is None for seat in self._seats)
+        idle = all(seat.process is None and seat.burial is None for seat in self._seats)
         return idle and (
             self._signals == 1 or all(seat.drained or seat.given_up for seat in self._seats)
         )
@@ -121,7 +150,10 @@ class Supervisor:
         for seat in self._seats:
             if seat.process is not None and (code := seat.process.poll()) is not None:
                 self._ended(seat, code, now)
-            over = seat.drained or seat.given_up or self._signals
+            if seat.burial is not None and seat.burial.is_over:
+                burial, seat.burial = seat.burial, None
+                self._follow(seat, burial.end, had_joined=burial.had_joined)
+            over = seat.drained or seat.given_up or self._signals or seat.burial is not None
             if seat.process is None and not over and now >= seat.start_at:
                 self._start(seat, now)
 
@@ -148,9 +180,16 @@ class Supervisor:
     def _ended(self, seat: Seat, code: int, now: float) -> None:
         assert seat.process is not None
         assert seat.worker_id is not None
-        facts: dict[str, Any] = {"pid": seat.process.pid, "code": code}
+        end = End(seat.process.pid, code, lived=now - seat.began)
         seat.process = None
-        had_joined = code != 0 and self._bury(seat.worker_id)
+        if code == 0:
+            self._follow(seat, end, had_joined=False)
+        else:
+            seat.burial = Burial(self._bury, seat.worker_id, end)
+
+    def _follow(self, seat: Seat, end: End, *, had_joined: bool) -> None:
+        """What comes after the end of a process: nothing, or another one."""
+        code, facts = end.code, {"pid": end.pid, "code": end.code}
         if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)
@@ -159,7 +198,7 @@ class Supervisor:
             seat.drained = True
             log.info("worker.process_drained", extra=facts)
             return
-        steady = now - seat.began > STEADY_SECONDS and code != codes.USAGE
+        steady = end.lived > STEADY_SECONDS and code != codes.USAGE
         seat.deaths = 0 if steady else seat.deaths + 1
         seat.refused = code == codes.USAGE and seat.deaths >= START_TRIES
         if self._orders.drain and seat.deaths >= (DRAIN_DEATHS if had_joined else START_TRIES):
@@ -169,7 +208,7 @@ class Supervisor:
             self._give_up(self._seats, code)
             return
         pause = backoff(seat.deaths, first=0.1, most=10.0)
-        seat.start_at = now + pause
+        seat.start_at = time.monotonic() + pause
         log.error("worker.process_died", extra={**facts, "restart_after": round(pause, 3)})
 
     def _give_up(self, seats: list[Seat], code: int) -> None:

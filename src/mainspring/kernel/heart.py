@@ -152,11 +152,23 @@ class Heart(threading.Thread):
     def _turn(self) -> None:
         if self._hand.worker_id is None or self._is_dead:
             self._join()
-        if self._beat_now or moment.local() >= self._beat_at + self._settings.beat_every * 0.9:
+        beats = self._beat_now or (
+            moment.local() >= self._beat_at + self._settings.beat_every * 0.9
+        )
+        if beats:
             self._beat_now = False
             if not self._beat():
                 self._declared_dead()
                 return
+        # What runs here and now comes first: looking after others may fail, or wait for locks.
+        self._holds.write_due()
+        self._parts.keep()
+        self._look_after_shards(look=beats)
+        if self.leaving.is_set() and not self.given_all.is_set() and self._shards.give_all():
+            self.given_all.set()
+
+    def _look_after_shards(self, *, look: bool) -> None:
+        if look:
             self._shards.bury(self._beat_at)
             if not self.leaving.is_set():
                 self._shards.take()
@@ -166,10 +178,6 @@ class Heart(threading.Thread):
         elif self._overfull and not self.leaving.is_set():
             self._shards.share(look=True)
         self._overfull = False
-        self._holds.write_due()
-        self._parts.keep()
-        if self.leaving.is_set() and not self.given_all.is_set() and self._shards.give_all():
-            self.given_all.set()
 
     def _join(self) -> None:
         """Appear under an id that was never used before; ids never come back."""

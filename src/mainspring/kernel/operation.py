@@ -23,12 +23,14 @@ from mainspring.kernel.ask import ask, check_page, decoded
 from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, own_queue
 from mainspring.kernel.offer import Offer, offer
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
+from mainspring.kernel.parked import Place, restart_parked
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Run
 
 QUEUE = "mainspring.operation"
-STATES = ("running", "paused", "cancelled", "done", "failed")
+# "parked" is not stored: the operation's row says running, and its step is a parked visit.
+STATES = ("running", "parked", "paused", "cancelled", "done", "failed")
 PAGE = 500
 # A step that failed so often in a row ends the operation.
 ATTEMPTS = 5
@@ -183,14 +185,23 @@ async def pause(database: Database, connection: Any, id: int) -> None:
 
 
 async def resume(database: Database, connection: Any, id: int) -> None:
-    """Go on where it stopped, in the caller's transaction."""
-    await _change(database, connection, id, "running", ("paused",))
+    """Go on where it stopped, in the caller's transaction: paused, failed, or its step parked."""
+    if (await read_operation(database, connection, id)).state != "parked":
+        await _change(database, connection, id, "running", ("paused", "failed"))
+    await _free_step(database, connection, id)
     await _offer(database, connection, id)
 
 
 async def cancel(database: Database, connection: Any, id: int) -> None:
-    """End it; what was done stays done."""
+    """End it, in the caller's transaction; what was done stays done."""
     await _change(database, connection, id, "cancelled", ("running", "paused"))
+    await _free_step(database, connection, id)  # it sees that there is nothing to do, and ends
+
+
+async def _free_step(database: Database, connection: Any, id: int) -> None:
+    """A step that was parked (it killed its workers, say) may run again."""
+    rows = await ask(database, connection, "list_steps", key=str(id))
+    await restart_parked(database, connection, [Place(**dict(row)) for row in rows])
 
 
 async def _offer(database: Database, connection: Any, id: int) -> None:

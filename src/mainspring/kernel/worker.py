@@ -20,6 +20,7 @@ from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
 from mainspring.kernel.holds import hold_arguments
+from mainspring.kernel.insist import insist
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
 from mainspring.kernel.mind import PartNeed
@@ -105,13 +106,7 @@ class Worker:
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
         self._loop = asyncio.get_running_loop()
-        try:
-            connection = await self._side.get()
-            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-            await register(self._database, connection, self._declared, update=True)
-        except BaseException:
-            await self._side.close()
-            raise
+        await insist(self._prepare)
         self.heart.start()
         for part in self._loops():
             self._tasks.append(self._loop.create_task(part))
@@ -123,6 +118,15 @@ class Worker:
                 "queues": sorted(self.buffer.queues),
             },
         )
+
+    async def _prepare(self) -> None:
+        try:
+            connection = await self._side.get()
+            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
+            await register(self._database, connection, self._declared, update=True)
+        except BaseException:
+            await self._side.lost()
+            raise
 
     def _loops(self) -> list[Any]:
         loops: list[Awaitable[None]] = [
@@ -448,7 +452,27 @@ class Worker:
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
-        self._tell(self.reader.restart)
+        self._tell(self._follow_clock, seconds)
+
+    def _follow_clock(self, seconds: float) -> None:
+        self.reader.restart()
+        if seconds < 0:
+            step_back = insist(lambda: self._step_back(-seconds))
+            self._tasks.append(asyncio.get_running_loop().create_task(step_back))
+
+    async def _step_back(self, seconds: float) -> None:
+        """What was due by the old clock is due by the new one."""
+        connection = await self._database.connect("clock")
+        try:
+            values = {"queues": list(self.buffer.queues), "seconds": seconds}
+            rows = await self._database.fetch(
+                connection, SQL["step_back"], *SQL["step_back"].arguments(values)
+            )
+        finally:
+            await connection.close(timeout=5)
+        if rows:
+            log.info("clock.followed", extra={"visits": len(rows)})
+            self.reader.restart()
 
     def fenced(self) -> None:
         # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
