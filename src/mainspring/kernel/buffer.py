@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
@@ -33,8 +33,6 @@ class Buffer:
             s.name: QueueState(s, hold_after=s.hold_after, work_timeout=s.work_timeout)
             for s in settings
         }
-        # Everything this worker has of each visit: buffered, running or unsettled. Never read twice.
-        self.in_hand: set[tuple[str, str]] = set()
         # Versions settled since the last read was sent: its page may still show them.
         self.consumed: set[int] = set()
         # Turns of visits that other workers hold in my shards, as of the last beat.
@@ -52,6 +50,11 @@ class Buffer:
         self._credit = 0.0  # starts that are owed to background queues; one at most
         # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
+
+    @property
+    def in_hand(self) -> set[tuple[str, str]]:
+        """Queue and key of everything this worker has: buffered, running or unsettled."""
+        return {(queue.name, key) for queue in self.queues.values() for key in queue.in_hand}
 
     @property
     def size(self) -> int:
@@ -89,7 +92,7 @@ class Buffer:
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
         for visit in visits:
-            self.in_hand.add((visit.queue, visit.key))
+            self.queues[visit.queue].in_hand.add(visit.key)
             self.place(visit)
 
     def add_page(self, queue: str, priority: int, visits: list[Visit]) -> None:
@@ -100,7 +103,7 @@ class Buffer:
         if not state.levels[priority].extend(visits):
             self.add(visits)
             return
-        self.in_hand.update((queue, visit.key) for visit in visits)
+        state.in_hand.update([visit.key for visit in visits])
         self._note_waiting(state, priority)
 
     def place(self, visit: Visit) -> None:
@@ -289,13 +292,13 @@ class Buffer:
 
     def settled(self, visit: Visit) -> bool:
         """No longer in hand, and never again as it was read. Answers whether others may start now."""
-        self.in_hand.discard((visit.queue, visit.key))
+        self.queues[visit.queue].in_hand.discard(visit.key)
         self.consumed.add(visit.version)
         return self.turn_over(visit) if self._turns else False
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""
-        self.in_hand.discard((visit.queue, visit.key))
+        self.queues[visit.queue].in_hand.discard(visit.key)
 
     # -- groups
 
@@ -324,8 +327,9 @@ class Buffer:
 
     def refill(self, queue_name: str, group_name: str, visits: list[Visit], *, more: bool) -> None:
         """What a group read brought: as many as there is room for may try at once."""
-        self.in_hand.update((visit.queue, visit.key) for visit in visits)
-        for visit in self.queues[queue_name].groups.refill(group_name, visits, more=more):
+        queue = self.queues[queue_name]
+        queue.in_hand.update([visit.key for visit in visits])
+        for visit in queue.groups.refill(group_name, visits, more=more):
             self.place(visit)
 
     def wants_part(self) -> bool:
@@ -338,15 +342,15 @@ class Buffer:
         """A read is on its way: what is settled from here on may still be in its page."""
         self.consumed.clear()
 
-    def new_of(self, visits: Iterable[Visit], shards: frozenset[int]) -> list[Visit]:
-        """Those of just read visits that are in my shards, and neither in hand nor settled since."""
-        in_hand, consumed = self.in_hand, self.consumed
+    def new_of(self, visits: Sequence[Visit], shards: frozenset[int]) -> list[Visit]:
+        """Those of a queue's just read visits that are in my shards, not in hand, not settled since."""
+        if not visits:
+            return []
+        in_hand, consumed = self.queues[visits[0].queue].in_hand, self.consumed
         return [
             visit
             for visit in visits
-            if visit.shard in shards
-            and (visit.queue, visit.key) not in in_hand
-            and visit.version not in consumed
+            if visit.shard in shards and visit.key not in in_hand and visit.version not in consumed
         ]
 
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:

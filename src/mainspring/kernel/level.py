@@ -17,15 +17,20 @@ _number = count()  # keeps visits of one position apart, in the order they came
 
 
 class Level:
-    """Oldest first; `front` is the position of the next."""
+    """Oldest first."""
 
-    __slots__ = ("_back", "_pages", "front")
+    __slots__ = ("_back", "_pages")
 
     def __init__(self, visits: Iterable[Visit] = ()) -> None:
         """Visits oldest first."""
         self._pages = deque(visits)
         self._back: list[tuple[Position, int, Visit]] = []
-        self.front: Position = self._pages[0].position if self._pages else END
+
+    @property
+    def front(self) -> Position:
+        """The position of the next."""
+        front = self._pages[0].position if self._pages else END
+        return min(front, self._back[0][0]) if self._back else front
 
     def __len__(self) -> int:
         return len(self._pages) + len(self._back)
@@ -39,7 +44,6 @@ class Level:
         if self._pages and visits[0].position < self._pages[-1].position:
             return False
         self._pages.extend(visits)
-        self.front = min(self.front, visits[0].position)
         return True
 
     def push(self, visit: Visit) -> None:
@@ -49,20 +53,13 @@ class Level:
             heappush(self._back, (position, next(_number), visit))
         else:
             self._pages.append(visit)
-        if position < self.front:
-            self.front = position
 
     def pop(self) -> Visit:
         """The oldest."""
         pages, back = self._pages, self._back
         if back and (not pages or back[0][0] <= pages[0].position):
-            visit = heappop(back)[2]
-        else:
-            visit = pages.popleft()
-        self.front = pages[0].position if pages else END
-        if back and back[0][0] < self.front:
-            self.front = back[0][0]
-        return visit
+            return heappop(back)[2]
+        return pages.popleft()
 
     def keep(self, wanted: Iterable[Visit]) -> None:
         """Only these, of those that are here, stay."""
@@ -70,4 +67,3 @@ class Level:
         self._pages = deque(visit for visit in self._pages if id(visit) in kept)
         self._back = [entry for entry in self._back if id(entry[2]) in kept]
         heapify(self._back)
-        self.front = min((visit.position for visit in self), default=END)

@@ -9,15 +9,10 @@
 -- changed (just now: send it again) or gone (it no longer counts).
 -- Sent twice, it changes nothing more. Rides the primary key. Runs of quiet queues leave history only when they fail.
 with item as materialized (
-  select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, i.result,
-    coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome as outcome,
-    greatest(coalesce((d.detail ->> 'due_at')::timestamptz,
-      mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0))), mainspring.now()) as due_at,
-    coalesce(i.any_pass, false) as any_pass, (d.detail ->> 'id')::uuid as visit_id,
-    (d.detail ->> 'was_due_at')::timestamptz as read_due_at, (d.detail ->> 'attempt')::integer as attempt, d.detail ->> 'error_type' as error_type, d.detail ->> 'error' as error,
-    d.detail -> 'payload' as next_payload, coalesce((d.detail ->> 'quiet')::boolean, false) as quiet,
-    coalesce((d.detail ->> 'ends')::boolean, false) as ends,
-    case when d.detail ? 'searchable' then array(select jsonb_array_elements_text(d.detail -> 'searchable')) end as searchable
+  select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, coalesce(i.any_pass, false) as any_pass,
+    i.result, d.detail,
+    case when d.detail is null then 'done' else coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome end as outcome,
+    d.detail is not null and coalesce((d.detail ->> 'ends')::boolean, false) as ends
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
     json_array_elements_text(%(queues)s::text::json), unnest(%(versions)s::text::bigint[]),
@@ -33,29 +28,39 @@ gone as (
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and (i.outcome in ('done', 'cancelled', 'expired') or i.ends)
-  returning i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at
+  returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
+    v.attempt as failures, v.due_at, v.payload, v.created_at
+),
+-- What is to come again, with the time and the attempt that it says.
+coming as materialized (
+  select i.*, mainspring.now() as now, greatest(mainspring.now(), coalesce((i.detail ->> 'due_at')::timestamptz,
+      mainspring.now() + make_interval(secs => coalesce((i.detail ->> 'delay')::double precision, 0)))) as due_at,
+    coalesce((i.detail ->> 'attempt')::integer, 0) as attempt
+  from item i
+  where i.outcome in ('again', 'retry', 'parked') and not i.ends
 ),
 moved as (
   update mainspring.visit v
-  set version = i.run, due_at = i.due_at, attempt = coalesce(i.attempt, 0), error = i.error,
-    payload = coalesce(i.next_payload, v.payload),
+  set version = i.run, due_at = i.due_at, attempt = i.attempt, error = i.detail ->> 'error',
+    payload = coalesce(i.detail -> 'payload', v.payload),
     crashes = case when i.outcome = 'again' then 0 else v.crashes end,
-    parked_at = case when i.outcome = 'parked' then mainspring.now() end,
-    pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
-  from item i
+    parked_at = case when i.outcome = 'parked' then i.now end,
+    pass = null, holder = null, started_at = null, held_until = null, changed_at = i.now
+  from coming i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
-    and i.outcome in ('again', 'retry', 'parked') and not i.ends
-  returning i.*, v.id, v.grp, v.priority, coalesce(i.attempt - 1, 0) as failures, i.read_due_at as was_due_at, v.payload, v.created_at
+  returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
+    greatest(i.attempt - 1, 0) as failures, (i.detail ->> 'was_due_at')::timestamptz as due_at, v.payload, v.created_at
 ),
-settled as (
+settled as not materialized (
   select * from gone union all select * from moved
 ),
 -- The rest, as this statement's snapshot shows it: few, if any.
 other as materialized (
-  select i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at,
+  select i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, i.shard, i.version, i.queue, i.key, v.id, v.grp, v.priority,
+    v.attempt as failures, v.due_at, v.payload, v.created_at,
     case
-      when v.id is null or v.id <> i.visit_id then 'gone'
+      when v.id is null or v.id <> (i.detail ->> 'id')::uuid then 'gone'
       when v.version = i.run then 'settled'
       when v.pass is not null and v.pass <> i.run and not i.any_pass then 'gone'
       when v.version = i.version then 'changed'
@@ -67,35 +72,37 @@ other as materialized (
 ),
 freed as (
   update mainspring.visit v
-  set due_at = case when i.outcome in ('retry', 'parked') then greatest(v.due_at, i.due_at) else v.due_at end,
-    attempt = case when i.outcome in ('retry', 'parked') then greatest(v.attempt, i.attempt) else v.attempt end,
+  set due_at = case when c.n is null then v.due_at else greatest(v.due_at, c.due_at) end,
+    attempt = case when c.n is null then v.attempt else greatest(v.attempt, c.attempt) end,
     pass = case when v.pass = i.run then null else v.pass end,
     holder = case when v.pass = i.run then null else v.holder end,
     started_at = case when v.pass = i.run then null else v.started_at end,
     held_until = case when v.pass = i.run then null else v.held_until end,
     changed_at = mainspring.now()
   from other i
+  left join coming c on c.n = i.n and c.outcome in ('retry', 'parked')
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.id = i.id and i.answer = 'superseded' and v.version <> i.version and v.version <> i.run
-    and (v.pass = i.run or (v.pass is null and i.outcome in ('retry', 'parked')))
+    and (v.pass = i.run or (v.pass is null and c.n is not null))
 ),
 story as (
   insert into mainspring.history (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
     created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, result, searchable)
   select (to_timestamp(s.started) at time zone 'UTC')::date, s.run, s.id, s.queue, s.key, s.grp, s.priority,
-    s.failures + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.was_due_at, to_timestamp(s.started),
-    to_timestamp(s.started + s.seconds), s.seconds * 1000, s.error_type, s.error, s.payload, s.result::jsonb, s.searchable
+    s.failures + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.due_at, to_timestamp(s.started),
+    to_timestamp(s.started + s.seconds), s.seconds * 1000, s.detail ->> 'error_type', s.detail ->> 'error', s.payload, s.result::jsonb,
+    case when s.detail ? 'searchable' then array(select jsonb_array_elements_text(s.detail -> 'searchable')) end
   from (
-    select *, 'settled' as answer, false as superseded from settled
+    select *, false as superseded from settled
     union all
-    select *, true
+    select n, run, started, seconds, result, detail, outcome, queue, key, id, grp, priority, failures, due_at, payload, created_at, true
     from other o
     where o.answer = 'superseded'
       and not exists (
         select from mainspring.history h
         where h.key = o.key and h.run = o.run and h.day = (to_timestamp(o.started) at time zone 'UTC')::date)
   ) s
-  where not s.quiet or s.outcome in ('retry', 'parked')
+  where s.detail is null or s.outcome in ('retry', 'parked') or not coalesce((s.detail ->> 'quiet')::boolean, false)
 )
 select 0 as n, count(*)::text as answer from settled
 union all
