@@ -117,10 +117,11 @@ class Visits:
 
     def bury(self, worker_id: UUID) -> None:
         """The worker is gone, its leases free, as after a takeover."""
-        seen = self.value("select beat from mainspring.worker where id = %s", worker_id)
-        with self.connection.transaction():
-            assert self.call("declare_dead", dead_id=worker_id, beat=seen)
-            self.call("free_leases", dead_id=worker_id, pool="default", epoch=token())
+        # It may beat between the two statements.
+        beat = "select beat from mainspring.worker where id = %s"
+        while not self.call("declare_dead", dead_id=worker_id, beat=self.value(beat, worker_id)):
+            pass
+        self.call("free_leases", dead_id=worker_id, pool="default", epoch=token())
 
     # -- visits
 
