@@ -20,6 +20,7 @@ import asyncpg
 import psycopg
 
 from mainspring import Mainspring, Untouched, Update
+from mainspring.db.literals import numbers, texts
 
 TABLE = """
 create table listing (
@@ -175,8 +176,11 @@ order by due_at limit 500
 """
 OFFER_MANY = """
 insert into mainspring.visit as v (shard, key, queue, id, version, payload)
-select i.shard, i.key, i.queue, gen_random_uuid(), mainspring.token(), i.payload
-from json_to_recordset($1::json) as i(shard integer, key text, queue text, payload jsonb)
+select i.shard, i.key, i.queue, gen_random_uuid(), mainspring.token(), i.payload::jsonb
+from rows from (
+  unnest($1::text::int[]), json_array_elements_text($2::text::json),
+  json_array_elements_text($3::text::json), json_array_elements_text($4::text::json)
+) as i(shard, key, queue, payload)
 order by 1, 2, 3
 on conflict (shard, key, queue) do update
 set version = excluded.version, payload = v.payload || excluded.payload,
@@ -238,7 +242,7 @@ async def _many(connection: asyncpg.Connection[Any], queue: str) -> bool:
     shards, keys = [v["shard"] for v in visits], [v["key"] for v in visits]
     entities = {row["id"]: row for row in await connection.fetch(LOAD_MANY, keys)}
     await connection.fetch(STATES_MANY, shards, keys)
-    offers: list[dict[str, Any]] = []
+    offers: list[tuple[int, str, str, str]] = []
     saves: list[Any] = []
     for visit in visits:
         listing = entities[visit["key"]]
@@ -246,13 +250,7 @@ async def _many(connection: asyncpg.Connection[Any], queue: str) -> bool:
         if queue == "listing":
             if "f:title" in payload and listing["title"]:
                 offers += [
-                    {
-                        "shard": visit["shard"],
-                        "key": visit["key"],
-                        "queue": f"listing/{name}",
-                        "payload": {},
-                    }
-                    for name in STAGES
+                    (visit["shard"], visit["key"], f"listing/{name}", "{}") for name in STAGES
                 ]
         elif queue == "listing/price":
             saves.append(listing)
@@ -268,17 +266,14 @@ async def _many(connection: asyncpg.Connection[Any], queue: str) -> bool:
             saved = await connection.fetch(
                 SAVE_MANY, [int(s["id"]) for s in saves], [len(s["title"]) for s in saves]
             )
-            offers = [
-                {
-                    "shard": shard_of[str(row["id"])],
-                    "key": str(row["id"]),
-                    "queue": "listing",
-                    "payload": {"f:price": 1, "v": row["version"], "by:price": row["version"]},
-                }
-                for row in saved
-            ]
+            for id, version in saved:
+                change = {"f:price": 1, "v": version, "by:price": version}
+                offers.append((shard_of[str(id)], str(id), "listing", json.dumps(change)))
         if offers:
-            await connection.execute(OFFER_MANY, json.dumps(offers))
+            in_shards, of_keys, to_queues, payloads = zip(*offers, strict=True)
+            await connection.execute(
+                OFFER_MANY, numbers(in_shards), texts(of_keys), texts(to_queues), texts(payloads)
+            )
         await connection.execute(SETTLE_MANY, shards, keys, [v["version"] for v in visits], queue)
     return True
 

@@ -96,10 +96,12 @@ def touched(nodes: list[dict[str, Any]]) -> int:
 
 @pytest.mark.usefixtures("mode")
 class TestPlans:
-    def read(self, visits: Visits, shards: list[int] | None) -> list[dict[str, Any]]:
+    def read(
+        self, visits: Visits, shards: list[int] | None, queue: str = "ring"
+    ) -> list[dict[str, Any]]:
         worker_id = visits.join()
         values = {
-            "queues": ["ring"] * 10,
+            "queues": [queue] * 10,
             "priorities": list(range(10)),
             "after_due": [START[0]] * 10,
             "after_key": [""] * 10,
@@ -123,6 +125,12 @@ class TestPlans:
 
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 4000
+
+    def test_a_read_does_not_walk_over_the_timers_of_the_future(self, visits: Visits) -> None:
+        nodes = self.read(visits, None, "timer")
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 100
 
     def test_a_group_is_read_by_visit_group(self, visits: Visits) -> None:
         values = {

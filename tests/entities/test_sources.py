@@ -209,20 +209,22 @@ async def test_loading_and_locking_ride_the_keys_index(stages: Stages) -> None:
     row = stages.query("select a::text, b::text from pair limit 1")[0]
     connection = await (await stages.app.database()).connect("test")
     try:
-        sent: list[tuple[str, str]] = []
+        sent: list[tuple[str, ...]] = []
 
         class Spy:
-            async def fetch(self, text: str, batch: str) -> list[Any]:
-                sent.append((text, batch))
-                return list(await connection.fetch(text, batch))
+            async def fetch(self, text: str, *batch: str) -> list[Any]:
+                sent.append((text, *batch))
+                return list(await connection.fetch(text, *batch))
 
         shape = shape_of((await connection.fetch(SQL["inspect_table"].numbered, "pair"))[0])
         source = TableSource(stages.app.kinds["pair"], shape, None)
         key = json.dumps([row["a"], row["b"]])
-        for ask in (source.load, source.look, source.lock):
-            assert len(await ask(Spy(), [key])) == 1
-        for text, batch in sent:
-            plan = await connection.fetch(f"explain {text}", batch)
+        for ask in (source.load, source.lock):
+            found = await ask(Spy(), [key])
+            assert len(found) == 1
+        assert await source.moved(Spy(), list(found.values())) == set()
+        for text, *batch in sent:
+            plan = await connection.fetch(f"explain {text}", *batch)
             lines = "\n".join(line[0] for line in plan)
             assert "Seq Scan on pair" not in lines
             assert "pair_pkey" in lines

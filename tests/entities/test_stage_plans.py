@@ -13,8 +13,15 @@ from mainspring.entities.store import SQL
 from mainspring.kernel.line import Line
 from stages import Stages
 
+KEYS = '["7"]'
 ITEMS = json.dumps([{"n": 0, "k0": "7", "c0": "x"}])
-ONE = {"shards": "{1}", "keys": '["7"]', "stages": '["look"]', "queues": '["listing/look"]'}
+ONE = {
+    "shards": "{1}",
+    "keys": KEYS,
+    "versions": "{0}",
+    "stages": '["look"]',
+    "queues": '["listing/look"]',
+}
 
 
 async def plan(stages: Stages, statement: str, *values: Any) -> str:
@@ -30,7 +37,7 @@ async def plan(stages: Stages, statement: str, *values: Any) -> str:
 
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
 async def test_entities_are_found_by_their_key(stages: Stages, filled: bool) -> None:
-    """S24: load, look, lock and update ride the key's index (trap 35)."""
+    """S24: load, comparison, lock and update ride the key's index (trap 35)."""
     listing = stages.kind()
 
     @listing.stage
@@ -46,8 +53,13 @@ async def test_entities_are_found_by_their_key(stages: Stages, filled: bool) -> 
     await runtime.close()
     assert isinstance(source, TableSource)
 
-    for statement in (source._load, source._look, source._lock, source._update(("note",))):
-        shown = await plan(stages, statement, ITEMS)
+    for statement, *values in (
+        (source._load, KEYS),
+        (source._moved, KEYS, "{1}", "{1}"),
+        (source._lock, KEYS),
+        (source._update(("note",)), ITEMS),
+    ):
+        shown = await plan(stages, statement, *values)
         assert "listing_pkey" in shown, shown
         assert "Seq Scan" not in shown, shown
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from mainspring.entities import clock
-from mainspring.entities.catalogue import Entry
+from mainspring.entities.catalogue import Catalogue, Entry, Known
 from mainspring.entities.load import Loader, Picture
 from mainspring.entities.model import Model
 from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
@@ -37,6 +37,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 # A failing should_process is logged this often per stage (seconds).
 LOG_EVERY = 10.0
+_NOBODY = '{"asked":{}}'
 
 
 class StaleRead(MainspringError):
@@ -73,6 +74,12 @@ def is_concerned(
     return not fields.isdisjoint(entry.interest)
 
 
+def concerns_any(catalogue: Catalogue, payload: Mapping[str, Any]) -> bool:
+    """Whether any stage may have to do with what changed; which version is there is not known. Pure."""
+    fields = changed_fields(payload)
+    return any(is_concerned(entry, payload, fields, None) for entry in catalogue.stages)
+
+
 class Asker:
     """The handler of a kind's system visits."""
 
@@ -80,6 +87,7 @@ class Asker:
         self,
         kind: str,
         stages: Mapping[str, Viewed],
+        known: Known,
         loader: Loader,
         offering: Offering,
         *,
@@ -88,6 +96,7 @@ class Asker:
     ) -> None:
         self._kind = kind
         self._stages = stages
+        self._known = known
         self._loader = loader
         self._offering = offering
         self._jitter = jitter
@@ -100,6 +109,9 @@ class Asker:
     async def handle(self, run: Run) -> Outcome:
         """One system visit."""
         visit = run.visit
+        payload = _decode(visit.payload)
+        if self._known.is_fresh and not concerns_any(self._known.now, payload):
+            return Done(result=_NOBODY)  # whatever is in the row
         picture = await self._loader.load(visit, None, None)
         if picture.entity is None:
             self.counts["", "missing"] += 1
@@ -108,7 +120,6 @@ class Asker:
             run.note = [readdressed]
             result = _encode({"written": readdressed.key}).decode()
             return Done(result=result, writer=self._offering)
-        payload = _decode(visit.payload)
         version = picture.entity.version
         if version is not None and version < payload.get("v", 0):
             raise StaleRead(
@@ -153,7 +164,7 @@ class Asker:
             entity = viewed.model.decode_json(picture.entity.body)
             state = stage.state.decode(picture.state(stage.name)[1])
             answer = stage.should_process(entity, state)
-            if inspect.isawaitable(answer):
+            if not isinstance(answer, bool) and inspect.isawaitable(answer):
                 answer = await asyncio.wait_for(answer, budget)
             answer = _checked(answer, stage.name)
         except Exception as error:

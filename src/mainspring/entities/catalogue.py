@@ -63,11 +63,15 @@ class Known:
 
     async def refresh(self, connection: Any) -> None:
         """Read it again if it is not fresh."""
-        at = moment.local()
-        if at - self._read_at < FRESH_SECONDS:
+        if self.is_fresh:
             return
+        at = moment.local()
         self.now = await read(connection, self._kind)
         self._read_at = at
+
+    @property
+    def is_fresh(self) -> bool:
+        return moment.local() - self._read_at < FRESH_SECONDS
 
     def forget(self) -> None:
         """The next visit reads it again."""

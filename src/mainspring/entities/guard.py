@@ -69,7 +69,7 @@ def extend(chain: Chain, stage: str, changes: Mapping[str, tuple[bytes, bytes]])
 
 def verdict(chain: Chain) -> str | None:
     """Why the save that made this chain must not be written; None if it may."""
-    if (period := _period(chain.ring)) is not None:
+    if chain.ring and (period := _period(chain.ring)) is not None:
         steps = "; ".join(_shown(step) for step in chain.ring[-period:])
         return f"stages go in a circle, which came round {TIMES} times: {steps}"
     if chain.n >= MOST_HOPS:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
+from mainspring.db.literals import numbers, texts
 from mainspring.entities.catalogue import Catalogue, Known
 from mainspring.entities.offers import StageOffer
 from mainspring.entities.printing import LOCAL_PRINTING
@@ -24,10 +25,12 @@ from mainspring.kernel.line import Line
 from mainspring.kernel.visit import Run, Visit, shard_of
 
 log = logging.getLogger("mainspring")
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-# Visits in one statement.
-PAGE = 1000
+# Visits in one statement. A worker with a thousand slots fills four: the server loads the next while the
+# stages of the last one run here and those before them are saved.
+PAGE = 250
+# Runs that are woken at once.
+AT_ONCE = 32
 
 
 class Picture(msgspec.Struct, gc=False):
@@ -64,6 +67,7 @@ class Loader:
         self._line = line
         self._waiting: list[Request] = []
         self._busy: asyncio.Task[None] | None = None
+        self._handing_out: set[asyncio.Task[None]] = set()
 
     def load(
         self, visit: Visit, stage: str | None, queue: str | None = ""
@@ -126,9 +130,9 @@ class Loader:
                 await self._answer(batch[:middle])
                 await self._answer(batch[middle:])
             return
-        for request, picture in zip(batch, pictures, strict=True):
-            if not request.answer.done():
-                request.answer.set_result(picture)
+        handing_out = asyncio.create_task(_hand_out(batch, pictures))
+        self._handing_out.add(handing_out)
+        handing_out.add_done_callback(self._handing_out.discard)
 
     async def _fetch(self, connection: Any, batch: list[Request]) -> list[Picture]:
         if self._database.pooled and not connection.is_in_transaction():
@@ -151,9 +155,9 @@ class Loader:
         if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n in wanted),
-            "keys": texts(batch[n].visit.key for n in wanted),
-            "stages": texts(batch[n].stage for n in wanted),
+            "shards": numbers([batch[n].visit.shard for n in wanted]),
+            "keys": texts([batch[n].visit.key for n in wanted]),
+            "stages": texts([batch[n].stage for n in wanted]),
             "kind": self._kind,
         }
         statement = SQL["load_states"]
@@ -169,9 +173,9 @@ class Loader:
         if not wanted:
             return
         values = {
-            "shards": numbers(batch[n].visit.shard for n in wanted),
-            "keys": texts(batch[n].visit.key for n in wanted),
-            "queues": texts(batch[n].queue for n in wanted),
+            "shards": numbers([batch[n].visit.shard for n in wanted]),
+            "keys": texts([batch[n].visit.key for n in wanted]),
+            "queues": texts([batch[n].queue for n in wanted]),
         }
         statement = SQL["load_due"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
@@ -179,17 +183,16 @@ class Loader:
             pictures[wanted[n - 1]].due.add(queue)
 
 
+async def _hand_out(batch: list[Request], pictures: list[Picture]) -> None:
+    """Wake the runs a few at a time: whoever writes what others have done must not wait for all of them."""
+    for n, (request, picture) in enumerate(zip(batch, pictures, strict=True)):
+        if n % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
+        if not request.answer.done():
+            request.answer.set_result(picture)
+
+
 def _fail(request: Request, error: Exception) -> None:
     if not request.answer.done():
         request.answer.set_exception(error)
         request.answer.exception()  # retrieved: its run may have been stopped meanwhile
-
-
-def numbers(values: Any) -> str:
-    """Numbers as the text of an array: cheaper than a driver's array."""
-    return "{" + _encode(list(values)).decode()[1:-1] + "}"
-
-
-def texts(values: Any) -> str:
-    """Texts as a JSON array."""
-    return _encode(list(values)).decode()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from mainspring.db.literals import numbers, texts, words
 from mainspring.entities.store import SQL
 from mainspring.kernel.locks import lock_visits
 from mainspring.kernel.outcome import Verdict
@@ -23,7 +25,7 @@ class StageOffer(msgspec.Struct, gc=False):
     queue: str
     shard: int
     key: str
-    due_at: Any = None
+    due_at: datetime | None = None
     after: float | None = None
     payload: dict[str, Any] = {}
     priority: int = DEFAULT_PRIORITY
@@ -33,6 +35,7 @@ class Offering:
     """The kernel's writer for runs that come to nothing but offers, which wait in their notes."""
 
     most = 1000
+    overlaps = False
     stands = True
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
@@ -53,18 +56,22 @@ async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
     """Offer visits; always writes, so that a run under way is followed by another."""
     if not offers:
         return
-    rows = [
-        {
-            "shard": o.shard,
-            "key": o.key,
-            "queue": o.queue,
-            "id": id,
-            "priority": o.priority,
-            "due_at": o.due_at,
-            "after": o.after,
-            "version": version,
-            "payload": o.payload,
-        }
-        for o, id, version in zip(offers, new_ids(len(offers)), tokens(len(offers)), strict=True)
-    ]
-    await connection.execute(SQL["offer_many"].numbered, _encode(rows).decode())
+    statement = SQL["offer_many"]
+    await connection.execute(statement.numbered, *statement.arguments(offer_values(offers)))
+
+
+def offer_values(offers: Sequence[StageOffer]) -> dict[str, Any]:
+    """The arguments of offer_many.sql."""
+    due_ats = [None if o.due_at is None else o.due_at.isoformat() for o in offers]
+    afters = [o.after for o in offers]
+    return {
+        "shards": numbers([o.shard for o in offers]),
+        "keys": texts([o.key for o in offers]),
+        "queues": texts([o.queue for o in offers]),
+        "ids": words(new_ids(len(offers))),
+        "priorities": numbers([o.priority for o in offers]),
+        "versions": numbers(tokens(len(offers))),
+        "payloads": texts([_encode(o.payload).decode() for o in offers]),
+        "due_ats": texts(due_ats) if any(due_ats) else None,
+        "afters": numbers(afters) if any(after is not None for after in afters) else None,
+    }

@@ -56,8 +56,9 @@ class KindRuntime:
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
         jitter = 0.0 if kind.settings.serial else kind.settings.jitter
-        self.asker = Asker(kind.name, viewed, loader, offering, jitter=jitter, crawl=False)
-        self.crawl_asker = Asker(kind.name, viewed, loader, offering, jitter=jitter, crawl=True)
+        asking = (kind.name, viewed, self.known, loader, offering)
+        self.asker = Asker(*asking, jitter=jitter, crawl=False)
+        self.crawl_asker = Asker(*asking, jitter=jitter, crawl=True)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,

@@ -16,11 +16,11 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from mainspring.db.literals import numbers, texts
 from mainspring.entities import guard
 from mainspring.entities.busy import Busy
 from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
-from mainspring.entities.load import numbers, texts
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.rebase import can_rebase, watched
@@ -78,6 +78,7 @@ class _Item(msgspec.Struct):
 class Saver:
     """The kernel's writer for the stage runs of one kind."""
 
+    overlaps = False
     stands = True
 
     def __init__(
@@ -98,7 +99,7 @@ class Saver:
         await connection.execute(_PREPARE)
         verdicts: list[Verdict] = [None] * len(runs)
         items = await self._stand(connection, runs, verdicts)
-        await self._check_states(connection, runs, items, verdicts)
+        await self._check_states(connection, runs, verdicts)
         items = [item for item in items if verdicts[item.n] is None]
         items = await self._lock_visits(connection, items, verdicts)
         if items:
@@ -128,12 +129,9 @@ class Saver:
         """How the entities stand: those to be written locked, the others only looked at."""
         quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
         if quiet:
-            keys = list(dict.fromkeys(runs[n].visit.key for n in quiet))
-            found = await self._source.look(connection, keys)
-            for n in quiet:
-                now = found.get(runs[n].visit.key)
-                if now is None or not runs[n].note.loaded.same_as(now):
-                    verdicts[n] = self._conflict(runs[n])
+            moved = await self._source.moved(connection, [runs[n].note.loaded for n in quiet])
+            for place in moved:
+                verdicts[quiet[place]] = self._conflict(runs[quiet[place]])
         first: dict[str, int] = {}
         for n, run in enumerate(runs):
             if not run.note.is_quiet and first.setdefault(run.visit.key, n) != n:
@@ -142,7 +140,7 @@ class Saver:
             return []
         locked = await self._source.lock(connection, list(first))
         lost = [key for key in first if key not in locked]
-        there = await self._source.look(connection, lost) if lost else {}
+        there = await self._source.load(connection, lost) if lost else {}
         items = []
         for key, n in first.items():
             if key not in locked:
@@ -163,28 +161,23 @@ class Saver:
         return self.conflicts.met(run.visit, run.note.loaded)
 
     async def _check_states(
-        self,
-        connection: Any,
-        runs: Sequence[Run],
-        items: list[_Item],
-        verdicts: list[Verdict],
+        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> None:
         """A state that an outsider replaced meanwhile: the run began from another."""
         open_ = [n for n, run in enumerate(runs) if verdicts[n] is None]
         if not open_:
             return
         values = {
-            "shards": numbers(runs[n].visit.shard for n in open_),
-            "keys": texts(runs[n].visit.key for n in open_),
-            "stages": texts(runs[n].note.stage.name for n in open_),
+            "shards": numbers([runs[n].visit.shard for n in open_]),
+            "keys": texts([runs[n].visit.key for n in open_]),
+            "stages": texts([runs[n].note.stage.name for n in open_]),
+            "versions": numbers([runs[n].note.state_version for n in open_]),
             "kind": self._kind,
         }
         statement = SQL["check_states"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for i, version in rows:
-            n = open_[i - 1]
-            if version != runs[n].note.state_version:
-                verdicts[n] = self._conflict(runs[n])
+        for (i,) in rows:
+            verdicts[open_[i - 1]] = self._conflict(runs[open_[i - 1]])
 
     async def _lock_visits(
         self, connection: Any, items: list[_Item], verdicts: list[Verdict]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mainspring.db.literals import numbers, texts, words
 from mainspring.entities.dao import Change, Dao
 from mainspring.entities.keys import split
 from mainspring.entities.kind import Kind
@@ -68,8 +69,8 @@ class Source(Protocol):
         """The entities that are there, in a snapshot of their own."""
         ...
 
-    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        """The same without their bodies: only how they stand."""
+    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+        """Which of these (by their place) are no longer there as they were loaded."""
         ...
 
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
@@ -91,18 +92,35 @@ class TableSource:
         self._shape = shape
         self._version = quoted(kind.version) if kind.has_version else None
         self._load = self._select(fields, "")
-        self._look = self._select((), "")
+        self._moved = self._comparing()
         self._lock = self._select(None, self._locking())
         self._update = lru_cache(256)(self._updating)
 
     def _items(self, *more: str) -> str:
-        """The batch as rows: a number, the key's columns k1.., and whatever else."""
-        types = self._shape.types(self._keys)
-        columns = ["n integer", *(f"k{i} {t}" for i, t in enumerate(types)), *more]
-        return f"json_to_recordset($1::json) as i({', '.join(columns)})"
+        """The batch as rows: the key's columns as texts k0.., whatever else, and a number from 1 on."""
+        keys = [f"json_array_elements_text(${i + 1}::text::json)" for i in range(len(self._keys))]
+        others = [
+            f"unnest(${len(keys) + i + 1}::text::{column.split()[1]}[])"
+            for i, column in enumerate(more)
+        ]
+        names = [*(f"k{i}" for i in range(len(keys))), *(column.split()[0] for column in more)]
+        return (
+            f"rows from ({', '.join((*keys, *others))}) with ordinality as i({', '.join(names)}, n)"
+        )
 
-    def _on(self) -> str:
-        return " and ".join(f"t.{quoted(k)} = i.k{i}" for i, k in enumerate(self._keys))
+    def _columns(self, keys: Sequence[str]) -> list[str]:
+        """The keys as `_items` takes them: a text for each column of the key."""
+        if len(self._keys) == 1:
+            return [texts(keys)]
+        return [texts(column) for column in zip(*(split(k, self._keys) for k in keys), strict=True)]
+
+    def _on(self, cast: bool = True) -> str:
+        types = self._shape.types(self._keys) if cast else []
+        casts = [f"::{type_}" for type_ in types] or [""] * len(self._keys)
+        return " and ".join(
+            f"t.{quoted(k)} = i.k{i}{c}"
+            for i, (k, c) in enumerate(zip(self._keys, casts, strict=True))
+        )
 
     def _version_of(self) -> str:
         return "null::bigint" if self._version is None else f"t.{self._version}::bigint"
@@ -114,15 +132,23 @@ class TableSource:
     def _select(self, fields: Sequence[str] | None, tail: str) -> str:
         if fields is None:
             body = "row_to_json(t.*)"
-        elif not fields:
-            body = "''"
         else:
             listed = ", ".join(f"t.{quoted(f)}" for f in fields)
             body = f"(select row_to_json(x.*) from (select {listed}) x)"
         return (
-            f"select i.n, {self._key_text()} as key, {self._version_of()} as version, "
+            f"select i.n::integer, {self._key_text()} as key, {self._version_of()} as version, "
             f"t.xmin::text as xmin, {body}::text as body "
             f"from {self._items()} join {self._shape.sql} t on {self._on()}{tail}"
+        )
+
+    def _comparing(self) -> str:
+        """Answers only what differs: nearly always nothing."""
+        on = f"{self._on()} and t.xmin = i.xmin"
+        if self._version is not None:
+            on += f" and {self._version_of()} is not distinct from i.version"
+        return (
+            f"select i.n::integer from {self._items('version bigint', 'xmin xid')} "
+            f"left join {self._shape.sql} t on {on} where t.xmin is null"
         )
 
     def _locking(self) -> str:
@@ -134,14 +160,15 @@ class TableSource:
         sets = [f"{quoted(c)} = i.c{i}" for i, c in enumerate(columns)]
         if self._version is not None:
             sets.append(f"{self._version} = t.{self._version} + 1")
-        given = [f"c{i} {self._shape.column(c).type}" for i, c in enumerate(columns)]
+        given = ["n integer", *(f"k{i} {t}" for i, t in enumerate(self._shape.types(self._keys)))]
+        given += [f"c{i} {self._shape.column(c).type}" for i, c in enumerate(columns)]
         same = " and ".join(
             f"to_jsonb(t.{quoted(c)}) is not distinct from to_jsonb(i.c{i})"
             for i, c in enumerate(columns)
         )
         return (
-            f"update {self._shape.sql} t set {', '.join(sets)} from {self._items(*given)} "
-            f"where {self._on()} "
+            f"update {self._shape.sql} t set {', '.join(sets)} from json_to_recordset($1::json) "
+            f"as i({', '.join(given)}) where {self._on(cast=False)} "
             f"returning i.n, {self._version_of()} as version, row_to_json(t.*)::text as body, "
             f"({same}) as as_patched"
         )
@@ -155,8 +182,13 @@ class TableSource:
     async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
         return await self._fetch(connection, self._load, keys)
 
-    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        return await self._fetch(connection, self._look, keys)
+    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+        values = [
+            *self._columns([entity.key for entity in loaded]),
+            numbers([entity.version for entity in loaded]),
+            words([entity.xmin or "null" for entity in loaded]),
+        ]
+        return {n - 1 for (n,) in await connection.fetch(self._moved, *values)}
 
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
         return await self._fetch(connection, self._lock, keys)
@@ -164,8 +196,10 @@ class TableSource:
     async def _fetch(
         self, connection: Any, statement: str, keys: Sequence[str]
     ) -> dict[str, Loaded]:
-        rows = await connection.fetch(statement, _encode(self._rows(keys)).decode())
-        return {keys[n]: Loaded(key, version, xmin, body) for n, key, version, xmin, body in rows}
+        rows = await connection.fetch(statement, *self._columns(keys))
+        return {
+            keys[n - 1]: Loaded(key, version, xmin, body) for n, key, version, xmin, body in rows
+        }
 
     async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
         keys = [patch.loaded.key for patch in patches]
@@ -189,7 +223,13 @@ class DocumentSource:
             f"from json_array_elements_text($1::json) as i(key) join {DOCUMENT_TABLE} t "
             f"on t.kind = {name} and t.key = i.key"
         )
-        self._look = self._load.replace("t.body::text", "''::text")
+        self._moved = (
+            "select i.n::integer from rows from (json_array_elements_text($1::text::json), "
+            "unnest($2::text::bigint[]), unnest($3::text::xid[])) "
+            "with ordinality as i(key, version, xmin, n) "
+            f"left join {DOCUMENT_TABLE} t on t.kind = {name} and t.key = i.key "
+            "and t.version = i.version and t.xmin = i.xmin where t.xmin is null"
+        )
         self._lock = self._load + " order by t.key for no key update of t skip locked"
         self._update = (
             f"update {DOCUMENT_TABLE} t set body = t.body || i.patch, version = t.version + 1, "
@@ -203,9 +243,13 @@ class DocumentSource:
         rows = await connection.fetch(self._load, _encode(keys).decode())
         return {row[0]: Loaded(*row) for row in rows}
 
-    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        rows = await connection.fetch(self._look, _encode(keys).decode())
-        return {row[0]: Loaded(*row) for row in rows}
+    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+        values = (
+            texts([e.key for e in loaded]),
+            numbers([e.version for e in loaded]),
+            words([e.xmin or "null" for e in loaded]),
+        )
+        return {n - 1 for (n,) in await connection.fetch(self._moved, *values)}
 
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
         rows = await connection.fetch(self._lock, _encode(keys).decode())
@@ -231,8 +275,9 @@ class DaoSource:
             found = await self._dao.load(connection, list(keys))
         return {key: self._loaded(key, *found[key]) for key in keys if key in found}
 
-    async def look(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        return await self.load(connection, keys)
+    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+        now = await self.load(connection, [entity.key for entity in loaded])
+        return {n for n, e in enumerate(loaded) if e.key not in now or not e.same_as(now[e.key])}
 
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
         """An update with no field locks and compares; what it does not answer has moved."""

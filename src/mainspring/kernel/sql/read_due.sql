@@ -1,6 +1,8 @@
 -- Read due, free visits of each level (a queue and a priority) after a position and up to another, oldest first.
 -- Locks nothing. Answers nothing to a worker whose row is gone (declared dead). A level that answers fewer rows
 -- than asked has no more. Rides visit_due from the position on, so dead rows behind it cost nothing.
+-- One upper bound, on the time alone: beside a row comparison the server does not stop at a second one, and would walk
+-- over every timer of the future at each read.
 -- Groups that are full and have visits left here are passed over: read_group reads those when there is room.
 -- The shards are a mask, a bit each: an array would be searched from its start for every row.
 -- How far each level was read is noted in the same transaction: after a death it names the suspects.
@@ -20,8 +22,8 @@ page as materialized (
     where v.queue = l.queue
       and v.priority = l.priority
       and (v.due_at, v.key) > (l.after_due, l.after_key)
-      and (v.due_at, v.key) <= (l.upto_due, l.upto_key)
-      and v.due_at <= mainspring.now()
+      and v.due_at <= least(l.upto_due, mainspring.now())
+      and (v.due_at < l.upto_due or v.key <= l.upto_key)
       and v.pass is null
       and v.parked_at is null
       and (%(shards)s::bytea is null or get_bit(%(shards)s::bytea, v.shard) = 1)
