@@ -23,6 +23,7 @@ class Notes:
     """Notes each run's key, and the transaction that did."""
 
     most = 100
+    overlaps = False
     stands = True
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from mainspring.processes.change import Change, NewTask
 from mainspring.processes.cone import Graph
 from mainspring.processes.decision import Decision, Undo
 from mainspring.processes.decision import Scope as NewScope
-from mainspring.processes.layer import WIDE, Processes
+from mainspring.processes.layer import WIDE, WIDEST, Processes
 from mainspring.processes.prune import prunable
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Order, request_cancel, request_restart
@@ -203,10 +203,11 @@ async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     [(root,)] = scene.query("select id::text from mainspring.task")
     run = take(scene, root)
 
-    wide = layer._noted(run, Change(None, "p", "t", "done", tasks=[task] * (WIDE + 1)))
-    narrow = layer._noted(run, Change(None, "p", "t", "done", tasks=[task]))
+    def together(width: int) -> int:
+        noted = layer._noted(run, Change(None, "p", "t", "done", tasks=[task] * width))
+        return noted.writer.most  # type: ignore[union-attr]
 
-    assert (wide.writer.most, narrow.writer.most > 1) == (1, True)  # type: ignore[union-attr]
+    assert (together(WIDEST + 1), together(WIDE + 1), together(1)) == (1, 4, 250)
 
 
 async def test_a_branch_that_ends_after_the_root_finishes_the_process(scene: Scene) -> None:

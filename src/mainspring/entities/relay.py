@@ -243,6 +243,7 @@ class _Acknowledge:
     """The writer of relays: deletes what was delivered in the transaction that settles the runs."""
 
     most = 500
+    overlaps = False
     stands = True  # an event that came meanwhile has its own delivery, and the visit stays due
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:

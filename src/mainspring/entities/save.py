@@ -78,6 +78,7 @@ class _Item(msgspec.Struct):
 class Saver:
     """The kernel's writer for the stage runs of one kind."""
 
+    overlaps = False
     stands = True
 
     def __init__(

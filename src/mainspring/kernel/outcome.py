@@ -15,10 +15,11 @@ class Writer(Protocol):
     """Writes of a layer that belong to the settle of its runs: one transaction for many runs.
 
     Outcomes that name the same writer are settled together, at most `most` at once. A writer that
-    has a method `committed()` is told when its last batch is committed.
+    has a method `committed(connection)` is told when the batch that it wrote there is committed.
     """
 
     most: int
+    overlaps: bool  # two batches may be written at once, on two connections
     stands: bool  # what it wrote is kept although a visit was offered again meanwhile
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
@@ -36,6 +37,7 @@ class Alone:
     """A writer for one run: its writes have a transaction of their own."""
 
     most = 1
+    overlaps = False
     stands = False
 
     def __init__(self, write: Callable[[Any], Awaitable[None]]) -> None:

@@ -83,7 +83,7 @@ class Settler:
         self._was_plain = False  # the last batch had no such writes: the two take turns
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
-        self._plenty = asyncio.Event()  # half a page of plain results waits
+        self._plenty = asyncio.Event()  # half a batch waits: something for the second line
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
         self.unsettled = 0  # handed in and not answered yet
 
@@ -94,15 +94,18 @@ class Settler:
             return
         self.unsettled += 1
         self._enter(run)
-        if len(self._plain) >= self._half:
-            self._plenty.set()
 
     def _enter(self, run: Run) -> None:
         writer = _writer_of(run)
         if writer is None:
             self._plain.append(run)
+            if len(self._plain) >= self._half:
+                self._plenty.set()
         else:
-            self._writing.setdefault(writer, deque()).append(run)
+            runs = self._writing.setdefault(writer, deque())
+            runs.append(run)
+            if self._is_plenty(writer, runs):
+                self._plenty.set()
         self._news.set()
 
     async def run(self) -> None:
@@ -156,8 +159,19 @@ class Settler:
         return _first(plain, self._page)
 
     def _take_many(self) -> list[Run]:
-        """Plain results if there are many; a few are left to the first line."""
-        return _first(self._plain, self._page) if len(self._plain) >= self._half else []
+        """A batch if there are many; a few are left to the first line."""
+        if len(self._plain) >= self._half:
+            return _first(self._plain, self._page)
+        for writer, runs in self._writing.items():
+            if self._is_plenty(writer, runs):
+                batch = _first(runs, min(self._page, writer.most))
+                if not runs:
+                    del self._writing[writer]
+                return batch
+        return []
+
+    def _is_plenty(self, writer: Writer, runs: deque[Run]) -> bool:
+        return writer.overlaps and 2 * len(runs) >= min(self._page, writer.most)
 
     async def _settle(self, line: Connection, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
@@ -291,7 +305,7 @@ class Settler:
                 await self._release(connection, rerun)
                 await transaction.commit()
                 if (committed := getattr(writer, "committed", None)) is not None:
-                    committed()
+                    committed(connection)
                 return answers
         except BaseException:
             _restore(batch, outcomes)

@@ -34,11 +34,14 @@ class Batch:
         *,
         waiting: bool = False,
         serves: Serves = lambda queue, shard: False,
+        settle: dict[str, Any] | None = None,
     ) -> None:
         self.changes = changes
         self.shard_count = shard_count
         self.waiting = waiting  # for a structural change under way, instead of leaving it alone
         self.serves = serves  # what the committing worker will start itself
+        # The arguments of settle.sql, if every change is a plain success: see locking.settle_visits.
+        self.settle = settle
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
         self.handouts: dict[int, Handout] = {}  # by the version of the visit

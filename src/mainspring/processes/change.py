@@ -109,6 +109,19 @@ class Change(msgspec.Struct, eq=False):
     offers: list[NewVisit] = []
     # Visits that are not needed any more: (process, queue, key); without a queue: the engine's.
     unneeded: list[tuple[str, str, str]] = []
+    doubted: bool = False  # a commit that had it failed: each step is looked at in the next
+
+    @property
+    def is_plain(self) -> bool:
+        """A success: whatever the commit finds, its visit is done."""
+        return not (
+            self.failing
+            or self.seeks
+            or self.keeps
+            or self.doubted
+            or self.child is not None
+            or self.counts is not None
+        )
 
 
 def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:

@@ -21,7 +21,10 @@ class Commit(Batch):
     def steps(self) -> Steps:
         """Write the changes; what is not to be settled says so in `verdicts`."""
         taken = yield from locking.lock_processes(self)
-        taken = yield from locking.lock_visits(self, taken)
+        if self.settle is not None and not any(self.verdicts):
+            yield from locking.settle_visits(self, self.settle)
+        else:
+            taken = yield from locking.lock_visits(self, taken)
         if not taken:
             return
         yield from self._write(taken)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from mainspring.kernel.outcome import Verdict
+from mainspring.kernel.settling import settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
+from mainspring.processes.change import Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.drive import drive
 from mainspring.processes.visits import Serves
@@ -16,6 +20,7 @@ from mainspring.processes.visits import Serves
 class Decisions:
     """The writer of changes: they and the settles of their runs are one transaction."""
 
+    overlaps = True  # they lock in one order: as well two lines of a worker as two workers
     stands = False
 
     def __init__(
@@ -24,33 +29,51 @@ class Decisions:
         most: int,
         committed: Callable[[Commit], None],
         serves: Serves,
+        worker_id: Callable[[], UUID | None],
     ) -> None:
         self.most = most
         self._serves = serves
+        self._worker_id = worker_id
         self._shard_count = shard_count
         self._committed = committed
-        self._last: Commit | None = None  # the batch that is being committed
+        # The batch that is being committed on a connection; one that breaks takes its batch along.
+        self._open: WeakKeyDictionary[Any, Commit] = WeakKeyDictionary()
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
-        commit = self._last = Commit(
-            [run.note for run in runs], self._shard_count, serves=self._serves
+        changes = [_change_of(run) for run in runs]
+        settle = None
+        if all(change.is_plain for change in changes):
+            values = settle_arguments(runs, self._worker_id())
+            settle = dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
+        commit = self._open[connection] = Commit(
+            changes, self._shard_count, serves=self._serves, settle=settle
         )
-        await drive(connection, commit.steps())
-        await _count(connection, runs, commit.verdicts)
+        try:
+            await drive(connection, commit.steps())
+        except BaseException:
+            for run, change in zip(runs, changes, strict=True):
+                change.doubted = True
+                run.note = change
+            raise
+        await _count(connection, runs, commit)
         return commit.verdicts
 
-    def committed(self) -> None:
+    def committed(self, connection: Any) -> None:
         """Told by the settler."""
-        if self._last is not None:
-            self._committed(self._last)
-            self._last = None
+        self._committed(self._open.pop(connection))
 
 
-async def _count(connection: Any, runs: Sequence[Run], verdicts: Sequence[Verdict]) -> None:
+def _change_of(run: Run) -> Change:
+    """What the run noted; a wide one is made only now."""
+    note = run.note
+    return note if isinstance(note, Change) else note()
+
+
+async def _count(connection: Any, runs: Sequence[Run], commit: Commit) -> None:
     """Results that came too late to count, and what else the changes say."""
     counted = []
-    for run, verdict in zip(runs, verdicts, strict=True):
-        name = "late_result" if verdict == "gone" else run.note.counts if verdict is None else None
+    for run, change, verdict in zip(runs, commit.changes, commit.verdicts, strict=True):
+        name = "late_result" if verdict == "gone" else change.counts if verdict is None else None
         if name is not None:
             counted.append((run.visit.queue, name))
     if counted:

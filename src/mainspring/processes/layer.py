@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Desk, Handout
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
+from mainspring.processes.map import MAP, decide_chunk
 from mainspring.processes.prune import KEEP, Pruning
 from mainspring.processes.race import Racing
 from mainspring.processes.recovery import Recovery
@@ -55,8 +57,11 @@ from mainspring.tasks.promise import Failure
 log = logging.getLogger("mainspring")
 # Decisions that are committed together; batches of 100 to 500 cost alike, smaller ones more.
 BATCH = 250
-# A decision with more children than this has a transaction of its own.
-WIDE = 1000
+# Decisions with more children than `WIDE` are committed by fours, with more than `WIDEST` alone: what a
+# transaction writes, and what its statements keep in memory, is bounded by the children.
+WIDE = 16
+WIDE_BATCH = 4
+WIDEST = 1000
 # What tasks are run with is kept for so many; beyond that it is read.
 HANDOUTS = 20_000
 
@@ -90,8 +95,10 @@ class Processes:
         self.recovery = Recovery(
             self.lines, self._desk, self._terms, database.shard_count, worker_id
         )
-        self._batched = Decisions(database.shard_count, BATCH, self._committed, self._serves)
-        self._alone = Decisions(database.shard_count, 1, self._committed, self._serves)
+        self._batched, self._wide, self._alone = (
+            Decisions(database.shard_count, most, self._committed, self._serves, worker_id)
+            for most in (BATCH, WIDE_BATCH, 1)
+        )
         # Told of visits that were just committed: the worker starts those of its shards at once.
         self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
         self.serves: Serves = lambda queue, shard: False
@@ -278,6 +285,10 @@ class Processes:
                 return self._noted(run, external.begin_waiting(run, handout))
             except InvalidArguments as unreadable:
                 return self._failed(run, handout, unreadable)
+        if handout.actor == MAP:
+            # Made when it is written: many chunks wait as what they were given, not as their tasks.
+            run.note = partial(self._chunk, run, handout)
+            return Done(writer=self._wide)
         try:
             decision = await decide(handout, run)
         except asyncio.CancelledError:
@@ -296,6 +307,12 @@ class Processes:
         return self._decided(run, handout, decision)
 
     def _decided(self, run: Run, handout: Handout, decision: Decision) -> Outcome:
+        return self._noted(run, self._change(run, handout, decision))
+
+    def _chunk(self, run: Run, handout: Handout) -> Change:
+        return self._change(run, handout, decide_chunk(handout.args))
+
+    def _change(self, run: Run, handout: Handout, decision: Decision) -> Change:
         problem = validate(decision, {given.promise for given in handout.inputs})
         if problem is not None:
             decision = Decision(error=problem)
@@ -303,7 +320,7 @@ class Processes:
         self.prepare(change)
         if handout.actor.startswith("@"):
             change.failing = False  # it passes on what others failed with
-        return self._noted(run, change)
+        return change
 
     def _failed(self, run: Run, handout: Handout, error: Exception) -> Outcome:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
@@ -322,7 +339,10 @@ class Processes:
         run.note = change
         if change.state is not None and '"deadline"' in run.visit.payload:
             change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
-        return Done(writer=self._alone if len(change.tasks) > WIDE else self._batched)
+        width = len(change.tasks)
+        if width > WIDEST:
+            return Done(writer=self._alone)
+        return Done(writer=self._wide if width > WIDE else self._batched)
 
     # -- what the contexts of running tasks need
 

@@ -12,8 +12,9 @@ from typing import Any
 from mainspring.db.literals import words
 from mainspring.kernel.locks import find_values, lock_values
 from mainspring.kernel.outcome import Cancelled
+from mainspring.kernel.settling import in_order
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.processes.batch import Batch, Step, Torn
+from mainspring.processes.batch import Batch, Step, Steps, Torn
 from mainspring.processes.change import Change
 from mainspring.processes.store import SQL
 
@@ -45,6 +46,22 @@ def lock_processes(batch: Batch) -> Generator[Step, list[Any], list[int]]:
             batch.verdicts[n] = Cancelled("its process has ended")
             taken.append(n)
     return taken
+
+
+class NotSettled(TimeoutError):
+    """A visit of the batch is not as it was read: all is rolled back, and each looked at."""
+
+
+def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
+    """Settle where others only lock: nothing that follows makes anything else of a plain success.
+
+    That is one statement and one write of the visit less a step. It is for the common case alone:
+    what does not count, or is locked by somebody, is found by `lock_visits` in the next try.
+    """
+    rows = yield KERNEL_SQL["settle"], values
+    if any(answer != "settled" for answer in in_order(rows, len(batch.changes))):
+        raise NotSettled
+    batch.verdicts = ["settled"] * len(batch.changes)
 
 
 def lock_visits(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], list[int]]:

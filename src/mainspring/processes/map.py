@@ -21,6 +21,7 @@ from mainspring.tasks.promise import Promise
 if TYPE_CHECKING:
     from mainspring.processes.decider import Callee, Recorder
 
+MAP = "@map"
 CHUNK = 256
 MOST_ITEMS = 1_000_000
 
@@ -76,7 +77,7 @@ def record_map(
             "priority": options.priority,
             "group": options.group,
         }
-        chunks.append(recorder.builtin("@map", args, after=before))
+        chunks.append(recorder.builtin(MAP, args, after=before))
     return recorder.builtin("@concat", {}, chunks)
 
 

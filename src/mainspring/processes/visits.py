@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -22,6 +23,7 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, t
 from mainspring.processes.drive import Step
 
 QUEUE = "mainspring.process"
+_shard_of = lru_cache(20_000)(shard_of)  # a process is asked for at every step
 MARK = '{"@"'  # with which the payload of a process's visit begins
 
 
@@ -185,25 +187,20 @@ def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]
 def _shards(visits: Sequence[NewVisit], shard_count: int) -> dict[str, int]:
     """The shard of each route that these visits have."""
     routes = {visit.group or visit.process_id for visit in visits}
-    return {route: shard_of(route, shard_count) for route in routes}
+    return {route: _shard_of(route, shard_count) for route in routes}
 
 
 def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: float) -> list[Visit]:
     """Those of just committed visits that are due, as if they had been read."""
-    shards: dict[str, int] = {}
-    found = []
-    for v in visits:
-        if v.due_at is not None or v.group is not None:
-            continue
-        if (shard := shards.get(v.process_id)) is None:
-            shard = shards[v.process_id] = shard_of(v.process_id, shard_count)
-        found.append(
-            Visit(
-                shard, v.key, v.queue, UUID(v.id), None, v.priority, now, v.version, 0, 0, None,
-                v.payload(), at,
-            )
-        )  # fmt: skip
-    return found
+    due = [v for v in visits if v.due_at is None and v.group is None]
+    ids = msgspec.convert([v.id for v in due], list[UUID])
+    return [
+        Visit(
+            _shard_of(v.process_id, shard_count), v.key, v.queue, id, None, v.priority, now,
+            v.version, 0, 0, None, v.payload(), at,
+        )
+        for v, id in zip(due, ids, strict=True)
+    ]  # fmt: skip
 
 
 def find_places(
@@ -222,7 +219,7 @@ def find_places(
 def place_values(visits: Sequence[tuple[str, str, str]], shard_count: int) -> dict[str, Any]:
     """(process, queue, key) as the shards, keys and queues of the kernel's statements."""
     return {
-        "shards": [shard_of(process_id, shard_count) for process_id, _, _ in visits],
+        "shards": [_shard_of(process_id, shard_count) for process_id, _, _ in visits],
         "keys": [key for _, _, key in visits],
         "queues": [queue for _, queue, _ in visits],
     }

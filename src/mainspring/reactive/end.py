@@ -56,6 +56,7 @@ class End:
     """Writes the ends of runs."""
 
     most = 100
+    overlaps = False
     stands = False
 
     def __init__(self, database: Database, *, offered: Offered = nobody) -> None:
@@ -63,7 +64,7 @@ class End:
         self._offered = offered
         self._ended_at: datetime | None = None  # of the batch that is being written
 
-    def committed(self) -> None:
+    def committed(self, connection: Any) -> None:
         """The kernel says that the last batch is there: what it offered can be read."""
         if self._ended_at is not None:
             for queue in (CHANGE, CHECK, ADMIT):
