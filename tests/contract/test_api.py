@@ -185,6 +185,8 @@ def test_the_named_steps_of_a_worker() -> None:
         "hold.written",
         "settle.sending",
         "settle.answered",
+        "operation.stepping",
+        "operation.stepped",
         "transaction.settled",
         "transaction.committed",
         "shards.giving",

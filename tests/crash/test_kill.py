@@ -12,8 +12,9 @@ from mainspring.testing import STEPS, WorkerProcess
 GIVING = {"shards.giving", "shards.given"}
 BURYING = {"dead.declared", "visits.recovered"}
 LEAVING = {"pool.leaving"}
+OPERATING = {"operation.stepping", "operation.stepped"}  # tests/kernel/test_operation.py
 OFTEN = {"page.read", "run.started", "run.ended", "settle.sending", "settle.answered"}
-WORKING = set(STEPS) - GIVING - BURYING - LEAVING
+WORKING = set(STEPS) - GIVING - BURYING - LEAVING - OPERATING
 
 
 def some_work(scene: Scene) -> None:

@@ -53,6 +53,17 @@ def test_the_greatest_priority_and_within_it_the_oldest_comes_first() -> None:
     assert popped(found) == ["high", "a", "b", "low"]
 
 
+def test_it_knows_whether_all_that_waits_is_of_a_low_priority() -> None:
+    found = buffer()
+    assert not found.only_below(4), "nothing waits"
+
+    found.add([visit("low", priority=1)])
+    assert found.only_below(4)
+
+    found.add([visit("live", priority=4)])
+    assert not found.only_below(4)
+
+
 def test_the_oldest_of_several_queues_comes_first() -> None:
     found = buffer(queue("one"), queue("two"))
     found.add([visit("b", at=2, name="one"), visit("a", at=1, name="two")])

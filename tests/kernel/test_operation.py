@@ -170,7 +170,7 @@ async def test_a_step_that_fails_leaves_neither_effect_nor_progress(
     ) == (7, 0)
 
 
-@pytest.mark.parametrize("step", ["settle.sending:2", "settle.answered:2"])
+@pytest.mark.parametrize("step", ["operation.stepping:2", "operation.stepped:2"])
 async def test_a_worker_that_dies_within_an_operation_repeats_and_loses_nothing(
     step, parked, app, database_url, tmp_path, small_pages
 ):

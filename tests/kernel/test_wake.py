@@ -52,6 +52,28 @@ async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_tha
     assert gate.runs[1].visit.priority == 9
 
 
+async def test_a_worker_that_is_busy_with_low_priorities_is_told_of_others(
+    visits: Visits, database_url: str
+) -> None:
+    """T4, P10: live work does not wait for a look while a mass of put-back work is run."""
+    gate = Gate()
+    visits.offer(*(f"low {n}" for n in range(6)), priority=1)
+    async with working(
+        database_url, queue(handler=gate), poll=30.0, lease=60.0, concurrency=2
+    ) as worker:
+        await wait_until(lambda: len(gate.runs) == 2 and worker.buffer.size == 4)
+        await asleep(visits)
+
+        visits.offer("live")
+        await wait_until(lambda: worker.buffer.size == 5, 3)
+        awake = "select not bool_or(asleep) from mainspring.worker"
+        await wait_until(lambda: visits.value(awake) is True)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 7)
+
+    assert gate.runs[2].visit.key == "live"
+
+
 async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
     visits: Visits, database_url: str
 ) -> None:

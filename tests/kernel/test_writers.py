@@ -83,6 +83,42 @@ async def test_many_runs_share_the_transaction_of_their_writer(
     assert visits.value("select count(distinct tx) from noted") <= 2
 
 
+class Overlapping(Notes):
+    """Its first two batches wait for one another."""
+
+    most = 4
+    overlaps = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both: asyncio.Barrier | None = asyncio.Barrier(2)
+
+    async def write(self, connection: Any, runs: Sequence[Run]) -> list[Any]:
+        if self._both is not None:
+            await self._both.wait()
+            self._both = None
+        return await super().write(connection, runs)
+
+
+async def test_two_batches_of_a_writer_that_says_so_are_written_at_once(
+    visits: Visits, database_url: str, notes: Notes
+) -> None:
+    """The server works on one while the other is made ready."""
+    gate, writer = asyncio.Event(), Overlapping()
+
+    async def handler(run: Run) -> Done:
+        await gate.wait()
+        return Done(writer=writer)
+
+    visits.offer(*(f"key {n}" for n in range(8)))
+    async with working(database_url, queue(handler=handler)) as worker:
+        await wait_until(lambda: len(worker.hand.runs) == 8)
+        gate.set()
+        await wait_until(lambda: left(visits) == 0)
+
+    assert visits.value("select count(*) from noted") == 8
+
+
 async def test_a_run_whose_writes_fail_fails_alone(
     visits: Visits, database_url: str, notes: Notes
 ) -> None:

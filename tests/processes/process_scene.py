@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import psycopg
@@ -68,7 +69,11 @@ class Scene:
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker that serves all actors."""
         holder: list[Worker] = []
-        layer = Processes(self.database, self.actors, worker_id=lambda: holder[0].hand.worker_id)
+
+        def worker_id() -> UUID | None:
+            return holder[0].hand.worker_id if holder else None  # it may settle before we have it
+
+        layer = Processes(self.database, self.actors, worker_id=worker_id)
         queues = [
             layer.actor_queue(
                 actor,

@@ -10,7 +10,7 @@ import pytest
 from mainspring import Mainspring, ProcessFilter, Promise, RetryPolicy
 from mainspring.errors import InvalidSetting, NotFound, Refused
 from mainspring.processes.mass import TaskFilter
-from mainspring.testing import Clock, run_until_idle
+from mainspring.testing import Clock, run_until_idle, wait_until
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -78,6 +78,33 @@ async def test_a_task_that_fails_again_is_parked_again(shop: Mainspring) -> None
 
     groups = await shop.operator.processes.parked_groups()
     assert [(g.actor, g.count) for g in groups] == [("charge", 3), ("ship", 1)]
+
+
+async def test_a_task_whose_process_is_being_changed_is_tried_again(
+    shop: Mainspring, database_url: str
+) -> None:
+    """P10: what one page could not free is not given up, and not noted twice."""
+    shop.mend()  # type: ignore[attr-defined]
+    busy = await shop.operator.processes.find("order-1")
+    with psycopg.connect(database_url) as changing:
+        changing.execute("select from mainspring.process where id = %s for update", [busy.id])
+        begun = await shop.operator.processes.restart_tasks(TaskFilter(actor="charge"))
+        assert begun.id is not None
+
+        async def others_are_done() -> bool:
+            found = await shop.operator.operation(begun.id)
+            return found.done == 2 and '"round": 2' in (found.position or "")
+
+        async def all_are_done() -> bool:
+            return (await shop.operator.operation(begun.id)).state == "done"
+
+        async with shop.worker(poll=0.1):
+            await wait_until(others_are_done)
+            changing.rollback()
+            await wait_until(all_are_done)
+
+    items = await shop.operator.operation_items(begun.id)
+    assert [item.error for item in items] == [None, None, None]
 
 
 async def test_a_filter_that_means_everything_or_nothing_asks(shop: Mainspring) -> None:

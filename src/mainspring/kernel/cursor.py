@@ -20,7 +20,16 @@ OVERLAP = timedelta(seconds=0.5)
 class Cursor:
     """The reading position of one level."""
 
-    __slots__ = ("_back", "complete", "more", "position", "priority", "queue", "reading")
+    __slots__ = (
+        "_back",
+        "complete",
+        "known_until",
+        "more",
+        "position",
+        "priority",
+        "queue",
+        "reading",
+    )
 
     def __init__(self, queue: str, priority: int) -> None:
         self.queue = queue
@@ -29,6 +38,7 @@ class Cursor:
         self.more = True  # there may be unread visits after it
         self.complete = False  # read to its end since the last restart
         self.reading = False
+        self.known_until = 0.0  # the local moment until which a busy worker's looks leave it alone
         self._back: Position = END  # the earliest step back since the read was sent
 
     def sent(self) -> None:

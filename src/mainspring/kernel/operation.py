@@ -1,10 +1,10 @@
 """Operations: an operator's bulk jobs, with items, progress, pause, resume and cancel.
 
 An operation is a row and a visit of the queue `mainspring.operation`, which in another pool than the
-default one is `mainspring.operation@pool`: any pool's workers may do it. A run of the visit does one
-page: it reads which items come next, then changes them, notes them and moves the position in the
-transaction that settles the visit. So progress and effect are committed together, and a crash at
-any moment repeats nothing and leaves nothing out.
+default one is `mainspring.operation@pool`: any pool's workers may do it. A run of the visit does page
+after page: it reads which items come next, then changes them, notes them and moves the position in
+one transaction. So progress and effect are committed together, and a crash at any moment repeats
+nothing and leaves nothing out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.connect import Database
+from mainspring.db.connect import Database, is_transient
 from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel import moment, steps
 from mainspring.kernel.ask import ask, check_page, decoded
 from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, own_queue
 from mainspring.kernel.offer import Offer, offer
@@ -34,6 +35,10 @@ STATES = ("running", "parked", "paused", "cancelled", "done", "failed")
 PAGE = 500
 # A step that failed so often in a row ends the operation.
 ATTEMPTS = 5
+# A run does steps for so long; then whoever stops, fences or shares out the worker has its turn.
+RUN_SECONDS = 1.0
+# A step that met somebody's lock is tried again after so long.
+CONFLICT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +251,13 @@ def _operation(row: Any) -> Operation:
 
 def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> QueueSettings:
     """The queue whose visits are the steps of the operations that a pool has."""
-    turn = asyncio.Semaphore(1)  # one step at a time needs one connection
+    turn = asyncio.Semaphore(1)  # one operation at a time needs one connection
 
     async def handle(run: Run) -> Outcome:
         async with turn:
             connection = await database.connect("operation")
             try:
-                return await _step(database, connection, kinds, run)
+                return await _steps(database, connection, kinds, run)
             finally:
                 await connection.close(timeout=5)
 
@@ -261,15 +266,40 @@ def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) ->
     return QueueSettings(name=name, handler=handle, pool=pool, kind="operation", retry=retry)
 
 
-async def _step(
+async def _steps(
     database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
 ) -> Outcome:
-    """Read a page; what is done with it happens when the run is settled."""
-    found = await read_operation(database, connection, int(run.visit.key))
-    if found.state != "running":
-        return Done()
+    """Step after step for a while: between two of them nothing is read and nobody waited for."""
     if run.visit.attempt >= ATTEMPTS:
         return Done(writer=_failing(database, run))
+    until = moment.local() + RUN_SECONDS
+    outcome: Outcome | None = None
+    stepped = False
+    while outcome is None:
+        try:
+            outcome = await _step(database, connection, kinds, int(run.visit.key))
+        except Exception as error:
+            # A conflict is nobody's failure, and what was done before one is progress.
+            if not stepped and not is_transient(error):
+                raise
+            return Again(after=CONFLICT_SECONDS)
+        stepped = True
+        if outcome is None and moment.local() > until:
+            return Again()
+    return outcome
+
+
+async def _step(
+    database: Database, connection: Any, kinds: Mapping[str, Kind], id: int
+) -> Outcome | None:
+    """A page: what is done with it and where the next one begins are one transaction.
+
+    Answers None when the next step may follow at once. Two workers that have the same operation for
+    a moment do no harm: of two steps the one that comes second does nothing.
+    """
+    found = await read_operation(database, connection, id)
+    if found.state != "running":
+        return Done()
     kind = kinds.get(found.kind)
     if kind is None:
         raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
@@ -277,32 +307,39 @@ async def _step(
     if hasattr(order, "operation"):
         order = replace(order, operation=found.id)  # one that leaves notes names itself in them
     page = await kind.page(database, connection, order, found.position, PAGE)
-    at = found.done + found.failed
     last = page.position is None
-    if not page.items and not last:
-        return Again(after=page.wait, error=page.why)
+    if page.items or last:
+        async with database.transaction(connection):
+            await _write(database, connection, kind, found, order, page)
+            steps.reach("operation.stepping")
+        steps.reach("operation.stepped")
+    if last:
+        return Done()
+    return Again(after=page.wait, error=page.why) if page.wait or not page.items else None
 
-    async def write(tx: Any) -> None:
-        # Paused or cancelled meanwhile: this step does nothing, and the next run ends.
-        if not await ask(database, tx, "lock_operation", id=found.id, at=at):
-            return
-        results = await kind.apply(database, tx, order, page.items)
-        noted = [] if kind.counted else results
-        await ask(
-            database,
-            tx,
-            "step_operation",
-            id=found.id,
-            at=at,
-            last=last,
-            position=page.position,
-            counted=len(results) - len(noted),
-            queues=[r.queue for r in noted],
-            keys=[r.key for r in noted],
-            errors=[r.error for r in noted],
-        )
 
-    return Done(writer=Alone(write)) if last else Again(after=page.wait, writer=Alone(write))
+async def _write(
+    database: Database, tx: Any, kind: Kind, found: Operation, order: Any, page: Page
+) -> None:
+    at = found.done + found.failed
+    # Paused or cancelled meanwhile: this step does nothing, and the next one ends.
+    if not await ask(database, tx, "lock_operation", id=found.id, at=at):
+        return
+    results = await kind.apply(database, tx, order, page.items)
+    noted = [] if kind.counted else results
+    await ask(
+        database,
+        tx,
+        "step_operation",
+        id=found.id,
+        at=at,
+        last=page.position is None,
+        position=page.position,
+        counted=len(results) - len(noted),
+        queues=[r.queue for r in noted],
+        keys=[r.key for r in noted],
+        errors=[r.error for r in noted],
+    )
 
 
 def _failing(database: Database, run: Run) -> Alone:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,7 +26,15 @@ from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit, shard_mask
+from mainspring.kernel.visit import (
+    DEFAULT_PRIORITY,
+    END,
+    PRIORITIES,
+    START,
+    Position,
+    Visit,
+    shard_mask,
+)
 
 log = logging.getLogger("mainspring")
 
@@ -36,6 +45,10 @@ LOOK_SECONDS = 0.05
 # But so many times as long as a look takes, up to a limit: it reads again what was handed over in memory.
 LOOK_PART = 20
 LOOK_MOST_SECONDS = 0.1
+# A level of which a look brought so many visits, all in hand already, is left alone for so long (seconds):
+# steps of processes that are handed over in memory were read six times each.
+KNOWN_MANY = 100
+KNOWN_SECONDS = 0.4
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -169,20 +182,32 @@ class Reader:
         if levels:
             await self._read_levels(levels)
         elif self._buffer.size or self.unsettled() > FEW_UNSETTLED:
-            # Busy: the runner wakes us when it has room, the sweep is due soon in any case.
-            if moment.local() - self._idle_at > BUSY_SECONDS:
-                await self._set_asleep(False)
-            next_look = min(self._sweep_at, max(self._look_at, moment.local() + LOOK_SECONDS))
-            await self._wait(max(0.01, next_look - moment.local()))
+            await self._stay_busy()
         else:
             await self._sleep()
+
+    async def _stay_busy(self) -> None:
+        """Full: the runner wakes us when it has room, the sweep is due soon in any case.
+
+        Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
+        with nothing at hand that is not put behind the rest, being told is rare and sooner.
+        """
+        told = not self._database.pooled and self._buffer.only_below(DEFAULT_PRIORITY)
+        if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
+            self._idle_at = moment.local()
+            await self._set_asleep(told)
+            if told:
+                self._look_back()  # what was offered before anybody told us
+                return
+        next_look = min(self._sweep_at, max(self._look_at, moment.local() + LOOK_SECONDS))
+        await self._wait(max(0.01, next_look - moment.local()))
 
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
         now = moment.local()
         look = not self._asleep and now >= self._look_at
         if look:
-            self._look_back()  # whoever is busy is not notified
+            self._look_back(at=now)  # whoever is busy is not notified
         if self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
@@ -203,11 +228,12 @@ class Reader:
         full = queue.buffered > self._page // 2
         return queue.least_priority() if full else -1
 
-    def _look_back(self) -> None:
-        """Read every level again from a moment ago on."""
+    def _look_back(self, at: float = math.inf) -> None:
+        """Read every level again from a moment ago on, but those that are left alone."""
         now = self._now()
         for cursor in self._cursors.values():
-            cursor.look_back(now)
+            if cursor.known_until <= at:
+                cursor.look_back(now)
 
     def _now(self) -> datetime:
         """The database's time, as far as we know it."""
@@ -267,6 +293,9 @@ class Reader:
     def _take_in(self, visits: Sequence[Visit]) -> None:
         """Buffer what is mine and not in hand yet, of one level."""
         fresh = self._buffer.new_of(visits, self._hand.shards)
+        is_known = not fresh and len(visits) >= KNOWN_MANY
+        cursor = self._cursors[visits[0].queue, visits[0].priority]
+        cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             self.filled()

@@ -19,7 +19,7 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
-from mainspring.kernel.visit import Run, Tokens, Visit
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
@@ -30,6 +30,8 @@ SUSPECTS_AT_ONCE = 4
 HOLD_AGAIN = 0.05
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
+# And those of low priorities more often: somebody else's visit may be on its way.
+YIELD_BELOW_EVERY = 0.001
 
 
 class Course:
@@ -149,7 +151,8 @@ class Runner:
                 run.slot = None
                 while slot.cancelling():
                     slot.uncancel()  # a stop is meant for one run, never for the next
-            if run.began - self._yielded_at > YIELD_EVERY:
+            is_low = run.visit.priority < DEFAULT_PRIORITY
+            if run.began - self._yielded_at > (YIELD_BELOW_EVERY if is_low else YIELD_EVERY):
                 await asyncio.sleep(0)
                 self._yielded_at = moment.local()
 

@@ -20,6 +20,8 @@ STEPS = (
     "hold.written",
     "settle.sending",
     "settle.answered",
+    "operation.stepping",
+    "operation.stepped",
     "transaction.settled",
     "transaction.committed",
     "shards.giving",

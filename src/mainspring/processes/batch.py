@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.outcome import Verdict
@@ -35,11 +36,13 @@ class Batch:
         waiting: bool = False,
         serves: Serves = lambda queue, shard: False,
         settle: dict[str, Any] | None = None,
+        worker_id: UUID | None = None,
     ) -> None:
         self.changes = changes
         self.shard_count = shard_count
         self.waiting = waiting  # for a structural change under way, instead of leaving it alone
         self.serves = serves  # what the committing worker will start itself
+        self.worker_id = worker_id  # of the worker that starts what it serves
         # The arguments of settle.sql, if every change is a plain success: see locking.settle_visits.
         self.settle = settle
         self.verdicts: list[Verdict] = [None] * len(changes)

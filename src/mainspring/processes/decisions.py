@@ -41,12 +41,16 @@ class Decisions:
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         changes = [_change_of(run) for run in runs]
-        settle = None
-        if all(change.is_plain for change in changes):
-            values = settle_arguments(runs, self._worker_id())
+        settle, worker_id = None, self._worker_id()
+        if worker_id is not None and all(change.is_plain for change in changes):
+            values = settle_arguments(runs, worker_id)
             settle = dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
         commit = self._open[connection] = Commit(
-            changes, self._shard_count, serves=self._serves, settle=settle
+            changes,
+            self._shard_count,
+            serves=self._serves,
+            settle=settle,
+            worker_id=worker_id,
         )
         try:
             await drive(connection, commit.steps())

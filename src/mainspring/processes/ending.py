@@ -132,7 +132,8 @@ def offer(batch: Batch, changes: list[Change]) -> Steps:
     for change in changes:
         batch.visits += change.offers
     if batch.visits:
-        yield SQL["add_visits"], add_values(batch.visits, batch.shard_count, batch.serves)
+        values = add_values(batch.visits, batch.shard_count, batch.serves, batch.worker_id)
+        yield SQL["add_visits"], values
 
 
 def finish(batch: Batch, changes: list[Change]) -> Steps:

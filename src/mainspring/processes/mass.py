@@ -37,7 +37,11 @@ from mainspring.tasks.task import check_priority
 LOW_PRIORITY = DEFAULT_PRIORITY - 2
 # Parked tasks that are freed in one transaction.
 TASKS = 1000
-_MISSED = "it was no longer parked, or its process is being changed"
+# What could not be freed because its process was being changed is tried again, so often and after so long.
+ROUNDS = 5
+ROUND_SECONDS = 0.5
+_MISSED = "it was no longer parked"
+_BUSY = "its process was being changed, again and again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +144,69 @@ async def _count_tasks(database: Database, connection: Any, order: RestartTasks)
     return int(rows[0][0])
 
 
+class _Place(msgspec.Struct):
+    """Where a page begins: what is left of earlier rounds is still parked, and found from the start."""
+
+    after: str | None = None
+    round: int = 1
+
+
+def _place(position: str) -> _Place:
+    """The last release wrote the task alone."""
+    found: _Place | str = msgspec.json.decode(position, type=_Place | str)
+    return _Place(found) if isinstance(found, str) else found
+
+
 async def _page_tasks(
     database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
 ) -> Page:
-    after = None if position is None else msgspec.json.decode(position)
+    at = _Place() if position is None else _place(position)
     most = _most(order, TASKS)
-    rows = await _ask(
-        database, connection, "page_parked_tasks", **_values(order), after=after, limit=most
-    )
-    items = [ParkedTask(*row) for row in rows]
-    return _paced(order, items, f'"{items[-1].task}"' if len(items) == most else None)
+    items = await _parked_from(database, connection, order, at, most)
+    if not items and at.after is not None:
+        at = _Place(None, at.round + 1)
+        items = await _parked_from(database, connection, order, at, most)
+    if not items or (len(items) < most and at.round >= ROUNDS):
+        return Page(items, None)
+    if len(items) == most:
+        following, wait = _Place(items[-1][0].task, at.round), 0.0
+    else:
+        following, wait = _Place(None, at.round + 1), ROUND_SECONDS if at.round > 1 else 0.0
+    page = _paced(order, items, msgspec.json.encode(following).decode())
+    return replace(page, wait=max(page.wait, wait))
+
+
+async def _parked_from(
+    database: Database, connection: Any, order: RestartTasks, at: _Place, most: int
+) -> list[tuple[ParkedTask, int]]:
+    values = {**_values(order), "after": at.after, "limit": most}
+    rows = await _ask(database, connection, "page_parked_tasks", **values)
+    return [(ParkedTask(*row), at.round) for row in rows]
 
 
 async def _restart_tasks(
-    database: Database, connection: Any, order: RestartTasks, items: Sequence[ParkedTask]
+    database: Database,
+    connection: Any,
+    order: RestartTasks,
+    items: Sequence[tuple[ParkedTask, int]],
 ) -> list[Result]:
-    going = await drive(connection, unpark_steps(items, priority=order.priority))
-    return [
-        Result(item.actor, item.task, None if item.task in going else _MISSED) for item in items
-    ]
+    tasks = [item for item, _ in items]
+    going = await drive(connection, unpark_steps(tasks, priority=order.priority))
+    missed = [item.task for item in tasks if item.task not in going]
+    busy: set[str] = set()
+    if missed:
+        rows = await _ask(database, connection, "find_parked", tasks=missed)
+        busy = {row[0] for row in rows}
+    is_last_round = bool(items) and items[0][1] >= ROUNDS
+    results = []
+    for item in tasks:
+        if item.task in going:
+            results.append(Result(item.actor, item.task))
+        elif item.task not in busy:
+            results.append(Result(item.actor, item.task, _MISSED))
+        elif is_last_round:
+            results.append(Result(item.actor, item.task, _BUSY))
+    return results
 
 
 def _most(order: Any, most: int) -> int:

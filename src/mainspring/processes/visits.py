@@ -137,7 +137,9 @@ def payload_of(visit: Visit) -> Payload:
     return _payload.decode(visit.payload)
 
 
-def add_values(visits: Sequence[NewVisit], shard_count: int, serves: Serves) -> dict[str, Any]:
+def add_values(
+    visits: Sequence[NewVisit], shard_count: int, serves: Serves, worker_id: UUID | None
+) -> dict[str, Any]:
     """The arguments of add_visits.sql. What this worker serves
     it starts itself, if `as_read` answers it; others that sleep must be told of the rest."""
     shards = _shards(visits, shard_count)
@@ -153,6 +155,7 @@ def add_values(visits: Sequence[NewVisit], shard_count: int, serves: Serves) -> 
         "payloads": texts([v.payload() for v in visits]),
         "due_ats": due_ats if any(due_ats) else None,
         "groups": texts(groups) if any(groups) else None,
+        "worker_id": worker_id,
         "waking": sorted(
             {
                 v.queue

@@ -1,6 +1,7 @@
 -- Insert visits that decisions made, in the form that costs least for many; like the kernel's insert_new, a key that is
 -- taken is left as it is. Due now, unless they say later. Sorted by key. Rides the primary key.
 -- Sleeping workers are told of the queues that are named: what the caller starts itself is nobody else's concern.
+-- That the caller may be running these is noted like a read: after a death they are among the suspects.
 with item as (
   select i.shard, i.key, i.queue, i.id, i.grp, i.priority, i.version, i.payload, mainspring.now() as now,
     greatest(coalesce(i.due_at, mainspring.now()), mainspring.now()) as due_at
@@ -17,7 +18,14 @@ fresh as (
   select shard, key, queue, id, grp, priority, due_at, version, payload::jsonb, now, now
   from item
   on conflict (shard, key, queue) do nothing
-  returning queue, due_at
+  returning queue, priority, due_at
+),
+noted as (
+  insert into mainspring.reach (worker_id, queue, priority, due_at)
+  select %(worker_id)s::uuid, queue, priority, max(due_at)
+  from fresh
+  where %(worker_id)s::uuid is not null and due_at <= mainspring.now()
+  group by queue, priority
 )
 select mainspring.wake(queue, min(due_at))
 from fresh

@@ -1,0 +1,117 @@
+"""The writer of decisions: plain successes are settled where others are only locked."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from process_scene import Scene, call
+from walk import decided
+
+from mainspring.kernel.outcome import Done
+from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run
+from mainspring.processes.commit import Commit
+from mainspring.processes.decision import Decision
+from mainspring.processes.decisions import Decisions
+from mainspring.processes.locking import NotSettled
+from mainspring.processes.store import SQL
+
+NAMES = {statement.numbered: name for name, statement in {**KERNEL_SQL, **SQL}.items()}
+
+
+class Connection:
+    """A connection that notes the names of the statements that it is sent."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.names: list[str] = []
+
+    async def fetch(self, text: str, *values: Any) -> Any:
+        self.names.append(NAMES[text])
+        return await self._connection.fetch(text, *values)
+
+
+@pytest.fixture
+async def engine(scene: Scene) -> Any:
+    connection = await scene.database.connect("decisions")
+    yield connection
+    await connection.close()
+
+
+ME = uuid4()
+
+
+def writer(scene: Scene) -> Decisions:
+    def committed(commit: Commit) -> None: ...
+
+    shard_count = scene.database.shard_count
+    return Decisions(shard_count, 250, committed, lambda queue, shard: True, lambda: ME)
+
+
+async def runs(scene: Scene, *decisions: Decision) -> list[Run]:
+    """A run of the root of a new process for each decision."""
+    found = []
+    for decision in decisions:
+        process = await scene.start("order")
+        [(root,)] = scene.query("select root::text from mainspring.process where id = %s", process)
+        change = decided(scene, root, decision)
+        assert change.run is not None
+        change.run.note, change.run.outcome = change, Done()
+        found.append(change.run)
+    return sorted(found, key=lambda run: (run.visit.shard, run.visit.key))
+
+
+async def test_plain_successes_are_settled_where_others_are_locked(
+    scene: Scene, engine: Any
+) -> None:
+    """P1: the settle is the referee, before anything of the decision is written."""
+    batch = await runs(scene, Decision(result="1"), Decision((call("next"),), returned=0))
+    connection = Connection(engine)
+
+    async with engine.transaction():
+        verdicts = await writer(scene).write(connection, batch)
+
+    assert verdicts == ["settled", "settled"]
+    assert connection.names[:3] == ["lock_processes", "settle", "lock_tasks"]
+    assert "lock_visits" not in connection.names
+    assert scene.query(
+        "select queue from mainspring.visit where queue <> 'mainspring.process'"
+    ) == [("next",)]
+
+
+async def test_one_that_no_longer_counts_is_found_in_the_next_try(
+    scene: Scene, engine: Any
+) -> None:
+    """P13: all is rolled back, then each is looked at: one is dropped, the other stands."""
+    batch = await runs(scene, Decision(result="1"), Decision(result="2"))
+    gone, good = batch
+    scene.query(
+        "update mainspring.visit set id = mainspring.uuid7(), version = 1 where key = %s",
+        gone.visit.key,
+    )
+    decisions = writer(scene)
+
+    with pytest.raises(NotSettled):
+        async with engine.transaction():
+            await decisions.write(engine, batch)
+    async with engine.transaction():
+        verdicts = await decisions.write(engine, batch)
+
+    assert verdicts == ["gone", None]
+    done = scene.query("select id::text from mainspring.task where state = 'done'")
+    assert done == [(good.visit.key,)]
+
+
+async def test_what_a_commit_hands_over_is_noted_as_reach(scene: Scene, engine: Any) -> None:
+    """T1: if the worker dies of the next step at once, that step is among the suspects."""
+    [run] = await runs(scene, Decision((call("next"),), returned=0))
+
+    async with engine.transaction():
+        await writer(scene).write(engine, [run])
+
+    assert scene.query(
+        "select r.worker_id, r.due_at = v.due_at from mainspring.reach r join mainspring.visit v"
+        " on v.queue = r.queue and v.priority = r.priority where r.queue = 'next'"
+    ) == [(ME, True)]
