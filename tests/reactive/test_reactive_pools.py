@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from gates import Gate
 from tables import Base, day, working
 
 from mainspring import Mainspring
@@ -80,3 +81,33 @@ async def test_a_task_that_moves_to_another_pool_runs_once(
         await wait_until(lambda: base.visits("mainspring.run.") == [])
 
     assert sorted(ran) == ["moves", "other"]
+
+
+async def test_a_worker_full_of_long_runs_still_schedules(
+    app: Mainspring, base: Base, orders: Param, built: Param, gate: Gate
+) -> None:
+    """R7: judging needs no slot; the runs of another pool do not wait for this one's."""
+    ran: list[str] = []
+
+    @app.task
+    async def long() -> None:
+        gate.started.set()
+        await gate.open.wait()
+
+    declare(app, ran, "load", orders, pool="loads", produces=[built])
+    declare(app, ran, "here", orders)
+    declare(app, ran, "report", built, pool="loads", expect_within="1d")
+    app.reactive_pool("loads", cap=1)
+    async with working(app, concurrency=1), working(app, pool="loads"):
+        for _ in range(3):
+            await long.enqueue()
+        await gate.started.wait()
+        await app.advance(orders, day(1))
+        await wait_until(lambda: ran == ["load", "report"])
+        # Its own firing is written and waits for a slot like any other run.
+        await wait_until(lambda: base.visits("mainspring.change") == [])
+        waits = base.state("here")
+        assert waits["firing"] is not None
+        assert waits["started_at"] is None
+        gate.open.set()
+        await wait_until(lambda: "here" in ran)
