@@ -11,6 +11,7 @@ from mainspring import Mainspring
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.triggers import Delta
 from mainspring.reactive.values import Param
+from mainspring.reactive.why import why
 from mainspring.testing import wait_until
 
 
@@ -43,14 +44,22 @@ async def test_a_pool_that_has_all_tasks_schedules_them_itself(
 async def test_tasks_of_two_pools_are_run_each_by_its_own(
     app: Mainspring, base: Base, orders: Param, built: Param
 ) -> None:
-    """R7, R8: the default pool schedules for both; a run waits for a worker of its pool."""
+    """R7, R8, R17: the default pool schedules for both; a run waits for a worker of its pool, and
+    `why` says which worker is missing."""
     ran: list[str] = []
     declare(app, ran, "load", orders, produces=[built])
     declare(app, ran, "report", built, pool="reports")
+    await app.reactive_apply()
+    told = " / ".join((await why(app.reactive, "load")).notes)
+    assert "no worker checks triggers: start one of pool 'default' (mainspring worker" in told
+    assert "no worker runs it" not in told  # the same one would
     async with AsyncExitStack() as workers:
         scheduler = await workers.enter_async_context(working(app))
         await app.advance(orders, day(1))
         await wait_until(lambda: base.state("report")["admitted_at"] is not None)
+        told = " / ".join((await why(app.reactive, "report")).notes)
+        assert "no worker runs it: start one of pool 'reports'" in told
+        assert "no worker checks triggers" not in told
         await scheduler.idle()
         assert ran == ["load"]
         await workers.enter_async_context(working(app, pool="reports"))
