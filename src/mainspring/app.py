@@ -47,6 +47,7 @@ from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
+from mainspring.metrics import render
 from mainspring.operator import Operator
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.hub import Hub
@@ -58,7 +59,7 @@ from mainspring.reactive.advancing import Advancing
 from mainspring.reactive.declare import REACTIVE_ONLY, Data, declare
 from mainspring.reactive.durations import Duration
 from mainspring.reactive.gates import Cron
-from mainspring.reactive.operator import ReactiveOperator
+from mainspring.reactive.operator import MOST, ReactiveOperator
 from mainspring.reactive.register import PoolSettings, register
 from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
@@ -552,6 +553,15 @@ class Mainspring(Advancing):
     def operator(self) -> Operator:
         """Questions and orders of an operator: parked tasks, history, queues, status, doctor."""
         return Operator(self)
+
+    async def metrics(self) -> str:
+        """The state of queues, pools, reactive tasks and recovery as OpenMetrics text."""
+        return render(
+            await self.operator.status(),
+            await self.reactive.load(),
+            await self.reactive.tasks(missed_only=True, limit=MOST),
+            await self.operator.processes.counters(),
+        )
 
     # -- enqueueing
 

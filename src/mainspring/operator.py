@@ -21,7 +21,7 @@ from mainspring.db.connect import Database
 from mainspring.entities import doctor as kinds_doctor
 from mainspring.entities.operate import EntityOperator
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
-from mainspring.kernel import doctor, history, live, operation, parked, queues, recurring, status
+from mainspring.kernel import doctor, live, operation, parked, queues, recurring, status
 from mainspring.kernel.ask import ask
 from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.doctor import Finding
@@ -34,6 +34,7 @@ from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
 from mainspring.processes.operate import ProcessOperator
+from mainspring.reactive.past import run_queues, search_past
 from mainspring.tasks.store import SQL as TASKS_SQL
 
 
@@ -210,10 +211,8 @@ class Operator:
     async def history(
         self, wanted: HistoryFilter, *, limit: int = 100, before: HistoryPosition | None = None
     ) -> list[PastRun]:
-        """A page of past runs, newest first."""
-        found: list[PastRun] = await self._ask(
-            history.search_history, wanted, limit=limit, before=before
-        )
+        """A page of past runs, newest first. The queue may be the name of a reactive task."""
+        found: list[PastRun] = await self._ask(search_past, wanted, limit=limit, before=before)
         return found
 
     async def put_back(
@@ -225,6 +224,11 @@ class Operator:
         dry_run: bool = False,
     ) -> Operation:
         """Put past tasks back to run again, as an operation."""
+        if wanted.queue is not None and await self._ask(run_queues, wanted.queue):
+            raise InvalidSetting(
+                f"{wanted.queue!r} is a reactive task, whose runs belong to what was true then; "
+                f"to run it now: mainspring reactive run {wanted.queue} [--record]"
+            )
         order = PutBackOrder(wanted, fresh_ids=fresh_ids)
         return await self.start("put_back", order, source=source, dry_run=dry_run)
 
@@ -283,9 +287,16 @@ class Operator:
         found: list[QueueLoad] = await self._ask(queues.list_queues, name=name)
         return found
 
-    async def check_queue(self, name: str) -> None:
-        """Raise NotFound, with the nearest name, for a queue that is not there."""
-        await self._ask(queues.check_queue, name)
+    async def check_queue(self, name: str, *, or_reactive: bool = False) -> None:
+        """Raise NotFound, with the nearest name, for a queue that is not there. A reactive task has
+        none of its own."""
+        if not await self._ask(run_queues, name):
+            await self._ask(queues.check_queue, name)
+        elif not or_reactive:
+            raise NotFound(
+                f"{name!r} is a reactive task, which has no queue of its own; mainspring why {name} "
+                f"says where it stands, mainspring history --name {name} what it ran"
+            )
 
     async def pause(self, queue: str) -> None:
         """Start nothing of a queue until it is resumed."""

@@ -168,8 +168,28 @@ def test_tasks_are_listed_run_paused_and_resumed(on, platform):
     assert "no cap" in on("reactive", "cap", "default", "none").out
 
 
-def test_a_missed_expectation_is_in_the_status(on, platform, database_url):
-    """R14: in status, in the list and in why."""
+def test_past_runs_of_a_reactive_task_are_found_by_its_name(on, platform):
+    """R10: history has them under the queue of their pool, which nobody needs to know."""
+    assert "nothing was found" in on("history", "--name", "daily").out
+    for name in ("dwh.orders.loaded_to", "ext.fx.loaded_to"):
+        on("params", "set", name, "2026-03-10T01:00:00+00:00")
+    asyncio.run(_idle(platform))
+
+    (run,) = on("history", "--name", "daily", "--json").json()
+    assert (run["key"], run["outcome"]) == ("daily", "done")
+    assert on("history", "--name", "daily", "--outcome", "retry", "--json").json() == []
+    assert "did you mean 'mainspring.check'?" in on("history", "-q", "mainspring.chek").err
+    assert (
+        "'daily' is a reactive task, which has no queue of its own; mainspring why daily says"
+        in on("tasks", "list", "--queue", "daily").err
+    )
+    refused = on("put-back", "--queue", "daily")
+    assert refused.code == 2
+    assert "to run it now: mainspring reactive run daily [--record]" in refused.err
+
+
+def test_a_missed_expectation_is_in_the_status_and_the_metrics(on, platform, database_url):
+    """R14: in status, in the list, in why and in the metrics."""
     Clock(database_url).advance_sync(timedelta(hours=27))
     asyncio.run(_idle(platform))
 
@@ -179,6 +199,10 @@ def test_a_missed_expectation_is_in_the_status(on, platform, database_url):
     assert [(load["pool"], load["missed"]) for load in status["reactive"]] == [("default", 1)]
     assert "daily" in on("reactive", "list", "--missed").out
     assert "missed its expectation at" in on("why", "daily").out
+    metrics = on("metrics").out
+    assert 'mainspring_reactive_tasks_in{pool="default",state="missed"} 1\n' in metrics
+    assert 'mainspring_reactive_missed_timestamp_seconds{task="daily"} ' in metrics
+    assert metrics.endswith("# EOF\n")
 
 
 def test_apply_registers_without_a_worker(cli, module, database_url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.outcome import Done, Outcome, Retry
-from mainspring.kernel.runner import Runner
+from mainspring.kernel.queue_state import QueueState
+from mainspring.kernel.runner import BESIDE, Runner
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import visit
@@ -55,6 +57,12 @@ class Bench:
 
     async def _hold(self, run: Run, timeout: float | None) -> bool:
         return True
+
+    def also(
+        self, name: str, handler: Callable[[Run], Awaitable[Outcome]], **settings: Any
+    ) -> None:
+        """One more queue."""
+        self.buffer.queues[name] = QueueState(QueueSettings(name, handler, **settings))
 
     def give(self, *keys: str) -> None:
         self.buffer.add([visit(key) for key in keys])
@@ -95,6 +103,42 @@ async def test_runs_that_suspend_get_a_slot_each_up_to_the_concurrency() -> None
 
         gate.set()
         await bench.rest(8)
+
+
+async def test_bookkeeping_runs_beside_slots_that_are_all_taken_within_its_own_bound() -> None:
+    gate = asyncio.Event()
+    running: Counter[str] = Counter()
+
+    async def wait(run: Run) -> Outcome:
+        running[run.visit.queue] += 1
+        await gate.wait()
+        return Done()
+
+    async with Bench(wait, slots=2) as bench:
+        bench.also("mainspring.ledger", wait, beside=True)
+        bench.give(*(f"key {n}" for n in range(5)))
+        await wait_until(lambda: running["ring"] == 2)
+        bench.buffer.add([visit(f"{n}", queue="mainspring.ledger") for n in range(BESIDE + 5)])
+        bench.runner.fill()
+        await wait_until(lambda: running["mainspring.ledger"] == BESIDE)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert running == {"ring": 2, "mainspring.ledger": BESIDE}
+
+        gate.set()
+        await bench.rest(5 + BESIDE + 5)
+        assert len(bench.runner._slots) == 2
+        assert not bench.runner._beside
+
+
+async def test_bookkeeping_takes_a_slot_while_one_is_free() -> None:
+    async with Bench(done, slots=2) as bench:
+        bench.also("mainspring.ledger", done, beside=True)
+        bench.buffer.add([visit("a", queue="mainspring.ledger")])
+        bench.give("b")
+        await bench.rest(2)
+
+        assert not bench.runner._beside
 
 
 async def test_a_run_has_a_context_of_its_own_before_and_after_it_suspends() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from trigger_oracle import INSTANTS, INTEGERS, VERSIONS, facts, moments, trees
 
+from mainspring import Mainspring
 from mainspring.reactive.checks import Declared, check_task, check_tasks, is_reliable, may_spin
 from mainspring.reactive.evaluate import Fact, evaluate
 from mainspring.reactive.triggers import (
@@ -111,6 +113,21 @@ def test_a_product_in_the_own_trigger_is_warned_about() -> None:
         "MS103",
         "MS104",
     ]
+
+
+def test_a_doubtful_trigger_is_warned_about_where_it_is_declared(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """R15: without pause, its own product, never: each said when the task is declared."""
+    app = Mainspring("postgresql://nobody@localhost:1/nowhere")
+    param = app.data("mart.daily").param("built_to")
+
+    @app.task(when=Delay(param, "1d"), produces=[param])
+    async def daily() -> None: ...
+
+    warned = [r for r in caplog.records if r.msg == "reactive.check"]
+    assert {r.__dict__["task"] for r in warned} == {"daily"}
+    assert [r.__dict__["finding"][:5] for r in warned] == ["MS101", "MS103", "MS104"]
 
 
 def test_a_param_that_nobody_produces_is_named_with_the_nearest() -> None:

@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from tables import Base, day
+from tables import Base, day, working
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidSetting, InvalidValue, UnknownParam, WentBack
+from mainspring.reactive.triggers import Delta
 from mainspring.reactive.values import Param
+from mainspring.testing import Clock, wait_until
 
 KEY = "dwh.orders.loaded_to"
 
@@ -95,6 +97,31 @@ async def test_a_burst_in_transactions_of_their_own_leaves_one_change(
 
     assert base.value("select count(*) from mainspring.param") == 1
     assert len(base.visits("mainspring.change")) == 1
+
+
+async def test_history_is_kept_by_age(
+    app: Mainspring, base: Base, clock: Clock, orders: Param
+) -> None:
+    """R1: changes and evaluations older than a month go, the value stays; a rewind stays until every
+    consumer has passed it."""
+
+    @app.task(when=Delta(orders, "9d"), first_run="baseline", on_rewind="rerun")
+    async def daily() -> None: ...
+
+    await app.advance(orders, day(5))
+    async with working(app) as worker:
+        await app.rewind(orders, day(4))
+        await worker.idle()
+        await clock.advance(timedelta(days=31))
+        await app.advance(orders, day(6))
+        await wait_until(lambda: base.value("select count(*) from mainspring.param_log") == 1)
+        await worker.idle()
+
+        assert base.value("select count(*) from mainspring.param_rewind") == 1
+        assert (await app.reactive.params(name=orders.key))[0].value == day(6)
+        await app.reactive.seen_move("daily", orders.key, day(5))
+        await clock.advance(timedelta(hours=2))
+        await wait_until(lambda: base.value("select count(*) from mainspring.param_rewind") == 0)
 
 
 async def test_a_value_that_goes_back_is_refused_and_the_transaction_goes_on(

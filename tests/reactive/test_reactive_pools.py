@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from gates import Gate
 from tables import Base, day, working
 
 from mainspring import Mainspring
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.triggers import Delta
 from mainspring.reactive.values import Param
+from mainspring.reactive.why import why
 from mainspring.testing import wait_until
 
 
@@ -42,14 +44,22 @@ async def test_a_pool_that_has_all_tasks_schedules_them_itself(
 async def test_tasks_of_two_pools_are_run_each_by_its_own(
     app: Mainspring, base: Base, orders: Param, built: Param
 ) -> None:
-    """R7, R8: the default pool schedules for both; a run waits for a worker of its pool."""
+    """R7, R8, R17: the default pool schedules for both; a run waits for a worker of its pool, and
+    `why` says which worker is missing."""
     ran: list[str] = []
     declare(app, ran, "load", orders, produces=[built])
     declare(app, ran, "report", built, pool="reports")
+    await app.reactive_apply()
+    told = " / ".join((await why(app.reactive, "load")).notes)
+    assert "no worker checks triggers: start one of pool 'default' (mainspring worker" in told
+    assert "no worker runs it" not in told  # the same one would
     async with AsyncExitStack() as workers:
         scheduler = await workers.enter_async_context(working(app))
         await app.advance(orders, day(1))
         await wait_until(lambda: base.state("report")["admitted_at"] is not None)
+        told = " / ".join((await why(app.reactive, "report")).notes)
+        assert "no worker runs it: start one of pool 'reports'" in told
+        assert "no worker checks triggers" not in told
         await scheduler.idle()
         assert ran == ["load"]
         await workers.enter_async_context(working(app, pool="reports"))
@@ -80,3 +90,33 @@ async def test_a_task_that_moves_to_another_pool_runs_once(
         await wait_until(lambda: base.visits("mainspring.run.") == [])
 
     assert sorted(ran) == ["moves", "other"]
+
+
+async def test_a_worker_full_of_long_runs_still_schedules(
+    app: Mainspring, base: Base, orders: Param, built: Param, gate: Gate
+) -> None:
+    """R7: judging needs no slot; the runs of another pool do not wait for this one's."""
+    ran: list[str] = []
+
+    @app.task
+    async def long() -> None:
+        gate.started.set()
+        await gate.open.wait()
+
+    declare(app, ran, "load", orders, pool="loads", produces=[built])
+    declare(app, ran, "here", orders)
+    declare(app, ran, "report", built, pool="loads", expect_within="1d")
+    app.reactive_pool("loads", cap=1)
+    async with working(app, concurrency=1), working(app, pool="loads"):
+        for _ in range(3):
+            await long.enqueue()
+        await gate.started.wait()
+        await app.advance(orders, day(1))
+        await wait_until(lambda: ran == ["load", "report"])
+        # Its own firing is written and waits for a slot like any other run.
+        await wait_until(lambda: base.visits("mainspring.change") == [])
+        waits = base.state("here")
+        assert waits["firing"] is not None
+        assert waits["started_at"] is None
+        gate.open.set()
+        await wait_until(lambda: "here" in ran)

@@ -18,7 +18,13 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from psycopg.rows import dict_row
 
 from mainspring import Mainspring
@@ -27,10 +33,18 @@ from mainspring.kernel.outcome import Again, Cancelled, Done, Failed
 from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
-from mainspring.reactive.check import Check, Checked, Definitions, is_news, read_tasks
+from mainspring.reactive.check import (
+    Check,
+    Checked,
+    Definitions,
+    is_news,
+    read_tasks,
+    view_of,
+)
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.end import End, Ending, Product
 from mainspring.reactive.names import CHANGE, CHECK, run_queue
+from mainspring.reactive.rewinds import fact_of
 from mainspring.reactive.run import Start, Starting
 from mainspring.reactive.spread import Spread
 from mainspring.reactive.triggers import Delta, Trigger, any_of
@@ -307,6 +321,19 @@ class Schedulers(RuleBasedStateMachine):
         return row["firing"] is not None
 
     # -- what must hold
+
+    @invariant()
+    def nothing_broken_at_any_step(self) -> None:
+        """I3: seen is as the model has it. I9: a task that reruns counts from every rewind since."""
+        self.check_seen()
+        for row in self.do(read_tasks(self.database, self.connection, list(TRIGGERS))):
+            view = view_of(row)
+            for name, seen in view.seen.items():
+                known = view.rewinds_since.get(name, ())
+                last = fact_of(None, seen, known, "rerun").last
+                assert isinstance(last, int)
+                assert isinstance(seen.value, int)
+                assert last == min([seen.value, *self.targets[name][seen.rewinds :]])
 
     def check_seen(self) -> None:
         for row in self.rows("select task, seen from mainspring.reactive_task"):

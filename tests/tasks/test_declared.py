@@ -82,6 +82,13 @@ def test_a_reactive_task_s_parameter_is_its_run(app: Mainspring) -> None:
     ):
         app.task(when=when)(daily)
 
+    def weekly(week) -> None: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(
+        InvalidTask, match=r"if its parameter 'week' is the run say so \(week: ReactiveRun\), else"
+    ):
+        app.task(when=when)(weekly)
+
     @app.task(when=when)
     def typed(run: ReactiveRun) -> None: ...
 

@@ -58,7 +58,8 @@ def history(
             error_type=error_type,
             fields=options.pairs("field", field),
         )
-        return await options.found_in(operator, queue, await operator.history(wanted, limit=limit))
+        found = await operator.history(wanted, limit=limit)
+        return await options.found_in(operator, queue, found, or_reactive=True)
 
     found = show.keys_apart(ask(question, url, app))
     if json:

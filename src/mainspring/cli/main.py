@@ -25,6 +25,7 @@ from mainspring.cli.actors import actors, changes, counters
 from mainspring.cli.check import check
 from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
+from mainspring.cli.metrics import metrics
 from mainspring.cli.migrate import migrate
 from mainspring.cli.status import status
 from mainspring.cli.why import why
@@ -39,7 +40,7 @@ cli = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (worker, dev, migrate, status, history, put_back, why, doctor, check):
+for command in (worker, dev, migrate, status, metrics, history, put_back, why, doctor, check):
     cli.command()(command)
 for order in (actors, counters, changes):
     processes.group.command()(order)

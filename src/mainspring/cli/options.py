@@ -24,7 +24,9 @@ App = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so many rows.")]
-Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue only.")]
+Queue = Annotated[
+    str | None, typer.Option("--queue", "--name", "-q", help="Of this queue only: a task's name.")
+]
 Group = Annotated[
     str | None, typer.Option("--group", help="Of this group; a key is a key within it.")
 ]
@@ -41,10 +43,12 @@ _AGO = re.compile(r"^(\d+)([smhd])$")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-async def found_in(operator: Operator, queue: str | None, found: list[T]) -> list[T]:
+async def found_in(
+    operator: Operator, queue: str | None, found: list[T], *, or_reactive: bool = False
+) -> list[T]:
     """What was found; where that is nothing, the queue must at least be there."""
     if not found and queue is not None:
-        await operator.check_queue(queue)
+        await operator.check_queue(queue, or_reactive=or_reactive)
     return found
 
 

@@ -1397,7 +1397,7 @@ $_$;
 
 CREATE FUNCTION mainspring.shard(route text, shard_count integer) RETURNS integer
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ((((((get_byte(sha256(convert_to(route, 'UTF8'::name)), 0))::bigint << 24) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 1) << 16)) + (get_byte(sha256(convert_to(route, 'UTF8'::name)), 2) << 8)) + get_byte(sha256(convert_to(route, 'UTF8'::name)), 3)) % (shard_count)::bigint);
+    RETURN ((((('x'::text || encode(SUBSTRING(sha256(convert_to(route, 'UTF8'::name)) FROM 1 FOR 4), 'hex'::text)))::bit(32))::bigint % (shard_count)::bigint))::integer;
 
 CREATE FUNCTION mainspring.shown(kind text, num bigint, ver text) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE

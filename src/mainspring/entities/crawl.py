@@ -234,7 +234,9 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> Que
 
     retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
     name = own_queue(QUEUE, pool)
-    return QueueSettings(name=name, handler=handle, pool=pool, kind="recurring", retry=retry)
+    return QueueSettings(
+        name=name, handler=handle, pool=pool, kind="recurring", retry=retry, beside=True
+    )
 
 
 async def _begin(

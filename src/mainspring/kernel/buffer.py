@@ -45,6 +45,7 @@ class Buffer:
         # Queues that have visits of each priority: a choice looks only at these.
         self._waiting: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._waiting_background: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
+        self._waiting_beside: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
         self._credit = 0.0  # starts that are owed to background queues; one at most
@@ -78,6 +79,11 @@ class Buffer:
             for queue, level in self._levels()
             if (not queue.limited or queue.ready_at(now) <= now) and not self._is_crowded(queue)
         )
+
+    @property
+    def has_beside(self) -> bool:
+        """Whether any visit waits that needs no slot."""
+        return any(self._waiting_beside)
 
     def can_start(self, now: float) -> bool:
         """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
@@ -120,18 +126,22 @@ class Buffer:
         self._waiting[priority][queue.name] = queue
         if queue.settings.share is not None:
             self._waiting_background[priority][queue.name] = queue
+        if queue.settings.beside:
+            self._waiting_beside[priority][queue.name] = queue
 
     def _note_empty(self, name: str, priority: int) -> None:
         del self._waiting[priority][name]
         self._waiting_background[priority].pop(name, None)
+        self._waiting_beside[priority].pop(name, None)
 
     # -- out
 
-    def pop(self, now: float) -> Visit | None:
-        """The next visit to start, counted as running from here on; None if none may start."""
+    def pop(self, now: float, *, beside: bool = False) -> Visit | None:
+        """The next visit to start, counted as running from here on; None if none may start.
+        `beside`: only of queues that need no slot."""
         if self._rated:
             self.release_rated(now)
-        while (level := self._best_level(now)) is not None:
+        while (level := self._best_level(now, beside)) is not None:
             visit = level.pop()
             if not level:
                 self._note_empty(visit.queue, visit.priority)
@@ -160,9 +170,11 @@ class Buffer:
         stale, self._stale = self._stale, []
         return stale
 
-    def _best_level(self, now: float) -> Level | None:
+    def _best_level(self, now: float, beside: bool) -> Level | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start."""
         self.next_at = math.inf
+        if beside:
+            return self._best_of(self._waiting_beside, now)
         if self._credit >= 1.0 and any(self._waiting_background):
             owed = self._best_of(self._waiting_background, now)
             if owed is not None:

@@ -97,6 +97,9 @@ class QueueSettings:
     policy: Mapping[str, Any] = field(default_factory=dict)
     terms: Terms | None = None
     quiet: bool = False  # its runs leave history only when they fail: a scheduler's own steps
+    # The engine's own bookkeeping, short and without user code: when every slot is taken it is done
+    # beside them, so a worker full of long runs still judges, ticks and admits.
+    beside: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from mainspring.db.literals import numbers
 from mainspring.kernel import moment, steps
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
@@ -68,7 +69,7 @@ class Holds:
         if not self._hand.shards:
             return
         shards = list(self._hand.shards)
-        rows = self._session.call("read_held", shards=shards)
+        rows = self._session.call("read_held", shards=numbers(shards))
         late = {row[4] for row in rows if row[6]}
         overdue, self._overdue = late & self._overdue, late
         orphaned = [row[4] for row in rows if row[7]]
@@ -76,7 +77,7 @@ class Holds:
             overdue -= self._mind.overdue([row for row in rows if row[4] in overdue])
         if overdue or orphaned:
             self._recover(shards, orphaned, list(overdue))
-            rows = self._session.call("read_held", shards=shards)
+            rows = self._session.call("read_held", shards=numbers(shards))
             self._mind.shards_changed()
         self._mind.held_read(rows)
 

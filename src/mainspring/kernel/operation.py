@@ -263,7 +263,9 @@ def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) ->
 
     retry = RetryPolicy(attempts=10 * ATTEMPTS, first=0.5, most=60)
     name = own_queue(QUEUE, pool)
-    return QueueSettings(name=name, handler=handle, pool=pool, kind="operation", retry=retry)
+    return QueueSettings(
+        name=name, handler=handle, pool=pool, kind="operation", retry=retry, beside=True
+    )
 
 
 async def _steps(

@@ -213,8 +213,9 @@ class Reader:
         wanting = [
             cursor
             for queue in self._buffer.queues.values()
+            for least in (self._least(queue),)
             for cursor in self._levels[queue.name]
-            if cursor.more and cursor.priority > self._least(queue)
+            if cursor.more and cursor.priority > least
         ]
         if look and wanting:
             every = LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)

@@ -181,7 +181,13 @@ def recurring_queue(database: Database, pool: str) -> QueueSettings:
     retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
     name = own_queue(QUEUE, pool)
     return QueueSettings(
-        name=name, handler=handle, pool=pool, kind="recurring", retry=retry, crash_limit=1000
+        name=name,
+        handler=handle,
+        pool=pool,
+        kind="recurring",
+        retry=retry,
+        crash_limit=1000,
+        beside=True,
     )
 
 

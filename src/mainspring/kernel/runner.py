@@ -28,6 +28,8 @@ _SENT: Any = object()
 SUSPECTS_AT_ONCE = 4
 # A visit that could not be held (somebody has it locked, or offered it) is left alone so long (seconds).
 HOLD_AGAIN = 0.05
+# So many visits of the engine's own bookkeeping run beside the slots while all of these are taken.
+BESIDE = 32
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 # And those of low priorities more often: somebody else's visit may be on its way.
@@ -92,6 +94,7 @@ class Runner:
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
         self._suspects: list[Visit] = []  # that wait for their try; in hand, in no level
         self.suspects_running = 0
@@ -120,16 +123,24 @@ class Runner:
                 waiter.set_result(None)
                 return
         if len(self._slots) < self.concurrency:
-            slot = asyncio.get_running_loop().create_task(self._slot(), name="mainspring.slot")
-            self._slots.add(slot)
-            slot.add_done_callback(self._slots.discard)
+            self._open(self._slots)
+        elif self.buffer.has_beside and len(self._beside) < BESIDE:
+            self._open(self._beside)
 
-    async def _slot(self) -> None:
+    def _open(self, slots: set[asyncio.Task[None]]) -> None:
+        beside = slots is self._beside
+        slot = asyncio.get_running_loop().create_task(self._slot(beside), name="mainspring.slot")
+        slots.add(slot)
+        slot.add_done_callback(slots.discard)
+
+    async def _slot(self, beside: bool) -> None:
         slot = asyncio.current_task()
         assert slot is not None
         while not self._closing:
-            run = self._next()
+            run = self._next(beside)
             if run is None:
+                if beside:
+                    return
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(waiter)
                 self._wants_more()
@@ -156,9 +167,9 @@ class Runner:
                 await asyncio.sleep(0)
                 self._yielded_at = moment.local()
 
-    def _next(self) -> Run | None:
+    def _next(self, beside: bool) -> Run | None:
         now = moment.local()
-        while (visit := self.buffer.pop(now)) is not None:
+        while (visit := self.buffer.pop(now, beside=beside)) is not None:
             suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
             if suspect and not self._may_try(visit):
                 self.buffer.ended(visit)
@@ -380,9 +391,9 @@ class Runner:
 
     async def ended(self, timeout: float) -> bool:
         """Wait until all slots have ended."""
-        if self._slots:
-            await asyncio.wait(set(self._slots), timeout=timeout)
-        return not self._slots
+        if slots := self._slots | self._beside:
+            await asyncio.wait(slots, timeout=timeout)
+        return not (self._slots or self._beside)
 
 
 def _is_expired(run: Run) -> bool:

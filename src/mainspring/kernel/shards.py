@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from mainspring.db.literals import numbers
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, steps
 from mainspring.kernel.burial import bury
@@ -102,7 +103,7 @@ class Shards:
         mine = {lease.shard: lease for lease in leases}
         new = set(mine) - self._hand.shards
         if new:
-            self._mind.held_read(self._session.call("read_held", shards=list(mine)))
+            self._mind.held_read(self._session.call("read_held", shards=numbers(list(mine))))
             self._load_suspects({shard: mine[shard].suspect_of for shard in new})
         self._epochs = {shard: lease.epoch for shard, lease in mine.items()}
         self._hand.own(mine, count=len(self._leases))

@@ -144,7 +144,12 @@ class Processes:
 
         retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
         return QueueSettings(
-            name=engine_of(pool), handler=handle, pool=pool, kind="process", retry=retry
+            name=engine_of(pool),
+            handler=handle,
+            pool=pool,
+            kind="process",
+            retry=retry,
+            beside=True,
         )
 
     async def _engine(self, kind: str, subject: str, run: Run) -> Outcome:

@@ -118,9 +118,16 @@ def declare(
 
 
 def _check_run(task: ReactiveTask) -> None:
-    """A parameter that is said to be something else than the run would get the run all the same."""
+    """A parameter that is meant for something else than the run would get the run all the same."""
     if task.takes_run is None:
         return
+    taken = inspect.signature(task.function).parameters[task.takes_run]
+    if taken.annotation is taken.empty and taken.name != "run":
+        raise InvalidTask(
+            f"task {task.name!r} is started by its trigger, which gives it its run and nothing else; "
+            f"if its parameter {taken.name!r} is the run say so ({taken.name}: ReactiveRun), "
+            "else give it a default"
+        )
     function = task.function if inspect.isroutine(task.function) else type(task.function).__call__
     try:
         kind = typing.get_type_hints(function).get(task.takes_run, Any)

@@ -244,6 +244,10 @@ class ReactiveOperator:
         rows = await self._ask("read_place", task=task)
         return dict(rows[0]) if rows else None
 
+    async def served(self, task: str) -> dict[str, Any]:
+        """Whether workers are there that check triggers, and that run this task."""
+        return dict((await self._ask("read_served", task=task))[0])
+
     async def _unknown_task(self, task: str) -> UnknownReactiveTask:
         rows = await self._ask("list_task_names")
         return UnknownReactiveTask(task, [row["task"] for row in rows])

@@ -191,6 +191,7 @@ def _queue(name: str, handler: Handler, *, pool: str) -> QueueSettings:
         retry=FOREVER,
         crash_limit=CRASHES,
         quiet=not name.startswith(RUN),
+        beside=not name.startswith(RUN),
     )
 
 

@@ -25,7 +25,11 @@ async def why(operator: ReactiveOperator, task: str) -> Why:
         producers=await _producers(operator, params),
         past=[PastCheck(check.at, check.leaves) for check in past],
     )
-    notes = [*_notes(state), *_place(await operator.place(task))]
+    notes = [
+        *_notes(state),
+        *_place(await operator.place(task)),
+        *_unserved(await operator.served(task)),
+    ]
     return explain(task, look.definition, look.view, look.now, around=around, notes=notes)
 
 
@@ -80,6 +84,20 @@ def _place(place: Any) -> Iterable[str]:
         until = show_moment(place["kept_until"])
         names = ", ".join(place["keepers"])
         yield f"slots are kept for more important tasks that {names} brings data for, until {until}"
+
+
+def _unserved(served: Any) -> Iterable[str]:
+    """Workers that are missing: without them nothing is checked, or nothing is run."""
+    if not served["scheduled"]:
+        yield (
+            f"no worker checks triggers: start one of pool {served['scheduler_pool']!r} "
+            f"(mainspring worker ... --pool {served['scheduler_pool']})"
+        )
+    if not served["run"] and (served["scheduled"] or served["pool"] != served["scheduler_pool"]):
+        yield (
+            f"no worker runs it: start one of pool {served['pool']!r} "
+            f"(mainspring worker ... --pool {served['pool']})"
+        )
 
 
 def _first(error: str | None) -> str:

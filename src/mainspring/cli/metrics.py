@@ -1,0 +1,11 @@
+"""`mainspring metrics`: OpenMetrics text for a collector."""
+
+from __future__ import annotations
+
+from mainspring.cli import options
+from mainspring.cli.target import ask_app
+
+
+def metrics(url: options.Url = None, app: options.App = None) -> None:
+    """Print queues, pools, reactive tasks and recovery in numbers, as OpenMetrics text."""
+    print(ask_app(lambda target: target.metrics(), url, app), end="")
