@@ -44,7 +44,7 @@ def tune_one(lab: Lab, system: System, console: Console) -> dict[str, Any] | Non
     install.command(system)
     tried: list[tuple[float, Settings]] = []
     for settings in system.variants:
-        trial = Trial(lab, system, Tuned(settings, system.guess * SHARE), quick=True, rates={})
+        trial = Trial(lab, system, Tuned(settings, system.guess * SHARE), quick=True)
         try:
             rate = drain(trial, 1)[0].value
         except Failed as error:

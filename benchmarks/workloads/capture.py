@@ -103,7 +103,5 @@ CAPTURE = Workload(
     measure,
     gives=("capture", "capture-cpu", "capture-again", "capture-again-cpu", "capture-one"),
     systems=("mainspring", "bare"),
-    quick=True,
-    most_runs=3,
-    quick_runs=1,
+    most_runs=1,
 )

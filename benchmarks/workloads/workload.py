@@ -29,7 +29,7 @@ class Trial:
     system: System
     tuned: Tuned
     quick: bool
-    rates: dict[str, float]  # jobs/s of drain-1 measured in this very run, by system
+    drained: float | None = None  # jobs/s of drain-1, once this very run has measured it
 
     @property
     def settings(self) -> Settings:
@@ -47,7 +47,7 @@ class Trial:
 
     @property
     def rate(self) -> float:
-        return self.rates.get(self.system.name, self.tuned.rate)
+        return self.drained or self.tuned.rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,19 @@ class Workload:
     quick_systems: tuple[str, ...] | None = None
     systems: tuple[str, ...] | None = None  # the only ones it is worth the time for
     most_runs: int | None = None
+    peer_runs: int | None = None  # of the others in a full run, where three would take too long
     quick_runs: int | None = None
+    most_seconds: float = 240.0  # after which one run counts as hung
 
     @property
     def records(self) -> tuple[str, ...]:
         return self.gives or (self.name,)
+
+    def times(self, runs: int, *, ours: bool, quick: bool) -> int:
+        """How often it is run."""
+        bounds = [runs, self.most_runs, self.quick_runs if quick else None]
+        bounds.append(None if ours else self.peer_runs)
+        return min(bound for bound in bounds if bound)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -1,0 +1,77 @@
+"""The feeder: a steady load, and the rate at which it gets done, second by second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from benchmarks.stage import Client, Stage
+
+SAMPLE_SECONDS = 0.1
+PLOT_SECONDS = 1.0
+
+
+class Feeder:
+    """Keeps about a second of work waiting, one bulk call at a time."""
+
+    def __init__(self, stage: Stage, client: Client, rate: float, enqueued: int) -> None:
+        self.stage = stage
+        self.client = client
+        self.chunk = int(min(5_000, max(200, rate / 2)))
+        self.enough = max(1_000, rate)  # jobs waiting above which nothing is added
+        self.enqueued = enqueued
+        self.calling = False
+        self.dry = 0  # looks at which nothing was waiting
+        self.samples: list[tuple[float, int]] = []
+
+    def feed(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Feed and sample for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until():
+            self.stage.check_workers()
+            done = self.sample()
+            self.dry += done >= self.enqueued
+            if self.calling and self.client.answered():
+                self.client.answer()
+                self.calling = False
+                self.enqueued += self.chunk
+            if not self.calling and self.enqueued - done < self.enough:
+                self.client.tell("bulk", n=self.chunk)
+                self.calling = True
+            time.sleep(0.01 if self.calling else SAMPLE_SECONDS / 4)
+
+    def wait(self, seconds: float) -> None:
+        """Only sample: nothing can be enqueued now."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.sample()
+            time.sleep(SAMPLE_SECONDS)
+
+    def sample(self) -> int:
+        done: int = self.stage.look().count
+        self.samples.append((time.monotonic(), done))
+        return done
+
+    def settle(self) -> None:
+        """End the call that is under way."""
+        if self.calling:
+            self.client.answer()
+            self.calling = False
+            self.enqueued += self.chunk
+
+    def rate(self, begin: float, end: float) -> float:
+        """Completions per second between two moments."""
+        inside = [sample for sample in self.samples if begin <= sample[0] <= end]
+        (first, low), (last, high) = inside[0], inside[-1]
+        return (high - low) / (last - first)
+
+    def series(self, begin: float, end: float, *, zero: float) -> list[tuple[float, float]]:
+        """Seconds since `zero` -> completions per second, for a plot."""
+        points = []
+        at = begin
+        while at + PLOT_SECONDS <= end:
+            inside = [sample for sample in self.samples if at <= sample[0] <= at + PLOT_SECONDS]
+            if len(inside) > 1 and inside[-1][0] > inside[0][0]:
+                points.append((round(at - zero, 2), round(self.rate(at, at + PLOT_SECONDS), 1)))
+            at += PLOT_SECONDS
+        return points
