@@ -129,6 +129,7 @@ def publish(records: list[dict[str, object]], arguments: argparse.Namespace) -> 
     from benchmarks import report, table
 
     table.show(records)
+    table.show_targets(records)
     if arguments.report:
         arguments.report.write_text(report.page(records))
     if arguments.markdown:
