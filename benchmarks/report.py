@@ -156,14 +156,15 @@ def curve_plot(records: list[Record], workload: str, title: str, words: str) -> 
     series = {r["system"]: [(p, ms) for p, ms in r["curve"] if 1 <= p <= 99.9] for r in rows}
     if not series:
         return ""
-    deepest = tail(99.9)
+    farthest = max(percent for line in series.values() for percent, _ in line)
+    deepest = tail(farthest)
     plot = svg.lines(
         series,
         x_label="share that started sooner",
         y_label="ms",
         log_y=True,
         place=lambda percent: tail(percent) / deepest,
-        ticks=PERCENTS,
+        ticks=[(percent, words) for percent, words in PERCENTS if percent <= farthest],
     )
     return section(title, words, plot)
 

@@ -229,3 +229,5 @@ def end(processes: list[subprocess.Popen[bytes]], *, seconds: float) -> None:
         with suppress(ProcessLookupError):  # also what a dead leader has left behind
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(5)
+        if process.stdout:
+            process.stdout.close()

@@ -1,8 +1,9 @@
 """Servers that no wheel brings: PostgreSQL 15, PgBouncer and Redis, from Debian's packages.
 
-`python tests/servers.py postgres` prints a directory of binaries, `... pgbouncer` and `... redis`
-the path of a program (Redis is for the benchmarks' peers). What is not installed is downloaded by apt and unpacked below .cache, without root and
-without installing. Where that does not work the reason goes to stderr and the exit code is 3.
+`python tests/servers.py postgres` prints a directory of binaries, `... pgbouncer` and `... redis` the
+path of a program; Redis is for the benchmarks' peers. What is not installed is downloaded by apt and
+unpacked below .cache, without root and without installing. Where that does not work the reason goes to
+stderr and the exit code is 3.
 """
 
 import os

@@ -32,9 +32,9 @@ HOUR = 3600.0
 class Scene:
     """Two workers, a producer and the rate so far."""
 
-    def __init__(self, trial: Trial, stage: Stage, enqueued: int) -> None:
+    def __init__(self, trial: Trial, stage: Stage) -> None:
         self.trial, self.stage = trial, stage
-        self.feeder = Feeder(stage, stage.client(), trial.rate, enqueued)
+        self.feeder = Feeder(stage, stage.client(), trial.rate)
         # Moved by one fault only, but there from the start: asking a moved clock costs a little more.
         self.clock = Clock(stage.url) if trial.system.name == "mainspring" else None
 

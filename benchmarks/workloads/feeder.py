@@ -5,24 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from benchmarks.stage import Client, Stage
+from benchmarks.stage import FIRST_RUN_SECONDS, Client, Failed, Stage
 
 SAMPLE_SECONDS = 0.1
 PLOT_SECONDS = 1.0
 
 
 class Feeder:
-    """Keeps about a second of work waiting, one bulk call at a time."""
+    """Keeps about a second of work waiting, one bulk call at a time.
 
-    def __init__(self, stage: Stage, client: Client, rate: float, enqueued: int) -> None:
+    It begins with nothing waiting: a worker that works off what was there before has the machine
+    to itself, and its rate is not one that lasts.
+    """
+
+    def __init__(self, stage: Stage, client: Client, rate: float) -> None:
         self.stage = stage
         self.client = client
         self.chunk = int(min(5_000, max(200, rate / 2)))
         self.enough = max(1_000, rate)  # jobs waiting above which nothing is added
-        self.enqueued = enqueued
+        self.enqueued = 0
         self.calling = False
         self.dry = 0  # looks at which nothing was waiting
         self.samples: list[tuple[float, int]] = []
+
+    def begin(self) -> None:
+        """Feed until the first job has run."""
+        self.feed(FIRST_RUN_SECONDS, until=lambda: self.stage.look().count > 0)
+        if not self.stage.look().count:
+            raise Failed(f"no job ran within {FIRST_RUN_SECONDS:.0f} s")
 
     def feed(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Feed and sample for so long."""

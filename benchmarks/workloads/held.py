@@ -22,12 +22,10 @@ WARM_SECONDS = 2.0
 
 def held(trial: Trial) -> list[Figure]:
     seconds = QUICK_SECONDS if trial.quick else HELD_SECONDS
-    start_with = trial.drain_jobs  # the same filled database as for a drain
-    with trial.lab.stage(trial.system, trial.settings, jobs=start_with) as stage:
-        client = stage.client()
+    with trial.lab.stage(trial.system, trial.settings) as stage:
+        feeder = Feeder(stage, stage.client(), trial.rate)
         stage.start_workers()
-        stage.wait_for(1, seconds=60)
-        feeder = Feeder(stage, client, trial.rate, start_with)
+        feeder.begin()
         feeder.feed(WARM_SECONDS)
         with psycopg.connect(stage.url) as holder:
             holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -38,12 +38,11 @@ def recovery(trial: Trial) -> list[Figure]:
 def endure(trial: Trial, faults: tuple[Fault, ...]) -> list[Figure]:
     """Each of these faults in turn; Failed with the figures so far when the system does not come back."""
     settings = {**trial.settings, "reconnect": True, "lease": LEASE_SECONDS}
-    start_with = trial.drain_jobs
     figures: list[Figure] = []
-    with trial.lab.stage(trial.system, settings, jobs=start_with) as stage:
+    with trial.lab.stage(trial.system, settings) as stage:
+        scene = Scene(trial, stage)
         stage.start_workers(2, BENCH_NAP=BLOCK_SECONDS)
-        stage.wait_for(1, seconds=60)
-        scene = Scene(trial, stage, start_with)
+        scene.feeder.begin()
         began = time.monotonic()
         scene.feeder.feed(WARM_SECONDS)
         rate = measure(scene)

@@ -80,9 +80,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
-CURVE = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9, 100)
+CURVE = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9)
 
 
 def curve(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Percentiles for the plot."""
-    return [(percent, round(percentile(values, percent), 3)) for percent in CURVE]
+    """Percentiles for the plot, as far out as so many values can tell."""
+    known = [percent for percent in CURVE if (100 - percent) / 100 * len(values) >= 1]
+    return [(percent, round(percentile(values, percent), 3)) for percent in known]
