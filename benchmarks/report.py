@@ -54,7 +54,7 @@ LAYER_BARS: tuple[Plot, ...] = (
     (
         "capture",
         "What capturing a change adds to an update",
-        "One update of a million rows, beside a row-level audit trigger; shorter is better.",
+        "One update of many rows, beside a row-level audit trigger; shorter is better.",
     ),
     ("chain-10", "Workflows of ten dependent steps", "Each step durable before the next one runs."),
     ("start-p50", "From a workflow's start call to its first line", "Shorter is better."),
@@ -231,7 +231,7 @@ def recovery_plots(records: list[Record]) -> list[str]:
     if len(peers) > 1:
         peers.sort(key=lambda r: -r["median"])
         plot = svg.bars([bar(r, r["system"]) for r in peers], "%", at=BACK_PERCENT)
-        words = "The server away for five seconds; in percent of the rate before."
+        words = "The server away for four seconds; in percent of the rate before."
         plots.append(section("After a restart of the server", words, plot))
     return plots
 

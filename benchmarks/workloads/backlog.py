@@ -19,7 +19,10 @@ def backlog(trial: Trial, waiting: int, name: str) -> list[Figure]:
 
 
 SMALL = Workload(
-    "backlog-10k", lambda trial: backlog(trial, max(10_000, COUNTED), "backlog-10k"), quick=True
+    "backlog-10k",
+    lambda trial: backlog(trial, COUNTED, "backlog-10k"),
+    quick=True,
+    systems=FAST_FILL,
 )
 MIDDLE = Workload(
     "backlog-100k",

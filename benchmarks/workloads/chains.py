@@ -77,5 +77,6 @@ CHAINS = Workload(
     quick=True,
     quick_systems=("mainspring",),
     quick_runs=1,
+    peer_runs=1,
 )
 START = Workload("start-p50", start, needs=WORKFLOWS, peer_runs=1)

@@ -21,8 +21,8 @@ select count(pg_terminate_backend(pid)) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and application_name like %s
 """
 PARKED = "select count(*) from mainspring.visit where parked_at is not null"
-OUTAGE_SECONDS = 5.0
-STORM_SECONDS = 5.0
+OUTAGE_SECONDS = 4.0
+STORM_SECONDS = 4.0
 BLOCK_SECONDS = 6.0  # three leases
 STOPPED_SECONDS = 6.0
 PARKED_SECONDS = 60.0
@@ -136,8 +136,8 @@ def clock_jumps(scene: Scene) -> None:
     scene.clock.advance_sync(HOUR)
 
 
-STORM = Fault("storm", "all connections killed ten times a second for 5 s", killed_connections)
-OUTAGE = Fault("restart", "the server away for 5 s", server_away)
+STORM = Fault("storm", "all connections killed ten times a second for 4 s", killed_connections)
+OUTAGE = Fault("restart", "the server away for 4 s", server_away)
 SHARED = (STORM, OUTAGE)
 FAULTS = (
     STORM,

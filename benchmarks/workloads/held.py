@@ -55,5 +55,6 @@ HELD = Workload(
     gives=("held-first", "held-last"),
     quick=True,
     quick_systems=("mainspring",),
+    systems=("mainspring", "pgqueuer", "chancy", "awa", "graphile"),
     most_runs=1,
 )

@@ -103,6 +103,7 @@ RECOVERY = Workload(
     recovery,
     gives=(*(f"recovery-{fault.name}" for fault in FAULTS), "recovery-disk"),
     needs=SURVIVES,
+    systems=("mainspring", "pgqueuer", "graphile"),
     peer_runs=1,
     most_seconds=600,
 )

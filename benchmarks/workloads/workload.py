@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.catalog import DRAIN_MOST, Settings, System, Tuned
+from benchmarks.catalog import Settings, System, Tuned
 from benchmarks.lab import Lab
 
 
@@ -41,9 +41,7 @@ class Trial:
 
     @property
     def drain_jobs(self) -> int:
-        """A quick run has no time for six seconds of a slow peer; fast ones keep all."""
-        whole = self.tuned.drain_jobs
-        return whole * 2 // 3 if self.quick and whole < DRAIN_MOST else whole
+        return self.tuned.drain_jobs
 
     @property
     def rate(self) -> float:
