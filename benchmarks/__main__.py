@@ -44,6 +44,7 @@ def main() -> int:
     compare.add_argument("--system", default="mainspring", help="whose regressions fail")
     tune = commands.add_parser("tune", help="find each peer's best settings again")
     tune.add_argument("--systems", type=names)
+    tune.add_argument("--runs", type=int, default=3, help="of each setting, the median counts")
     arguments = parser.parse_args()
     actions = {"run": run_all, "show": show_again, "compare": compare_two, "tune": tune_all}
     try:
@@ -147,7 +148,7 @@ def tune_all(arguments: argparse.Namespace) -> int:
     from benchmarks import catalog
     from benchmarks.tune import tune
 
-    tune(catalog.named(arguments.systems or tuple(catalog.BY_NAME)))
+    tune(catalog.named(arguments.systems or tuple(catalog.BY_NAME)), runs=arguments.runs)
     return 0
 
 

@@ -22,7 +22,7 @@ from benchmarks.catalog import System, tuned
 from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
 from benchmarks.stage import Failed
-from benchmarks.table import OURS
+from benchmarks.targets import OURS
 from benchmarks.workloads import Trial, Workload
 
 ABILITIES = {
