@@ -10,8 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.catalog import Unknown
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "src"))  # a checkout works before it is installed
+
+QUICK_MINUTES, MINUTES = 4.6, 50.0  # a quick run ends before five, a whole one before sixty
+RECORD_NAMES = "workload, system, unit, runs and median"
+RECORD = {"workload", "system", "unit", "runs", "median"}
 
 
 def main() -> int:
@@ -22,7 +28,9 @@ def main() -> int:
     run.add_argument("--only", type=names, help="workloads, separated by commas")
     run.add_argument("--systems", type=names, help="systems, separated by commas")
     run.add_argument("--runs", type=int, default=3, help="runs of each, the median counts")
-    run.add_argument("--json", type=Path, help="write the records here")
+    run.add_argument("--json", type=Path, help="write the records here, after every run")
+    run.add_argument("--resume", action="store_true", help="go on from that file")
+    run.add_argument("--minutes", type=float, help="begin nothing after so long")
     run.add_argument("--report", type=Path, help="write a page with plots here")
     run.add_argument("--markdown", type=Path, help="put the table into this page, between marks")
     show = commands.add_parser("show", help="table, page and markdown of a run kept as JSON")
@@ -36,9 +44,14 @@ def main() -> int:
     compare.add_argument("--system", default="mainspring", help="whose regressions fail")
     tune = commands.add_parser("tune", help="find each peer's best settings again")
     tune.add_argument("--systems", type=names)
+    tune.add_argument("--runs", type=int, default=3, help="of each setting, the median counts")
     arguments = parser.parse_args()
     actions = {"run": run_all, "show": show_again, "compare": compare_two, "tune": tune_all}
-    return actions[arguments.command](arguments)
+    try:
+        return actions[arguments.command](arguments)
+    except Unknown as error:
+        Console(stderr=True, highlight=False).print(f"error: {error}", soft_wrap=True, markup=False)
+        return 2
 
 
 def names(text: str) -> list[str]:
@@ -46,42 +59,70 @@ def names(text: str) -> list[str]:
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    from benchmarks import catalog, meter
+    from benchmarks import catalog, install, meter
+    from benchmarks.book import Book
     from benchmarks.lab import SETTINGS, Lab
-    from benchmarks.plan import carry_out
+    from benchmarks.plan import Plan
     from benchmarks.workloads import chosen
 
     console = Console(stderr=True, highlight=False)
     every = catalog.QUICK if arguments.quick else tuple(catalog.BY_NAME)
-    try:
-        systems = catalog.named(arguments.systems or every)
-        workloads = chosen(arguments.only, quick=arguments.quick)
-    except ValueError as error:
-        console.print(f"error: {error}")
-        return 2
+    path = arguments.json or install.HOME / ("quick.json" if arguments.quick else "all.json")
+    minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else MINUTES)
+    systems = catalog.named(arguments.systems or every)
+    workloads = chosen(arguments.only, quick=arguments.quick)
+    before = read_records(path) if arguments.resume else []
 
     def say(line: str) -> None:
         console.print(line, soft_wrap=True, markup=False)
 
-    begin, about = time.monotonic(), meter.machine()
+    begin = time.monotonic()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    book = Book(path, meter.machine() | {"settings": SETTINGS, "quick": arguments.quick})
+    book.resume(before)
+    stopped = False
     with Lab() as lab:
-        about |= {"server": lab.version(), "settings": SETTINGS, "quick": arguments.quick}
-        book = carry_out(
-            lab, systems, workloads, runs=arguments.runs, quick=arguments.quick, say=say
+        book.about |= {"server": lab.version(), "date": time.strftime("%Y-%m-%d %H:%M")}
+        plan = Plan(
+            lab,
+            systems,
+            workloads,
+            book,
+            runs=arguments.runs,
+            quick=arguments.quick,
+            seconds=60 * minutes,
+            say=say,
         )
-    about |= {"date": time.strftime("%Y-%m-%d %H:%M"), "took_seconds": time.monotonic() - begin}
-    records = book.records()
-    for record in records:
-        record["about"] = about
-    if arguments.json:
-        arguments.json.write_text(json.dumps(records, indent=1) + "\n")
-    publish(records, arguments)
-    console.print(f"{about['took_seconds']:.0f} s in all")
-    return 0
+        try:
+            plan.carry_out()
+        except KeyboardInterrupt:
+            stopped = True
+    book.about["took_seconds"] = round(time.monotonic() - begin, 1)
+    book.save()
+    publish(book.records(), arguments)
+    say(f"{book.about['took_seconds']:.0f} s in all; records in {path}")
+    if stopped:
+        say("interrupted; the same command with --resume goes on from there")
+    return 130 if stopped else 0
+
+
+def read_records(path: Path) -> list[dict[str, object]]:
+    """The records of a run; Unknown with the reason where there are none."""
+    try:
+        records: list[dict[str, object]] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise Unknown(f"there is no {path}; write one with `run --json {path}`") from None
+    except json.JSONDecodeError as error:
+        raise Unknown(f"{path} is not the JSON of a run: {error}") from None
+    if not isinstance(records, list) or not all(
+        isinstance(record, dict) and record.keys() >= RECORD for record in records
+    ):
+        raise Unknown(f"{path} is not the JSON of a run: a list of records with {RECORD_NAMES}")
+    return records
 
 
 def show_again(arguments: argparse.Namespace) -> int:
-    publish(json.loads(arguments.records.read_text()), arguments)
+    publish(read_records(arguments.records), arguments)
     return 0
 
 
@@ -89,6 +130,7 @@ def publish(records: list[dict[str, object]], arguments: argparse.Namespace) -> 
     from benchmarks import report, table
 
     table.show(records)
+    table.show_targets(records)
     if arguments.report:
         arguments.report.write_text(report.page(records))
     if arguments.markdown:
@@ -98,8 +140,7 @@ def publish(records: list[dict[str, object]], arguments: argparse.Namespace) -> 
 def compare_two(arguments: argparse.Namespace) -> int:
     from benchmarks.compare import compare
 
-    before = json.loads(arguments.before.read_text())
-    after = json.loads(arguments.after.read_text())
+    before, after = read_records(arguments.before), read_records(arguments.after)
     return compare(before, after, threshold=arguments.threshold, watched=arguments.system)
 
 
@@ -107,7 +148,7 @@ def tune_all(arguments: argparse.Namespace) -> int:
     from benchmarks import catalog
     from benchmarks.tune import tune
 
-    tune(catalog.named(arguments.systems or tuple(catalog.BY_NAME)))
+    tune(catalog.named(arguments.systems or tuple(catalog.BY_NAME)), runs=arguments.runs)
     return 0
 
 

@@ -94,6 +94,9 @@ class Producer:
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
 
+    async def ready(self) -> None:
+        """Answer, which says that everything is imported."""
+
     async def migrate(self) -> None:
         await self.adapter.migrate()
 

@@ -13,8 +13,13 @@ from typing import Any
 
 Settings = dict[str, Any]
 
+
+class Unknown(Exception):
+    """Something was asked for by a name or in a form that is not known; the message says more."""
+
+
 TUNING = Path(__file__).with_name("tuning.json")
-DRAIN_SECONDS = 6  # about how long a drain of a slow peer lasts
+DRAIN_SECONDS = 4  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
 DRAIN_LEAST = 2_000
 
@@ -210,5 +215,5 @@ def named(names: Iterable[str]) -> list[System]:
     """The systems of these names, in the order of the catalog."""
     wanted = set(names)
     if unknown := sorted(wanted - set(BY_NAME)):
-        raise ValueError(f"no system {unknown[0]!r}; known are {', '.join(BY_NAME)}")
+        raise Unknown(f"no system {unknown[0]!r}; known are {', '.join(BY_NAME)}")
     return [system for system in SYSTEMS if system.name in wanted]

@@ -12,12 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
+from glob import glob
 from pathlib import Path
 
 from benchmarks.catalog import System
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench"
+PYENV = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
 INSTALL_SECONDS = 600
 VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
 
@@ -26,13 +30,13 @@ class NotInstallable(Exception):
     """A system cannot be had on this machine; the message says why."""
 
 
-def command(system: System) -> list[str]:
+def command(system: System, say: Callable[[str], None] = lambda line: None) -> list[str]:
     """What starts an adapter of this system, installed first where it must be."""
-    if system.store == "redis" and shutil.which("redis-server") is None:
-        raise NotInstallable("not installable: needs redis-server on PATH")
+    if system.store == "redis":
+        redis_server()
     if system.runtime == "node":
-        return ["node", str(node_home(system) / "adapter.js")]
-    return [str(python_of(system)), "-m", "benchmarks.adapter", system.name]
+        return ["node", str(node_home(system, say) / "adapter.js")]
+    return [str(python_of(system, say)), "-m", "benchmarks.adapter", system.name]
 
 
 def version(system: System) -> str:
@@ -47,7 +51,9 @@ def version(system: System) -> str:
     if system.runtime == "node":
         path = HOME / "node" / system.name / "node_modules" / "graphile-worker" / "package.json"
         return str(json.loads(path.read_text())["version"])
-    return python_version(python_of(system), system.packages[0].split("=")[0].split("[")[0])
+    return python_version(
+        venv(system) / "bin" / "python", system.packages[0].split("=")[0].split("[")[0]
+    )
 
 
 def python_version(python: Path, package: str) -> str:
@@ -55,14 +61,30 @@ def python_version(python: Path, package: str) -> str:
     return asked.stdout.strip() or "unknown"
 
 
-def python_of(system: System) -> Path:
+@cache
+def redis_server() -> str:
+    """Redis' program, from this machine or unpacked from Debian's packages."""
+    finder = [sys.executable, str(ROOT / "tests" / "servers.py"), "redis"]
+    found = subprocess.run(finder, capture_output=True, text=True)
+    if found.returncode:
+        reason = (found.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise NotInstallable(f"not installable: needs redis-server: {reason[:200]}")
+    return found.stdout.strip()
+
+
+def venv(system: System) -> Path:
+    return HOME / "venvs" / system.name
+
+
+def python_of(system: System, say: Callable[[str], None]) -> Path:
     if not system.packages:
         return Path(sys.executable)
-    base = interpreter(system.python)
-    home = HOME / "venvs" / system.name
+    home = venv(system)
     wanted = fingerprint(system)
     stamp = home / "installed"
     if not stamp.exists() or stamp.read_text() != wanted:
+        base = interpreter(system.python)
+        say(f"installing {system.name} ...")
         shutil.rmtree(home, ignore_errors=True)
         home.parent.mkdir(parents=True, exist_ok=True)
         uv = shutil.which("uv")
@@ -82,13 +104,15 @@ def interpreter(least: tuple[int, int]) -> str:
     if sys.version_info[:2] >= least:
         return sys.executable
     for minor in range(least[1], least[1] + 4):
-        found = shutil.which(f"python{least[0]}.{minor}")
-        if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
-            return found
+        name = f"python{least[0]}.{minor}"
+        places = [shutil.which(name), *glob(f"{PYENV}/versions/*/bin/{name}")]
+        for found in filter(None, places):  # a shim of pyenv may be there and not start
+            if subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
+                return found
     raise NotInstallable(f"not installable: needs Python {least[0]}.{least[1]}")
 
 
-def node_home(system: System) -> Path:
+def node_home(system: System, say: Callable[[str], None]) -> Path:
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise NotInstallable("not installable: needs Node 18 and npm")
     found = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip()
@@ -98,6 +122,7 @@ def node_home(system: System) -> Path:
     wanted = fingerprint(system)
     stamp = home / "installed"
     if not stamp.exists() or stamp.read_text() != wanted:
+        say(f"installing {system.name} ...")
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         (home / "package.json").write_text('{"name": "peer", "private": true}\n')

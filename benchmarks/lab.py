@@ -27,6 +27,7 @@ from mainspring.db.embedded import EmbeddedServer
 
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 FILL_SECONDS = 240
+REDIS_SECONDS = 10
 BY_FILES = 200_000  # from so many rows on a clone copies files instead of pages through the log
 
 Recipe = tuple[tuple[str, Any], ...]  # arguments of Producer.bulk, as a key
@@ -60,6 +61,11 @@ class Lab:
             self.redis.wait(10)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def revive(self) -> None:
+        """Start the server again if the run before has left it down."""
+        if not self.server.running:
+            self.server.start()
+
     def version(self) -> str:
         with self.admin() as connection:
             row = connection.execute("show server_version").fetchone()
@@ -73,19 +79,18 @@ class Lab:
         command = install.command(system)
         slots = Path(tempfile.mkdtemp(prefix="slots-", dir=self.home))
         recipe: Recipe = (("n", jobs), *sorted(how.items())) if jobs else ()
-        if system.store == "redis":
-            name, url = "", self.empty_redis()
-            if recipe:
-                self.fill(system, command, url, settings, recipe)
-        else:
-            template = self.template(system, command, settings, recipe)
-            self.count += 1
-            name = f"run_{self.count}"
-            self.clone(template, name, by_files=jobs >= BY_FILES)
-            url = self.server.url(name)
-            self.tidy(url, filled=jobs > 0)
+        self.count += 1
+        name = f"run_{self.count}" if system.store == "postgres" else ""
+        url = self.server.url(name) if name else self.empty_redis()
+        # The producer's process starts while the store is made: importing takes as long.
         stage = Stage(self, system, command, settings, url, slots)
         try:
+            if name:
+                template = self.template(system, command, settings, recipe)
+                self.clone(template, name, by_files=jobs >= BY_FILES)
+            elif recipe:
+                self.fill(system, command, url, settings, recipe)
+            stage.wait_until_ready()
             yield stage
         finally:
             stage.stop()
@@ -124,15 +129,11 @@ class Lab:
         if system.store == "postgres":
             self.tidy(url, filled=bool(recipe))
 
-    def forget(self, system: System, *, above: int = 0) -> None:
-        """Drop the templates of a system that hold more than so many jobs."""
-        for key in [k for k in self.templates if k[0] == system.name]:
-            if dict(key[1]).get("n", 0) > above:
-                self.drop(self.templates.pop(key))
-
     def clone(self, template: str, name: str, *, by_files: bool) -> None:
+        """A copy of a template, vacuumed and analyzed as that one, and nothing left to flush."""
         strategy = "file_copy" if by_files else "wal_log"
         self.run(f"create database {name} template {template} strategy {strategy}")
+        self.run("checkpoint")
 
     def tidy(self, url: str, *, filled: bool) -> None:
         """The same starting point for every timed part.
@@ -169,12 +170,22 @@ class Lab:
                 self.redis_port = free.getsockname()[1]
             options = ["--port", str(self.redis_port), "--save", "", "--appendonly", "no"]
             self.redis = subprocess.Popen(
-                ["redis-server", "--bind", "127.0.0.1", *options],
+                [install.redis_server(), "--bind", "127.0.0.1", *options],
                 cwd=self.home,
                 stdout=subprocess.DEVNULL,
             )
-            time.sleep(1)
-        with socket.create_connection(("127.0.0.1", self.redis_port), timeout=10) as connection:
+        with self.to_redis() as connection:
             connection.sendall(b"FLUSHALL\r\n")
             connection.recv(64)
         return f"redis://127.0.0.1:{self.redis_port}/0"
+
+    def to_redis(self) -> socket.socket:
+        """A connection, waited for while the server starts."""
+        deadline = time.monotonic() + REDIS_SECONDS
+        while True:
+            try:
+                return socket.create_connection(("127.0.0.1", self.redis_port), timeout=10)
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)

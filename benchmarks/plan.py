@@ -1,26 +1,29 @@
-"""The plan: workloads one after the other, systems interleaved, and the records they give.
+"""The plan: every workload once, then again while there is time; systems interleaved.
 
-System A run 1, system B run 1, ..., A run 2, ...: noise of the machine hits all alike.
+System A, system B, ... in one workload, then the next workload; the second and third runs come
+in passes of their own. So noise of the machine hits all alike, and when the time is up it is
+repeats that are missing, never a workload. A run that fails or hangs ends with its reason as
+the record; the others go on.
 """
 
 from __future__ import annotations
 
-import statistics
+import signal
 import time
-from collections.abc import Callable
-from typing import Any
-
-import psycopg
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
 
 from benchmarks import install
+from benchmarks.book import Book
 from benchmarks.catalog import System, tuned
 from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
 from benchmarks.stage import Failed
-from benchmarks.workloads import Figure, Trial, Workload
-
-Record = dict[str, Any]
-KEEP_FILLED = 150_000  # templates above this are dropped as soon as no run needs them
+from benchmarks.targets import OURS
+from benchmarks.workloads import Trial, Workload
 
 ABILITIES = {
     "latency": "has no wake-up to measure",
@@ -31,134 +34,123 @@ ABILITIES = {
     "survives": "does not promise to reconnect",
     "workflows": "has no workflows: durable steps that depend on one another",
 }
+TIME_IS_UP = "not measured: the time of this run was up"
 
 
-class Book:
-    """Figures as they come in, and the records made of them."""
+@dataclass(slots=True)
+class Plan:
+    lab: Lab
+    systems: list[System]
+    workloads: list[Workload]
+    book: Book
+    runs: int
+    quick: bool
+    seconds: float  # after which nothing is begun
+    say: Callable[[str], None]
+    took: dict[str, float] = field(default_factory=dict)  # of a workload in the pass before
+    begin: float = 0.0
 
-    def __init__(self) -> None:
-        self.figures: dict[tuple[str, str], list[Figure]] = {}
-        self.errors: dict[tuple[str, str], str] = {}
-        self.versions: dict[str, str] = {}
-
-    def add(self, system: System, figures: list[Figure]) -> None:
-        for figure in figures:
-            self.figures.setdefault((figure.workload, system.name), []).append(figure)
-
-    def fail(self, system: System, names: tuple[str, ...], reason: str) -> None:
-        for name in names:
-            self.errors.setdefault((name, system.name), reason)
-
-    def records(self) -> list[Record]:
-        made = [self.record(key) for key in self.figures]
-        lost = [key for key in self.errors if key not in self.figures]
-        return made + [self.failure(key) for key in lost]
-
-    def record(self, key: tuple[str, str]) -> Record:
-        figures = self.figures[key]
-        runs = [round(figure.value, 3) for figure in figures]
-        first = figures[0]
-        record: Record = {
-            "workload": key[0],
-            "system": key[1],
-            "unit": first.unit,
-            "runs": runs,
-            "median": round(statistics.median(runs), 3),
-            "higher_is_better": first.higher_is_better,
-            "version": self.versions.get(key[1], ""),
-            **first.extra,
-        }
-        notes = sorted({figure.extra.get("note", "") for figure in figures} - {""})
-        if key in self.errors:
-            notes.append(f"a run failed: {self.errors[key]}")
-        record.pop("note", None)
-        return {**record, "note": "; ".join(notes)} if notes else record
-
-    def failure(self, key: tuple[str, str]) -> Record:
-        return {
-            "workload": key[0],
-            "system": key[1],
-            "unit": "",
-            "runs": [],
-            "median": None,
-            "version": self.versions.get(key[1], ""),
-            "error": self.errors[key],
-        }
-
-
-def carry_out(
-    lab: Lab,
-    systems: list[System],
-    workloads: list[Workload],
-    *,
-    runs: int,
-    quick: bool,
-    say: Callable[[str], None],
-) -> Book:
-    book = Book()
-    ready = installed(systems, workloads, book, say)
-    rates: dict[str, float] = {}
-    for workload in workloads:
-        able = [system for system in ready if takes_part(system, workload, quick, book)]
-        lost: set[str] = set()
-        times = min(runs, workload.most_runs or runs, (quick and workload.quick_runs) or runs)
-        for run in range(1, times + 1):
-            for system in able:
-                if system.name in lost:
+    def carry_out(self) -> None:
+        ready = self.installed()
+        self.begin = time.monotonic()
+        for run in range(1, self.runs + 1):
+            for workload in self.workloads:
+                turns = [s for s in ready if self.has_turn(s, workload, run)]
+                if run > 1 and turns and not self.is_time_for(workload):
+                    self.say(f"{workload.name}: no time for run {run}")
                     continue
-                trial = Trial(lab, system, tuned(system), quick, rates)
-                begin = time.monotonic()
-                error = attempt(trial, workload, book)
-                if error:
-                    lost.add(system.name)
-                if run == times or error:
-                    lab.forget(system, above=KEEP_FILLED)
-                took = time.monotonic() - begin
-                outcome = error or shown(book, workload, system)
-                say(f"{workload.name:14} {system.name:14} run {run}: {outcome}  ({took:.1f} s)")
-    return book
+                started = time.monotonic()
+                for system in turns:
+                    self.measure(workload, system, run)
+                if turns:
+                    self.took[workload.name] = time.monotonic() - started
 
+    def installed(self) -> list[System]:
+        ready = []
+        for system in self.systems:
+            try:
+                install.command(system, self.say)
+            except NotInstallable as error:
+                for workload in self.workloads:
+                    if invited(system, workload, quick=self.quick):
+                        self.book.fail(system.name, workload.records, str(error))
+                self.say(f"{system.name}: {error}")
+            else:
+                self.book.versions[system.name] = install.version(system)
+                ready.append(system)
+        self.book.save()
+        return ready
 
-def installed(
-    systems: list[System], workloads: list[Workload], book: Book, say: Callable[[str], None]
-) -> list[System]:
-    ready = []
-    names = tuple(name for workload in workloads for name in workload.records)
-    for system in systems:
-        try:
-            install.command(system)
-        except NotInstallable as error:
-            book.fail(system, names, str(error))
-            say(f"{system.name}: {error}")
+    def has_turn(self, system: System, workload: Workload, run: int) -> bool:
+        if not invited(system, workload, quick=self.quick):
+            return False
+        if workload.needs and workload.needs not in system.can:
+            reason = f"not measured: {ABILITIES[workload.needs]}"
+            self.book.fail(system.name, workload.records, reason)
+            return False
+        if run > workload.times(self.runs, ours=system.name == OURS, quick=self.quick):
+            return False
+        return self.book.runs(workload.records, system.name) == run - 1
+
+    def is_time_for(self, workload: Workload) -> bool:
+        spent = time.monotonic() - self.begin
+        return spent + self.took.get(workload.name, 0.0) < self.seconds
+
+    def measure(self, workload: Workload, system: System, run: int) -> None:
+        started = time.monotonic()
+        if started - self.begin > self.seconds:
+            self.book.fail(system.name, workload.records, TIME_IS_UP)
+            outcome = TIME_IS_UP
         else:
-            book.versions[system.name] = install.version(system)
-            ready.append(system)
-    return ready
+            outcome = self.attempt(workload, system) or self.shown(workload, system)
+        self.book.save()
+        now = time.monotonic()
+        at = f"{(now - self.begin) / 60:4.1f} min"
+        what = f"{workload.name:14} {system.name:14} run {run}: {outcome}"
+        self.say(f"{at}  {what}  ({now - started:.1f} s)")
+
+    def attempt(self, workload: Workload, system: System) -> str:
+        """Measure once; the reason when it cannot be done."""
+        drained = self.book.median("drain-1", system.name)
+        trial = Trial(self.lab, system, tuned(system), self.quick, drained)
+        try:
+            self.lab.revive()
+            with limit(workload.most_seconds):
+                figures = workload.measure(trial)
+        except Exception as error:
+            if isinstance(error, Failed):
+                self.book.add(system.name, error.figures)
+            else:
+                with (self.lab.logs / "harness.log").open("a") as log:
+                    traceback.print_exc(file=log)
+            reason = f"{error}".strip() or type(error).__name__
+            self.book.fail(system.name, workload.records, reason)
+            return f"failed: {reason}"
+        self.book.add(system.name, figures)
+        return ""
+
+    def shown(self, workload: Workload, system: System) -> str:
+        records = [self.book.kept.get((name, system.name)) for name in workload.records[:2]]
+        return ", ".join(f"{r['workload']} {r['runs'][-1]:,.1f} {r['unit']}" for r in records if r)
 
 
-def takes_part(system: System, workload: Workload, quick: bool, book: Book) -> bool:
-    if workload.needs and workload.needs not in system.can:
-        book.fail(system, workload.records, f"not measured: {ABILITIES[workload.needs]}")
-        return False
+def invited(system: System, workload: Workload, *, quick: bool) -> bool:
+    """Whether this workload is worth its time with this system."""
     only = workload.quick_systems if quick and workload.quick_systems else workload.systems
     return only is None or system.name in only
 
 
-def attempt(trial: Trial, workload: Workload, book: Book) -> str:
-    """Measure once; the reason when it cannot be done."""
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """End what is inside with `Failed` when it takes longer, wherever it hangs."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Failed(f"no end after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        book.add(trial.system, workload.measure(trial))
-    except (Failed, NotInstallable, psycopg.Error, OSError, ArithmeticError) as error:
-        reason = f"{error}".strip() or type(error).__name__
-        book.fail(trial.system, workload.records, reason)
-        return f"failed: {reason}"
-    return ""
-
-
-def shown(book: Book, workload: Workload, system: System) -> str:
-    figures = [
-        book.figures[(name, system.name)][-1]
-        for name in workload.records[:2]
-        if (name, system.name) in book.figures
-    ]
-    return ", ".join(f"{figure.workload} {figure.value:,.1f} {figure.unit}" for figure in figures)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import signal
 import struct
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-NOTHING, STAMP, FAIL_ONCE, SLEEP = range(4)  # what a job asks its handler to do
+NOTHING, STAMP, FAIL_ONCE, SLEEP, BLOCK, DIE = range(6)  # what a job asks its handler to do
 
 SLOT = struct.Struct("<qqqq")  # count, last run, first run, the marked run (nanoseconds)
 HEAD = struct.Struct("<qq")
@@ -78,6 +79,10 @@ class Probe:
         started = time.monotonic_ns()
         if act == SLEEP:
             await asyncio.sleep(self.nap_seconds)
+        if act == BLOCK:
+            time.sleep(self.nap_seconds)  # noqa: ASYNC251 - it blocks the loop on purpose
+        if act == DIE:
+            os.kill(os.getpid(), signal.SIGKILL)
         self.finish(number, act, started)
 
     def act_in_thread(self, number: int, act: int) -> None:

@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,21 @@ from benchmarks.probe import Sight, stamps
 if TYPE_CHECKING:
     from benchmarks.lab import Lab
 
-STOP_SECONDS = 5.0
+START_SECONDS = 60.0  # for a producer to be imported, on a busy machine
 FIRST_RUN_SECONDS = 40.0  # until some handler of a started worker must have run
 STORE_SECONDS = 20.0  # until the store must agree that all is done
 LOOK_EVERY_SECONDS = 0.02
 
 
 class Failed(Exception):
-    """A system did not do what the workload asks; the message becomes its record's error."""
+    """A system did not do what the workload asks; the message becomes its record's error.
+
+    `figures` are what was measured before that, of a workload that gives several.
+    """
+
+    def __init__(self, reason: str, figures: Sequence[Any] = ()) -> None:
+        super().__init__(reason)
+        self.figures = figures
 
 
 class Client:
@@ -56,6 +64,10 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         end([self.process], seconds=2)
+        self.log.close()
+
+    def kill(self) -> None:
+        end([self.process], seconds=0)
         self.log.close()
 
     def ask(self, do: str, *, timeout: float = 120, **arguments: Any) -> Any:
@@ -109,12 +121,22 @@ class Stage:
         self.log = lab.logs / f"{system.name}.log"
         self.workers: list[subprocess.Popen[bytes]] = []
         self.clients: list[Client] = []
+        self.spare: Client | None = self.started_client()
         self.sent: list[int] = []  # when the enqueue of each paced job returned
+
+    def started_client(self) -> Client:
+        client = Client(self.command, self.url, self.settings, self.log)
+        self.clients.append(client)
+        return client
+
+    def wait_until_ready(self) -> None:
+        """Until the producer at hand has started, so that it takes no time of what is measured."""
+        if self.spare:
+            self.spare.ask("ready", timeout=START_SECONDS)
 
     def client(self) -> Client:
         """A connected producer."""
-        client = Client(self.command, self.url, self.settings, self.log)
-        self.clients.append(client)
+        client, self.spare = self.spare or self.started_client(), None
         client.ask("open")
         return client
 
@@ -133,14 +155,12 @@ class Stage:
                 )
                 self.workers.append(worker)
 
-    def stop_workers(self) -> None:
-        end(self.workers, seconds=STOP_SECONDS)
-        self.workers.clear()
-
     def stop(self) -> None:
-        self.stop_workers()
+        """End all at once: their store goes away with them."""
+        end(self.workers, seconds=0)
+        self.workers.clear()
         for client in self.clients:
-            client.__exit__(None, None, None)
+            client.kill()
         self.clients.clear()
 
     def look(self) -> Sight:
@@ -197,14 +217,17 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 def end(processes: list[subprocess.Popen[bytes]], *, seconds: float) -> None:
     """Ask politely, wait so long, then end the whole group of each that we started."""
     for process in processes:
-        if process.stdin:
-            process.stdin.close()
-        if process.poll() is None:
+        with suppress(BrokenPipeError):
+            if process.stdin:
+                process.stdin.close()
+        if seconds and process.poll() is None:
             process.terminate()
     deadline = time.monotonic() + seconds
     for process in processes:
-        try:
-            process.wait(max(0.05, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        with suppress(ProcessLookupError):  # also what a dead leader has left behind
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(5)
+        process.wait(5)
+        if process.stdout:
+            process.stdout.close()

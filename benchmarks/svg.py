@@ -6,7 +6,7 @@ Colours come from the page's style sheet, by class, so that dark and light both 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 
 Points = list[tuple[float, float]]
@@ -18,8 +18,8 @@ ROW, THICK = 30, 18
 HEIGHT, LEFT, TOP, BOTTOM = 300, 64, 16, 40
 
 
-def bars(rows: list[Bar], unit: str) -> str:
-    """Horizontal bars from best to worst, with a whisker over the runs."""
+def bars(rows: list[Bar], unit: str, at: float | None = None) -> str:
+    """Horizontal bars from best to worst, with a whisker over the runs; a line at a target."""
     longest = max((high for _, _, _, high, _ in rows), default=1.0) or 1.0
     scale = (WIDTH - LABEL - RIGHT) / longest
     parts = []
@@ -38,8 +38,11 @@ def bars(rows: list[Bar], unit: str) -> str:
                 f'<path class="whisker" d="M{a:.1f} {middle}H{b:.1f}M{a:.1f} {middle - 4}v8'
                 f'M{b:.1f} {middle - 4}v8"/>'
             )
-        at = max(end, LABEL + high * scale) + 8
-        parts.append(text(at, middle + 4, f"{short(value)} {unit}", "start", "value"))
+        beside = max(end, LABEL + high * scale) + 8
+        parts.append(text(beside, middle + 4, f"{short(value)} {unit}", "start", "value"))
+    if at is not None:
+        x = LABEL + at * scale
+        parts.append(f'<path class="mark" d="M{x:.1f} 0V{len(rows) * ROW}"/>')
     return frame(parts, len(rows) * ROW)
 
 
@@ -51,8 +54,12 @@ def lines(
     log_y: bool = False,
     place: Callable[[float], float] | None = None,
     ticks: list[tuple[float, str]] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Lines over one pair of axes; `place` maps x to where it stands between 0 and 1."""
+    """Lines over one pair of axes; `place` maps x to where it stands between 0 and 1.
+
+    `marks` are moments worth a vertical line with a word.
+    """
     points = [point for line in series.values() for point in line]
     if not points:
         return ""
@@ -64,13 +71,17 @@ def lines(
     rise = vertical(low, high or 1.0, log_y)
     wide = WIDTH - LEFT - RIGHT
     parts = []
-    for value in marks(low, high or 1.0, log_y):
+    for value in heights(low, high or 1.0, log_y):
         y = rise(value)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + wide}"/>')
         parts.append(text(LEFT - 8, y + 4, short(value), "end", "tick"))
     for value, words in ticks or [(x, f"{x:.0f}") for x in spread(low_x, high_x)]:
         x = LEFT + place(value) * wide
         parts.append(text(x, HEIGHT - BOTTOM + 18, words, "middle", "tick"))
+    for i, (value, words) in enumerate(marks):
+        x = LEFT + place(value) * wide
+        parts.append(f'<path class="mark" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
+        parts.append(text(x + 3, TOP + 10 + 13 * (i % 3), words, "start", "tick"))
     ends = spaced({name: rise(line[-1][1]) for name, line in series.items() if line})
     for name, line in series.items():
         if not line:
@@ -95,7 +106,7 @@ def vertical(low: float, high: float, log_y: bool) -> Callable[[float], float]:
     return rise
 
 
-def marks(low: float, high: float, log_y: bool) -> list[float]:
+def heights(low: float, high: float, log_y: bool) -> list[float]:
     if not log_y:
         return spread(0, high)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -8,9 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.targets import BARE, OURS, Target, judged
+
 Record = dict[str, Any]
 BEGIN, END = "<!-- last run: begin -->", "<!-- last run: end -->"
-OURS, BARE = "mainspring", "bare"
+TARGET_HEAD = ("target", "bound", "measured", "verdict")
 HEAD = ("workload", "system", "median", "unit", "spread", "to best peer", "to bare", "remark")
 
 
@@ -20,7 +22,7 @@ def show(records: list[Record]) -> None:
         right = name in ("median", "spread", "to best peer", "to bare")
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     previous = ""
-    for record in arranged(records):
+    for record in gathered(records):
         if previous and record["workload"] != previous:
             table.add_section()
         style = "bold" if record["system"] == OURS else "dim" if "error" in record else ""
@@ -30,13 +32,30 @@ def show(records: list[Record]) -> None:
     Console(width=None if Console().is_terminal else 150).print(table)
 
 
+def show_targets(records: list[Record]) -> None:
+    """What was promised, beside what this run gave."""
+    table = Table(title="Targets", title_justify="left")
+    for name in TARGET_HEAD:
+        table.add_column(name, justify="right" if name == "measured" else "left")
+    for target, value, kept in judged(records):
+        table.add_row(*target_cells(target, value, kept), style="" if kept else "red")
+    if table.rows:
+        Console(width=None if Console().is_terminal else 150).print(table)
+
+
+def target_cells(target: Target, value: float, kept: bool) -> list[str]:
+    told = f"{number(value)} {target.unit}"
+    return [target.words, target.bound, told, "kept" if kept else "missed"]
+
+
 def insert(page: Path, records: list[Record]) -> None:
     """Put the run into a markdown page, between its two marks."""
     about = records[0].get("about", {}) if records else {}
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    lines = [BEGIN, "", *described(records, about), "", *markdown(records), "", END]
+    lines = [BEGIN, "", *described(records, about), "", *markdown_targets(records)]
+    lines += ["", *markdown(records), "", END]
     page.write_text(before + "\n".join(lines) + after)
 
 
@@ -53,9 +72,14 @@ def described(records: list[Record], about: dict[str, Any]) -> list[str]:
     ]
 
 
+def markdown_targets(records: list[Record]) -> list[str]:
+    lines = ["| " + " | ".join(TARGET_HEAD) + " |", "|---|---|--:|---|"]
+    return lines + ["| " + " | ".join(target_cells(*one)) + " |" for one in judged(records)]
+
+
 def markdown(records: list[Record]) -> list[str]:
     lines = ["| " + " | ".join(HEAD) + " |", "|---|---|--:|---|--:|--:|--:|---|"]
-    for record in arranged(records):
+    for record in gathered(records):
         lines.append(f"| {record['workload']} | " + " | ".join(cells(record, records)) + " |")
     return lines
 
@@ -66,10 +90,24 @@ def arranged(records: list[Record]) -> list[Record]:
     return sorted(records, key=lambda record: (order.index(record["workload"]), rank(record)))
 
 
-def rank(record: Record) -> tuple[bool, bool, float]:
+def gathered(records: list[Record]) -> list[Record]:
+    """Arranged, with one line for all that have no figure of a workload for the same reason."""
+    lines: list[Record] = []
+    for record in arranged(records):
+        last = lines[-1] if lines else {}
+        if "error" in record and all(
+            record[name] == last.get(name) for name in ("workload", "error")
+        ):
+            lines[-1] = {**last, "system": f"{last['system']}, {record['system']}"}
+        else:
+            lines.append(record)
+    return lines
+
+
+def rank(record: Record) -> tuple[bool, str, bool, float]:
     median = record["median"] or 0.0
     goodness = -median if record.get("higher_is_better", True) else median
-    return record["median"] is None, record["system"] != OURS, goodness
+    return record["median"] is None, record.get("error", ""), record["system"] != OURS, goodness
 
 
 def cells(record: Record, records: list[Record]) -> list[str]:
@@ -119,7 +157,19 @@ def remark(record: Record) -> str:
     if "before_call_p50" in record:
         told.append(f"from before the call {record['before_call_p50']:.2f} ms")
     for key, words in (
+        ("changes", "{:,} changes"),
+        ("waiting", "{:,} waiting"),
         ("percent_of_first", "{} % of the first seconds"),
+        ("percent_of_10_tasks", "{} % of ten tasks"),
+        ("seconds", "{} s"),
+        ("grew_mb", "grew by {} MB"),
+        ("p50_ms", "p50 {} ms"),
+        ("evaluations_per_advance", "{} checks an advance"),
+        ("worker_us_per_advance", "{} us of the worker an advance"),
+        ("times_the_live_p95", "live p95 {} times as before"),
+        ("more_percent", "{} % more than empty"),
+        ("without", "{} without"),
+        ("fault", "{}"),
         ("sent_per_second", "at {:,}/s"),
         ("low_p50", "ordinary ones {:,} ms"),
         ("back_after_seconds", "back after {} s"),

@@ -1,19 +1,21 @@
 """Tune: a short pass over each system's settings; the best goes into tuning.json.
 
-One drain of one process per setting, on about three seconds of work. The file is checked in,
-so that a run needs no tuning and everybody sees what was tried and when.
+Drains of one process on about two seconds of work, the settings in turns so that noise hits all alike,
+and the best median wins. The file is checked in, so that a run needs no tuning and everybody sees what was
+tried and when.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks import install, meter
-from benchmarks.catalog import TUNING, Settings, System, Tuned
+from benchmarks.catalog import TUNING, System, Tuned
 from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
 from benchmarks.stage import Failed
@@ -23,7 +25,7 @@ from benchmarks.workloads.drain import drain
 SHARE = 0.5  # of the jobs of a real drain
 
 
-def tune(systems: list[System]) -> None:
+def tune(systems: list[System], *, runs: int) -> None:
     console = Console(stderr=True, highlight=False)
     known: dict[str, Any] = json.loads(TUNING.read_text()) if TUNING.exists() else {"systems": {}}
     with Lab() as lab:
@@ -31,7 +33,7 @@ def tune(systems: list[System]) -> None:
         known["machine"] = meter.machine()
         for system in systems:
             try:
-                entry = tune_one(lab, system, console)
+                entry = tune_one(lab, system, runs, console)
             except NotInstallable as error:
                 console.print(f"{system.name}: {error}")
                 continue
@@ -40,25 +42,38 @@ def tune(systems: list[System]) -> None:
                 TUNING.write_text(json.dumps(known, indent=1) + "\n")
 
 
-def tune_one(lab: Lab, system: System, console: Console) -> dict[str, Any] | None:
-    install.command(system)
-    tried: list[tuple[float, Settings]] = []
-    for settings in system.variants:
-        trial = Trial(lab, system, Tuned(settings, system.guess * SHARE), quick=True, rates={})
-        try:
-            rate = drain(trial, 1)[0].value
-        except Failed as error:
-            console.print(f"{system.name} {settings}: failed: {error}")
-            continue
-        tried.append((rate, settings))
-        console.print(f"{system.name} {settings}: {rate:,.0f} jobs/s")
+def tune_one(lab: Lab, system: System, runs: int, console: Console) -> dict[str, Any] | None:
+    install.command(system, console.print)
+    rates: list[list[float]] = [[] for _ in system.variants]
+    failed: set[int] = set()
+    for _ in range(runs):
+        for i, settings in enumerate(system.variants):
+            if i in failed:
+                continue
+            trial = Trial(lab, system, Tuned(settings, system.guess * SHARE), quick=True)
+            try:
+                rates[i].append(drain(trial, 1)[0].value)
+            except Failed as error:
+                failed.add(i)
+                console.print(f"{system.name} {settings}: failed: {error}")
+                continue
+            console.print(f"{system.name} {settings}: {rates[i][-1]:,.0f} jobs/s")
+    tried: list[dict[str, Any]] = [
+        {
+            "settings": settings,
+            "rate": round(statistics.median(rates[i])),
+            "runs": [round(rate) for rate in rates[i]],
+        }
+        for i, settings in enumerate(system.variants)
+        if i not in failed
+    ]
     if not tried:
         return None
-    best, settings = max(tried, key=lambda pair: pair[0])
+    best = max(tried, key=lambda one: one["rate"])
     return {
         "date": time.strftime("%Y-%m-%d"),
         "version": install.version(system),
-        "settings": settings,
-        "rate": round(best),
-        "tried": [{"settings": kind, "rate": round(value)} for value, kind in tried],
+        "settings": best["settings"],
+        "rate": best["rate"],
+        "tried": tried,
     }

@@ -1,8 +1,9 @@
-"""Servers for tests that no wheel brings: PostgreSQL 15 and PgBouncer, from Debian's packages.
+"""Servers that no wheel brings: PostgreSQL 15, PgBouncer and Redis, from Debian's packages.
 
-`python tests/servers.py postgres` prints a directory of binaries, `... pgbouncer` the path of a
-program. What is not installed is downloaded by apt and unpacked below .cache, without root and
-without installing. Where that does not work the reason goes to stderr and the exit code is 3.
+`python tests/servers.py postgres` prints a directory of binaries, `... pgbouncer` and `... redis` the
+path of a program; Redis is for the benchmarks' peers. What is not installed is downloaded by apt and
+unpacked below .cache, without root and without installing. Where that does not work the reason goes to
+stderr and the exit code is 3.
 """
 
 import os
@@ -78,6 +79,16 @@ def _find_pgbouncer() -> Path:
     found = _runnable(_unpacked("pgbouncer", "pgbouncer"), Path("usr/sbin")) / "pgbouncer"
     if subprocess.run([found, "--version"], capture_output=True).returncode:
         raise NoServer(f"the PgBouncer unpacked in {found} does not run")
+    return found
+
+
+def _find_redis() -> Path:
+    if program := shutil.which("redis-server"):
+        return Path(program)
+    tree = _unpacked("redis-server", r"redis-(?:server|tools)")
+    found = _runnable(tree, Path("usr/bin")) / "redis-server"
+    if subprocess.run([found, "--version"], capture_output=True).returncode:
+        raise NoServer(f"the Redis unpacked in {found} does not run")
     return found
 
 
@@ -257,7 +268,7 @@ class PgBouncer:
 
 
 def main(arguments: list[str]) -> int:
-    finders = {"postgres": _find_postgres, "pgbouncer": _find_pgbouncer}
+    finders = {"postgres": _find_postgres, "pgbouncer": _find_pgbouncer, "redis": _find_redis}
     if len(arguments) != 1 or arguments[0] not in finders:
         print(f"usage: servers.py {'|'.join(finders)}", file=sys.stderr)
         return 2

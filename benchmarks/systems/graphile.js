@@ -102,6 +102,8 @@ async function work() {
 }
 
 class Producer {
+  async ready() {}
+
   async open() {
     this.pool = pool(4);
     this.utils = await makeWorkerUtils({ pgPool: this.pool, logger: quiet });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.catalog import Unknown
 from benchmarks.workloads import (
     backlog,
     capture,
@@ -37,12 +38,12 @@ WORKLOADS: tuple[Workload, ...] = (
     backlog.SMALL,
     backlog.MIDDLE,
     backlog.LARGE,
+    memory.MEMORY,
     held.HELD,
+    long.LONG_TASKS,
     failing.FAILING,
     groups.GROUPS,
-    long.LONG_TASKS,
     priorities.PRIORITIES,
-    memory.MEMORY,
     recovery.RECOVERY,
     stages.STAGES,
     writers.WRITING,
@@ -51,6 +52,7 @@ WORKLOADS: tuple[Workload, ...] = (
     triggers.TRIGGERS,
     triggers.TRIGGERS_BURST,
     chains.CHAINS,
+    chains.START,
     fanout.FANOUT,
     crowds.RESTART,
     crowds.SEARCH,
@@ -63,6 +65,6 @@ def chosen(names: list[str] | None, *, quick: bool) -> list[Workload]:
     if names:
         known = {name for workload in WORKLOADS for name in (workload.name, *workload.gives)}
         if unknown := sorted(set(names) - known):
-            raise ValueError(f"no workload {unknown[0]!r}; known are {', '.join(sorted(known))}")
+            raise Unknown(f"no workload {unknown[0]!r}; known are {', '.join(sorted(known))}")
         return [w for w in WORKLOADS if {w.name, *w.gives} & set(names)]
     return [workload for workload in WORKLOADS if workload.quick or not quick]

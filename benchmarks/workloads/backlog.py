@@ -19,16 +19,21 @@ def backlog(trial: Trial, waiting: int, name: str) -> list[Figure]:
 
 
 SMALL = Workload(
-    "backlog-10k", lambda trial: backlog(trial, max(10_000, COUNTED), "backlog-10k"), quick=True
+    "backlog-10k",
+    lambda trial: backlog(trial, COUNTED, "backlog-10k"),
+    quick=True,
+    systems=FAST_FILL,
 )
 MIDDLE = Workload(
-    "backlog-100k", lambda trial: backlog(trial, 100_000, "backlog-100k"), systems=FAST_FILL
+    "backlog-100k",
+    lambda trial: backlog(trial, 100_000, "backlog-100k"),
+    systems=FAST_FILL,
+    peer_runs=1,
 )
 LARGE = Workload(
     "backlog-1m",
     lambda trial: backlog(trial, 1_000_000, "backlog-1m"),
     quick=True,
     quick_systems=("mainspring",),
-    quick_runs=2,
     systems=FAST_FILL,
 )

@@ -33,7 +33,6 @@ def drain(trial: Trial, processes: int) -> list[Figure]:
     extra = {"n": n, "settings": trial.settings, "note": note}
     figures = [Figure(f"drain-{processes}", rate, extra=extra)]
     if processes == 1:
-        trial.rates[trial.system.name] = rate
         counted = n - seen.count
         figures += [
             cost("cpu-worker-us", worker_cpu / counted * 1e6, "us/job"),

@@ -7,7 +7,7 @@ from benchmarks.workloads.workload import Figure, Trial, Workload
 
 def one(trial: Trial) -> list[Figure]:
     with trial.lab.stage(trial.system, trial.settings) as stage:
-        done = stage.client().ask("singles", seconds=1 if trial.quick else 3)
+        done = stage.client().ask("singles", seconds=1 if trial.quick else 2)
     return [Figure("enqueue-one", done["count"] / done["seconds"], extra={"n": done["count"]})]
 
 

@@ -52,5 +52,5 @@ FANOUT = Workload(
     quick=True,
     quick_systems=("mainspring",),
     quick_runs=1,
-    most_runs=3,
+    peer_runs=1,
 )

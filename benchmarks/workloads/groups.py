@@ -20,4 +20,4 @@ def groups(trial: Trial) -> list[Figure]:
     return [Figure("groups", rate, extra={"n": n, "groups": COUNT, "note": note})]
 
 
-GROUPS = Workload("groups", groups, needs=ABILITY)
+GROUPS = Workload("groups", groups, needs=ABILITY, peer_runs=1)

@@ -13,14 +13,14 @@ from benchmarks.catalog import LATENCY
 from benchmarks.stage import Failed, Stage
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 
-WARM_SECONDS = 1.5
+WARM_SECONDS = 1.0
 SLOWEST_SECONDS = 15.0
 GAP_SECONDS = 0.05
 HALF_GAP_SECONDS = 0.02
 
 
 def idle(trial: Trial) -> list[Figure]:
-    n = 80 if trial.quick else 300
+    n = 80 if trial.quick else 100
     with trial.lab.stage(trial.system, trial.idle_settings) as stage:
         waits, whole = measure(stage, n=n, gap=GAP_SECONDS, batch=1)
     extra = {
@@ -39,7 +39,7 @@ def idle(trial: Trial) -> list[Figure]:
 def half(trial: Trial) -> list[Figure]:
     rate = trial.rate / 2
     batch = max(2, round(rate * HALF_GAP_SECONDS))
-    rounds = 150 if trial.quick else 250
+    rounds = 100
     with trial.lab.stage(trial.system, trial.settings) as stage:
         waits, _ = measure(stage, n=batch * rounds, gap=batch / rate, batch=batch)
         first, last = min(stage.sent), max(stage.sent)
@@ -83,4 +83,4 @@ def measure(
 
 
 IDLE = Workload("latency", idle, gives=("latency-p50", "latency-p99"), needs=LATENCY, quick=True)
-HALF = Workload("latency-half", half, needs=LATENCY)
+HALF = Workload("latency-half", half, needs=LATENCY, peer_runs=1)

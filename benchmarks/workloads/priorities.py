@@ -41,4 +41,4 @@ def priorities(trial: Trial) -> list[Figure]:
     return [Figure("priorities", percentile(high, 50), "ms", False, extra)]
 
 
-PRIORITIES = Workload("priorities", priorities, needs=ABILITY)
+PRIORITIES = Workload("priorities", priorities, needs=ABILITY, peer_runs=1)

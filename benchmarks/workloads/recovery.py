@@ -1,76 +1,109 @@
-"""Recovery: the rate after a storm of killed connections and a restart, in percent of before.
+"""Recovery: what a fault does to the rate, and that it comes back.
 
-All backends of the database are terminated ten times a second, then PostgreSQL is restarted
-under the worker, which must come back by itself: nobody restarts it.
+Two workers under a steady load meet one fault after the other (`benchmarks/workloads/faults.py`); nobody
+restarts them but where the fault is their death. The figure is the rate after a fault in percent of the
+rate just before it. Peers meet the two that every system has to live with: killed connections and a
+restart of the server.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 import time
 
-import psycopg
-
 from benchmarks.catalog import SURVIVES
-from benchmarks.stage import Failed, Stage
-from benchmarks.workloads.held import Feeder
+from benchmarks.stage import Failed
+from benchmarks.workloads.faults import BLOCK_SECONDS, FAULTS, SHARED, Fault, Scene
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
-MEASURED_SECONDS = 6.0
+WARM_SECONDS = 2.0
+MEASURED_SECONDS = 5.0
 BACK_SECONDS = 40.0
-TERMINATE = """
-select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s
-"""
+LEASE_SECONDS = 2.0
+DISK_SECONDS = 180
+APART = ("unshare", "--mount", "--propagation", "private")
 
 
 def recovery(trial: Trial) -> list[Figure]:
-    start_with = trial.drain_jobs
-    settings = {**trial.settings, "reconnect": True}
-    with trial.lab.stage(trial.system, settings, jobs=start_with) as stage:
-        stage.start_workers()
-        stage.wait_for(1, seconds=60)
-        before = Feeder(stage, stage.client(), trial.rate, start_with)
-        before.feed(2)
-        before_rate = measure(before)
-        before.settle()
-        killed = storm(stage, seconds=2.0 if trial.quick else 5.0)
-        trial.lab.server.restart()
-        done = stage.look().count
-        back = time.monotonic()
-        after = Feeder(stage, stage.client(), trial.rate, before.enqueued)
-        after.feed(BACK_SECONDS, until=lambda: stage.look().count > done + after.chunk)
-        if stage.look().count <= done:
-            raise Failed(f"no job ran within {BACK_SECONDS:.0f} s after the restart")
-        back_after = time.monotonic() - back
-        after.feed(2)
-        after_rate = measure(after)
-        after.settle()
-    extra = {
-        "before": round(before_rate),
-        "after": round(after_rate),
-        "connections_killed": killed,
-        "back_after_seconds": round(back_after, 1),
-    }
-    return [Figure("recovery", 100 * after_rate / before_rate, "%", True, extra)]
+    faults = FAULTS if trial.system.name == "mainspring" else SHARED
+    figures = endure(trial, faults)
+    if trial.system.name == "mainspring":
+        figures.append(full_disk())
+    return figures
 
 
-def measure(feeder: Feeder) -> float:
+def endure(trial: Trial, faults: tuple[Fault, ...]) -> list[Figure]:
+    """Each of these faults in turn; Failed with the figures so far when the system does not come back."""
+    settings = {**trial.settings, "reconnect": True, "lease": LEASE_SECONDS}
+    figures: list[Figure] = []
+    with trial.lab.stage(trial.system, settings) as stage:
+        scene = Scene(trial, stage)
+        stage.start_workers(2, BENCH_NAP=BLOCK_SECONDS)
+        scene.feeder.begin()
+        began = time.monotonic()
+        scene.feeder.feed(WARM_SECONDS)
+        rate = measure(scene)
+        marks = []
+        for fault in faults:
+            struck = time.monotonic()
+            marks.append((round(struck - began, 1), fault.name))
+            try:
+                fault.strike(scene)
+                back = come_back(scene)
+            except Failed as error:
+                raise Failed(f"{fault.name}: {error}", figures) from error
+            before, rate = rate, measure(scene)
+            extra = {
+                "before": round(before),
+                "after": round(rate),
+                "struck_seconds": round(back - struck, 1),
+                "back_after_seconds": round(time.monotonic() - back - MEASURED_SECONDS, 1),
+                "fault": fault.words,
+            }
+            figures.append(Figure(f"recovery-{fault.name}", 100 * rate / before, "%", True, extra))
+        figures[0].extra["series"] = scene.feeder.series(began, time.monotonic(), zero=began)
+        figures[0].extra["marks"] = marks
+    return figures
+
+
+def come_back(scene: Scene) -> float:
+    """Feed until jobs run again, and a little more; answers when the fault was over."""
+    over = time.monotonic()
+    done = scene.stage.look().count
+    enough = done + scene.feeder.chunk
+    scene.feeder.feed(BACK_SECONDS, until=lambda: scene.stage.look().count > enough)
+    if scene.stage.look().count <= done:
+        raise Failed(f"no job ran within {BACK_SECONDS:.0f} s after the fault")
+    scene.feeder.feed(WARM_SECONDS)
+    return over
+
+
+def measure(scene: Scene) -> float:
     begin = time.monotonic()
-    feeder.feed(MEASURED_SECONDS)
-    return feeder.rate(begin, time.monotonic())
+    scene.feeder.feed(MEASURED_SECONDS)
+    return scene.feeder.rate(begin, time.monotonic())
 
 
-def storm(stage: Stage, seconds: float) -> int:
-    killed = 0
-    database = psycopg.conninfo.conninfo_to_dict(stage.url)["dbname"]
-    with stage.lab.admin() as admin:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            row = admin.execute(TERMINATE, [database]).fetchone()
-            killed += row[0] if row else 0
-            time.sleep(0.1)
-    if not killed:
-        raise Failed("the storm found no connection to kill")
-    return killed
+def full_disk() -> Figure:
+    """The same on a server of its own, whose disk is a small tmpfs that only it can see."""
+    if not shutil.which("unshare"):
+        raise Failed("disk: not measured: there is no unshare to mount a small disk apart")
+    command = [*APART, sys.executable, "-m", "benchmarks.disk"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DISK_SECONDS)
+    if done.returncode:
+        raise Failed(f"disk: {(done.stderr.strip().splitlines() or ['no reason'])[-1][:300]}")
+    return Figure(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-RECOVERY = Workload("recovery", recovery, needs=SURVIVES, most_runs=3)
+RECOVERY = Workload(
+    "recovery",
+    recovery,
+    gives=(*(f"recovery-{fault.name}" for fault in FAULTS), "recovery-disk"),
+    needs=SURVIVES,
+    systems=("mainspring", "pgqueuer", "graphile"),
+    peer_runs=1,
+    most_seconds=600,
+)

@@ -16,8 +16,8 @@ from benchmarks.workloads.workload import Figure, Trial, Workload
 CHANGES = 100_000
 QUICK_CHANGES = 5_000
 # The loop does some hundred changes a second: its rate needs no more of them.
-LOOP_CHANGES = 2_000
-QUICK_LOOP_CHANGES = 500
+LOOP_CHANGES = 1_000
+QUICK_LOOP_CHANGES = 200
 SLOTS = 1000
 MOST_SECONDS = 600
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.catalog import DRAIN_MOST, Settings, System, Tuned
+from benchmarks.catalog import Settings, System, Tuned
 from benchmarks.lab import Lab
 
 
@@ -29,7 +29,7 @@ class Trial:
     system: System
     tuned: Tuned
     quick: bool
-    rates: dict[str, float]  # jobs/s of drain-1 measured in this very run, by system
+    drained: float | None = None  # jobs/s of drain-1, once this very run has measured it
 
     @property
     def settings(self) -> Settings:
@@ -41,13 +41,11 @@ class Trial:
 
     @property
     def drain_jobs(self) -> int:
-        """A quick run has no time for six seconds of a slow peer; fast ones keep all."""
-        whole = self.tuned.drain_jobs
-        return whole * 2 // 3 if self.quick and whole < DRAIN_MOST else whole
+        return self.tuned.drain_jobs
 
     @property
     def rate(self) -> float:
-        return self.rates.get(self.system.name, self.tuned.rate)
+        return self.drained or self.tuned.rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,19 @@ class Workload:
     quick_systems: tuple[str, ...] | None = None
     systems: tuple[str, ...] | None = None  # the only ones it is worth the time for
     most_runs: int | None = None
+    peer_runs: int | None = None  # of the others in a full run, where three would take too long
     quick_runs: int | None = None
+    most_seconds: float = 240.0  # after which one run counts as hung
 
     @property
     def records(self) -> tuple[str, ...]:
         return self.gives or (self.name,)
+
+    def times(self, runs: int, *, ours: bool, quick: bool) -> int:
+        """How often it is run."""
+        bounds = [runs, self.most_runs, self.quick_runs if quick else None]
+        bounds.append(None if ours else self.peer_runs)
+        return min(bound for bound in bounds if bound)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -72,9 +78,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
-CURVE = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9, 100)
+CURVE = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9)
 
 
 def curve(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Percentiles for the plot."""
-    return [(percent, round(percentile(values, percent), 3)) for percent in CURVE]
+    """Percentiles for the plot, as far out as so many values can tell."""
+    known = [percent for percent in CURVE if (100 - percent) / 100 * len(values) >= 1]
+    return [(percent, round(percentile(values, percent), 3)) for percent in known]

@@ -13,7 +13,7 @@ import sys
 from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
-CHANGES = 50_000
+CHANGES = 20_000
 QUICK_CHANGES = 5_000
 WRITERS = 64
 MOST_SECONDS = 300

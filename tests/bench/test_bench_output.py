@@ -1,0 +1,124 @@
+"""What a run shows: table, targets, page, and two runs beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import report, table
+from benchmarks.compare import compare
+from benchmarks.targets import judged
+
+Record = dict[str, Any]
+
+
+def record(workload: str, system: str, *runs: float, **more: Any) -> Record:
+    return {
+        "workload": workload,
+        "system": system,
+        "unit": "jobs/s",
+        "runs": list(runs),
+        "median": sorted(runs)[len(runs) // 2] if runs else None,
+        "higher_is_better": True,
+        "version": "1",
+        **more,
+    }
+
+
+RUN = [
+    record("drain-1", "mainspring", 40_000, 41_000, 39_000, n=100_000),
+    record("drain-1", "pgqueuer", 10_000, 9_000, 11_000),
+    record("drain-1", "bare", 50_000),
+    record("drain-1", "dbos", error="no end after 240 s"),
+    record("drain-1", "oban", error="no end after 240 s"),
+    record("latency-p50", "mainspring", 1.0, higher_is_better=False, curve=[(50, 1.0), (99, 3.0)]),
+    record("held-first", "mainspring", 20.0, series=[(0, 20.0), (1, 21.0), (2, 19.0)]),
+    record("held-last", "mainspring", 10.0, percent_of_first=50.0),
+    record("backlog-10k", "mainspring", 30.0),
+    record("backlog-1m", "mainspring", 29.0),
+    record(
+        "recovery-storm",
+        "mainspring",
+        97.0,
+        series=[(0, 5.0), (1, 6.0), (9, 7.0)],
+        marks=[(1.0, "storm"), (5.0, "restart")],
+    ),
+]
+
+
+def test_the_table_has_ratios_and_spread() -> None:
+    ours = table.cells(RUN[0], RUN)
+
+    assert ours == [
+        "mainspring",
+        "40,000",
+        "jobs/s",
+        "39,000 to 41,000",
+        "4.00 x",
+        "0.80 x",
+        "100,000 jobs",
+    ]
+
+
+def test_systems_without_a_figure_for_one_reason_share_a_line() -> None:
+    lines = [r for r in table.gathered(RUN) if r["workload"] == "drain-1"]
+
+    assert [line["system"] for line in lines] == ["mainspring", "bare", "pgqueuer", "dbos, oban"]
+
+
+def test_targets_are_judged_where_a_run_can_tell() -> None:
+    verdicts = {target.words: (value, kept) for target, value, kept in judged(RUN)}
+
+    assert verdicts["drain, one process, to PgQueuer"] == (4.0, True)
+    assert verdicts["transaction held, last to first"] == (0.5, False)
+    assert verdicts["rate after storm"] == (97.0, True)
+    assert "bulk enqueue" not in verdicts
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    page = report.page(RUN)
+
+    for title in ("Drain, one worker", "Latency on an idle", "Under a held", "Through faults"):
+        assert title in page
+    assert "http" not in page
+    assert "nan" not in page
+
+
+def test_a_run_is_put_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+
+    table.insert(page, RUN)
+
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| drain-1 | mainspring | 40,000 |" in text
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict", "code"),
+    [
+        ((20_000, 21_000, 19_000), "worse", 1),
+        ((80_000, 81_000, 79_000), "better", 0),
+        ((39_000, 40_000, 41_000), "same", 0),
+        ((30_000, 30_000, 45_000), "noise", 0),
+        ((), "broken", 1),
+    ],
+)
+def test_a_regression_of_ours_is_named_and_fails(
+    now: tuple[float, ...], verdict: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after = record("drain-1", "mainspring", *now, **({} if now else {"error": "hung"}))
+
+    assert compare(RUN[:1], [after], threshold=15, watched="mainspring") == code
+    assert verdict in capsys.readouterr().out
+
+
+def test_a_regression_of_a_peer_does_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    after = [record("drain-1", "pgqueuer", 1_000.0)]
+
+    assert compare(RUN[1:2], after, threshold=15, watched="mainspring") == 0
+    assert "worse" in capsys.readouterr().out
