@@ -34,6 +34,17 @@ async def test_a_second_worker_gets_half_of_the_shards(visits: Visits, database_
         assert not one.hand.shards & two.hand.shards
 
 
+async def test_a_worker_that_comes_does_not_wait_for_the_beats_of_others(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: beats are two minutes apart here; whoever joins says so, and is given its half at once."""
+    async with (
+        working(database_url, queue(), lease=600) as one,
+        working(database_url, queue(), lease=600) as two,
+    ):
+        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+
+
 async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(
     visits: Visits, database_url: str
 ) -> None:

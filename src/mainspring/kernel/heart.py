@@ -193,6 +193,7 @@ class Heart(threading.Thread):
             process=os.getpid(),
         )
         self._session.call("make_leases", pool=settings.pool)
+        self._session.call("wake_all", pool=settings.pool)
         self._hand.worker_id = worker_id
         self._is_dead = False
         self._beat_at = 0.0

@@ -148,7 +148,7 @@ class Worker:
                 shards_freed=self._shards_freed,
                 settings_changed=self.heart.poke_beat,
                 called_off=self._called_off,
-                connected=self.reader.restart,
+                connected=self._catch_up,
             )
             loops.append(listener.run())
         return loops
@@ -345,6 +345,11 @@ class Worker:
             self._loop.call_soon_threadsafe(action, *values)
         except RuntimeError:
             self.heart.end()  # the event loop was closed without a stop: nothing can run any more
+
+    def _catch_up(self) -> None:
+        """Listening from now on: what was said before is found by looking."""
+        self.reader.restart()
+        self.heart.poke_beat()
 
     def _shards_freed(self, pool: str) -> None:
         if pool == self.settings.pool:

@@ -1,2 +1,2 @@
--- Shards have become free: workers of the pool should look for them now, not at their next beat.
+-- Shards have become free, or a worker has come: all of the pool should look now, not at their next beat.
 select pg_notify('mainspring', 'shards ' || %(pool)s::text)
