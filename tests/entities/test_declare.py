@@ -26,6 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @dataclass
 class Kind:
     name: str = "listing"
+    is_serial: bool = True
     stages: dict[str, Stage] = field(default_factory=dict)
 
 
@@ -82,6 +83,10 @@ def test_interest_is_what_a_stage_reads_unless_it_says_otherwise() -> None:
         (Whole, {"retry": 3}, "must be a RetryPolicy"),
         (Whole, {"budget": 0}, "budget of stage"),
         (Whole, {"sees_own": "yes"}, "sees_own of stage"),
+        (Whole, {"serial": "no"}, "serial of stage 'Whole' must be True or False, got 'no'"),
+        (Whole, {"jitter": -1}, "jitter of stage 'Whole' must be 0 to 3600 seconds, got -1"),
+        (Whole, {"jitter": 1}, "say serial=False, or leave it out"),
+        (lambda entity: None, {}, "is a lambda, which has no name to be found by"),
     ],
 )
 def test_what_cannot_be_a_stage_is_refused_with_the_reason(

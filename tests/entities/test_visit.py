@@ -481,6 +481,29 @@ async def test_stages_of_one_entity_may_run_in_parallel_where_the_kind_says_so(
     assert due[0] != due[1]
 
 
+async def test_a_stage_may_run_beside_the_others_where_it_says_so(stages: Stages) -> None:
+    """S14, S22: one that takes no turns runs while another of its entity does, and its jitter counts."""
+    listing = stages.kind()
+    together = asyncio.Barrier(2)
+
+    async def meet(found: dict[str, Any]) -> Untouched:
+        async with asyncio.timeout(30):
+            await together.wait()
+        return Untouched()
+
+    listing.stage(name="in turn")(meet)
+    listing.stage(name="beside", serial=False, jitter=0.05)(meet)
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        await wait_until(lambda: bool(stages.history("listing/beside")))
+        await stages.rest(worker)
+
+    [beside], [in_turn] = stages.history("listing/beside"), stages.history("listing/in turn")
+    assert beside["due_at"] > in_turn["due_at"]
+    assert (beside["attempt"], in_turn["attempt"]) == (1, 1)
+
+
 async def test_a_slow_or_failing_stage_takes_nothing_from_another(stages: Stages) -> None:
     """S2: each stage has its own queue."""
     listing = stages.kind()

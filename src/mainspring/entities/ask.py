@@ -91,7 +91,7 @@ class Asker:
         loader: Loader,
         offering: Offering,
         *,
-        jitter: float,
+        jitter: Mapping[str, float],
         crawl: bool,
     ) -> None:
         self._kind = kind
@@ -99,7 +99,7 @@ class Asker:
         self._known = known
         self._loader = loader
         self._offering = offering
-        self._jitter = jitter
+        self._jitter = jitter  # of each stage, in seconds
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
         self._logged: dict[str, float] = {}
@@ -222,7 +222,8 @@ class Asker:
             if due_at is not None and due_at.timestamp() > run.started:
                 lane, priority = "", DEFAULT_PRIORITY  # a timer is a live thing, whoever set it
             queue = f"{self._kind}/{name}{lane}"
-            after = random.uniform(0, self._jitter) if self._jitter and due_at is None else None
+            jitter = self._jitter.get(name)
+            after = random.uniform(0, jitter) if jitter and due_at is None else None
             offers.append(
                 StageOffer(queue, run.visit.shard, run.visit.key, due_at, after, passed, priority)
             )

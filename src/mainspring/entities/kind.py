@@ -161,6 +161,11 @@ class Kind:
         return self.settings.ignore
 
     @property
+    def is_serial(self) -> bool:
+        """Whether the stages of an entity take turns, unless they say otherwise."""
+        return self.settings.serial
+
+    @property
     def is_document(self) -> bool:
         """Whether the entities are managed documents."""
         return self.settings.is_document
@@ -198,7 +203,8 @@ class Kind:
         """Declare a stage: a decorator for a class or function, or a call with an object.
 
         `reads`, `writes`, `interest`: fields. `state`: the type of its private state. `rate`,
-        `parallel`: limits of `process` over all workers. `retry`: a RetryPolicy.
+        `parallel`: limits of `process` over all workers. `retry`: a RetryPolicy. `serial`, `jitter`:
+        whether it takes turns with the entity's other stages, else how far its offers are spread.
         """
         if target is None:
             return lambda decorated: self._declare(decorated, given)

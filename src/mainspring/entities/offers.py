@@ -35,7 +35,7 @@ class Offering:
     """The kernel's writer for runs that come to nothing but offers, which wait in their notes."""
 
     most = 1000
-    overlaps = False
+    overlaps = True
     stands = True
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:

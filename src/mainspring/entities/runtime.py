@@ -55,7 +55,7 @@ class KindRuntime:
         self.saver = Saver(kind.name, source, self.known, ignore=ignore, version=kind.version)
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
-        jitter = 0.0 if kind.settings.serial else kind.settings.jitter
+        jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
         asking = (kind.name, viewed, self.known, loader, offering)
         self.asker = Asker(*asking, jitter=jitter, crawl=False)
         self.crawl_asker = Asker(*asking, jitter=jitter, crawl=True)
@@ -124,14 +124,13 @@ async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
 def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> list[QueueSettings]:
     """The queues of a kind: system and stages, live and of the crawl."""
     handlers = handlers or {}
-    turns = kind.name if kind.settings.serial else None
     queues = [
         QueueSettings(
             name=name,
             handler=handlers.get(name, _never_run),
             pool=kind.settings.pool,
             kind="stage",
-            turns=turns,
+            turns=kind.name if kind.is_serial else None,
             share=CRAWL_SHARE if name.endswith("~") else None,
         )
         for name in (kind.name, f"{kind.name}~")
@@ -144,7 +143,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
                 handler=handlers.get(name, _never_run),
                 pool=kind.settings.pool,
                 kind="stage",
-                turns=turns,
+                turns=kind.name if takes_turns(kind, stage) else None,
                 hold_after=s.hold_after,
                 timeout=s.timeout,
                 crash_limit=s.crash_limit,
@@ -160,6 +159,18 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
 
 async def _never_run(_: Run) -> Outcome:
     raise AssertionError("this queue is only declared here")
+
+
+def takes_turns(kind: Kind, stage: Stage) -> bool:
+    """Whether a stage waits for the others of its entity (S14)."""
+    return kind.is_serial if stage.settings.serial is None else stage.settings.serial
+
+
+def jitter_of(kind: Kind, stage: Stage) -> float:
+    """How far the offers of a stage are spread, in seconds (S22)."""
+    if takes_turns(kind, stage):
+        return 0.0
+    return kind.settings.jitter if stage.settings.jitter is None else stage.settings.jitter
 
 
 def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from weakref import WeakSet
 
 import asyncpg
 import msgspec
@@ -78,7 +79,7 @@ class _Item(msgspec.Struct):
 class Saver:
     """The kernel's writer for the stage runs of one kind."""
 
-    overlaps = False
+    overlaps = True  # each holds the rows of the entities that it writes
     stands = True
 
     def __init__(
@@ -91,7 +92,7 @@ class Saver:
         self._known = known
         self._ignore = ignore  # fields whose changes ask nobody
         self._version = version
-        self._connection: Any = None  # the one whose server's timeline was looked at
+        self._looked: WeakSet[Any] = WeakSet()  # connections whose server's timeline is known
         self._busy = Busy(kind)
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
@@ -112,14 +113,14 @@ class Saver:
 
     async def _look_at_server(self, connection: Any) -> None:
         """After a failover to a standby that missed commits, numbers must not come back."""
-        if connection is self._connection:
+        if connection in self._looked:
             return
         try:
             async with connection.transaction():
                 await connection.fetch(SQL["advance_numbers"].numbered)
         except asyncpg.InsufficientPrivilegeError as error:
             log.warning("numbers.unchecked", extra={"kind": self._kind, "error": str(error)})
-        self._connection = connection
+        self._looked.add(connection)
 
     # -- locks and comparisons
 

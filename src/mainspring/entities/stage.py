@@ -36,6 +36,10 @@ class StageSettings:
     sees_own: bool = False  # asked about the version that its own save made, too
     rate: float | None = None
     parallel: int | None = None
+    serial: bool | None = None  # takes turns with the entity's other stages; None: as its kind says
+    jitter: float | None = (
+        None  # of one that takes none: spreads its offers; None: as its kind says
+    )
     timeout: float | None = None
     hold_after: float = 1.0
     crash_limit: int = 3
@@ -79,6 +83,9 @@ class Declared(Protocol):
     def name(self) -> str: ...
 
     @property
+    def is_serial(self) -> bool: ...
+
+    @property
     def stages(self) -> dict[str, Stage]: ...
 
 
@@ -105,6 +112,7 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
         upgrade=given.pop("upgrade", getattr(bound, "upgrade", None)),
     )
     settings = _settings(name, given)
+    _check_turns(kind, name, settings)
     function = bound if inspect.isroutine(bound) else None
     stage = Stage(
         kind=kind.name,
@@ -121,6 +129,22 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
+
+
+def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
+    """Only stages that run side by side are kept off each other."""
+    serial, jitter = settings.serial, settings.jitter
+    if serial is not None and not isinstance(serial, bool):
+        raise InvalidSetting(f"serial of stage {name!r} must be True or False, got {serial!r}")
+    if jitter is None:
+        return
+    if isinstance(jitter, bool) or not 0 <= jitter <= 3600:
+        raise InvalidSetting(f"jitter of stage {name!r} must be 0 to 3600 seconds, got {jitter!r}")
+    if jitter and (kind.is_serial if serial is None else serial):
+        raise InvalidSetting(
+            f"jitter of stage {name!r} is for stages that run beside others; say serial=False, "
+            "or leave it out"
+        )
 
 
 def _check_was(kind: Declared, stage: Stage) -> None:
