@@ -145,6 +145,21 @@ def test_parked_tasks_are_restarted_and_processes_checked_by_operations(shop):
     assert "nothing was repaired" in shop("repairs").out
 
 
+def test_processes_are_restarted_and_cancelled_by_a_filter(shop):
+    """P10, P12: from scratch or from a task on, of a template or of conditions."""
+    shop("search", "--error", "refused", "--save", "refused")
+
+    dry = shop("restart-all", "--template", "refused", "--dry-run", "--json").json()
+    begun = shop("restart-all", "--template", "refused", "--from", "charge")
+    cancelled = shop("cancel-all", "--type", "order", "--rate", "10")
+
+    assert (dry["total"], dry["id"]) == (1, None)
+    assert "operation 1 begins (1 item)" in begun.out
+    assert "operation 2 begins (1 item)" in cancelled.out
+    assert "means everything" in shop("restart-all").err
+    assert "means everything" in shop("cancel-all").err
+
+
 def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
     """P12, P15"""
     unknown = cli("processes", "signal", "order-7", "approved", "true", "--app", "shop")

@@ -15,7 +15,9 @@ from mainspring.kernel.visit import Run
 from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Decision
 from mainspring.processes.decisions import Decisions
+from mainspring.processes.drive import drive
 from mainspring.processes.locking import NotSettled
+from mainspring.processes.settle import settle_steps
 from mainspring.processes.store import SQL
 
 NAMES = {statement.numbered: name for name, statement in {**KERNEL_SQL, **SQL}.items()}
@@ -98,6 +100,7 @@ async def test_one_that_no_longer_counts_is_found_in_the_next_try(
             await decisions.write(engine, batch)
     async with engine.transaction():
         verdicts = await decisions.write(engine, batch)
+        await drive(engine, settle_steps(good, Done(), ME))  # as the settler does
 
     assert verdicts == ["gone", None]
     done = scene.query("select id::text from mainspring.task where state = 'done'")

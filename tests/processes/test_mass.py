@@ -136,6 +136,26 @@ async def test_processes_are_cancelled_and_restarted_by_a_filter(shop: Mainsprin
     assert await states(shop) == ["finished"] * 5 + ["open"]
 
 
+async def test_processes_are_restarted_from_a_task_by_a_filter(
+    shop: Mainspring, database_url: str
+) -> None:
+    """P12: only what the tasks of that actor made and what depends on them is redone."""
+    shop.mend()  # type: ignore[attr-defined]
+    await shop.operator.processes.restart_all(
+        ProcessFilter(type="order", error="no van"), task="ship", source="ann"
+    )
+    await run_until_idle(shop)
+
+    found = await shop.operator.processes.find("order-6")
+    assert found.state == "finished"
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "select actor, generation from mainspring.task where process_id = %s order by actor",
+            [found.id],
+        ).fetchall()
+    assert rows == [("charge", 0), ("order", 0), ("ship", 1)]
+
+
 async def test_a_check_of_all_processes_repairs_what_is_safe_and_reports_it(
     shop: Mainspring, database_url: str
 ) -> None:

@@ -27,6 +27,7 @@ from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
 from mainspring.cli.metrics import metrics
 from mainspring.cli.migrate import migrate
+from mainspring.cli.process_orders import cancel_all, restart_all
 from mainspring.cli.status import status
 from mainspring.cli.why import why
 from mainspring.cli.worker import dev, worker
@@ -42,8 +43,8 @@ cli = typer.Typer(
 )
 for command in (worker, dev, migrate, status, metrics, history, put_back, why, doctor, check):
     cli.command()(command)
-for order in (actors, counters, changes):
-    processes.group.command()(order)
+for order in (actors, counters, changes, restart_all, cancel_all):
+    processes.group.command(order.__name__.replace("_", "-"))(order)
 for name, group in (
     ("tasks", tasks.group),
     ("entities", entities.group),

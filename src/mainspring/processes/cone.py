@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,13 +47,13 @@ class Graph:
             if node.created_by is not None:
                 self._made[node.created_by].append(node.id)
 
-    def cone(self, start: str) -> set[str]:
-        """The task, whatever it made, and whatever waits for what these fulfil, and so on.
+    def cone(self, starts: Collection[str]) -> set[str]:
+        """The tasks, whatever they made, and whatever waits for what these fulfil, and so on.
 
         By the promise that a task *fulfils*: a tail call may have given it another's.
         """
-        found = {start}
-        todo = [start]
+        found = set(starts)
+        todo = list(starts)
         while todo:
             node = self.nodes[todo.pop()]
             for id in (
@@ -77,9 +77,13 @@ class Graph:
             if self.nodes[id].state == "cancelled"
         ]
 
-    def superseded(self, cone: set[str], start: str) -> set[str]:
-        """Of a cone: what was made by a member of it, and so never was. The rest is reset."""
-        return {id for id in cone if id != start and self.nodes[id].created_by in cone}
+    def superseded(self, cone: set[str], starts: Collection[str]) -> set[str]:
+        """Of a cone: what was made by a member of it, and so never was. The rest is reset.
+
+        A lone start is never among them; of several, one may have been made by another.
+        """
+        kept = starts if len(starts) == 1 else ()
+        return {id for id in cone if id not in kept and self.nodes[id].created_by in cone}
 
     def open_inputs(self, task: str, reopened: set[str]) -> tuple[int, bool]:
         """How many inputs are open once these promises are, and whether it need not wait for them."""

@@ -221,6 +221,7 @@ class Processes:
         change = Structural(process_id, self.database.shard_count)
         steps = change.restart(
             order.task,
+            actor=order.actor,
             fresh_signals=order.fresh_signals,
             force=order.force,
             priority=order.priority,

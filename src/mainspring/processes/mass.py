@@ -66,12 +66,13 @@ class RestartTasks:
 
 @dataclass(frozen=True, slots=True)
 class RestartProcesses:
-    """Redo the processes that fit, from scratch."""
+    """Redo the processes that fit, from scratch or from their tasks of an actor on."""
 
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
     fresh_signals: bool = False
     rate: float | None = None
     priority: int = LOW_PRIORITY
+    task: str | None = None  # the actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ async def _page_processes(
 async def _restart_processes(
     database: Database, connection: Any, order: RestartProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
-    how = Order(fresh_signals=order.fresh_signals, priority=order.priority)
+    how = Order(actor=order.task, fresh_signals=order.fresh_signals, priority=order.priority)
     visits = [request_restart(item.id, how, order.priority) for item in items]
     return await _request(database, connection, visits, items)
 

@@ -139,6 +139,7 @@ class ProcessOperator:
         self,
         wanted: ProcessFilter,
         *,
+        task: str | None = None,
         fresh_signals: bool = False,
         source: str = "",
         rate: float | None = None,
@@ -146,8 +147,9 @@ class ProcessOperator:
         dry_run: bool = False,
         everything: bool = False,
     ) -> Operation:
-        """Redo processes that fit from scratch, as an operation."""
-        order = RestartProcesses(wanted, fresh_signals, rate, priority)
+        """Redo processes that fit, as an operation: from scratch, or (`task`, an actor) only what
+        their tasks of this actor made and what depends on them."""
+        order = RestartProcesses(wanted, fresh_signals, rate, priority, task)
         return await self._order(
             "restart_processes", order, source, dry_run=dry_run, everything=everything
         )

@@ -38,6 +38,7 @@ from mainspring.tasks.promise import Failure
 
 Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
+ENDED = ("done", "parked")  # from which a restart may begin
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 # Runs that are told to stop by a notification; there may be many visits, but only so many slots.
 CALLED_OFF = 3000
@@ -71,9 +72,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a process is to be restarted. Without a task: from scratch."""
+    """How a process is to be restarted: from a task, from those of an actor, or from scratch."""
 
     task: str | None = None
+    actor: str | None = None
     fresh_signals: bool = False
     force: bool = False
     priority: int | None = None  # of what is queued at once; None: each task's own
@@ -196,25 +198,36 @@ class Structural:
         self,
         task: str | None = None,
         *,
+        actor: str | None = None,
         fresh_signals: bool = False,
         force: bool = False,
         priority: int | None = None,
     ) -> Generator[Step, list[Any], Answer]:
-        """Redo a task, what it made and what depends on it; without a task, all of the process.
+        """Redo a task (or those of an actor that have ended), what it made and what depends on it;
+        without either, all of the process.
 
         Other branches keep their results. A run of what is redone is refused by its token.
         """
         locked = yield from self.lock()
         graph = yield from self.read()
-        start = locked.root if task is None else task
+        if actor is not None:
+            starts = [n.id for n in graph.nodes.values() if n.actor == actor and n.state in ENDED]
+        else:
+            starts = [locked.root if task is None else task]
         scopes = {row[0]: row for row in (yield SQL["read_scopes"], {"id": self.process_id})}
-        why = _refusal(locked, graph, scopes, start, force=force or task is None)
-        cone = graph.cone(start) if why is None else set()
+        refused = (
+            _refusal(locked, graph, scopes, start, force=force or start == locked.root)
+            for start in starts
+        )
+        why = next(filter(None, refused), None)
+        if not starts:
+            why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
+        cone = graph.cone(starts) if why is None else set()
         why = why or _undone_in_race(graph, scopes, cone)
         if why is not None:
             yield from self.unlock()
-            return Answer(False, why=why, missing=start not in graph.nodes)
-        superseded = graph.superseded(cone, start)
+            return Answer(False, why=why, missing=not any(id in graph.nodes for id in starts))
+        superseded = graph.superseded(cone, starts)
         reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
         reopened = {graph.nodes[id].promise for id in cone} | cone
@@ -237,7 +250,7 @@ class Structural:
         root = graph.nodes[locked.root]
         root_closed = root.outcome is not None and locked.root not in reopened
         yield from self.unlock(
-            "open", root_closed=root_closed, generations=1 if start == locked.root else 0
+            "open", root_closed=root_closed, generations=1 if locked.root in starts else 0
         )
         offers = [self._engine_visit("look", self.process_id)]
         if freed:
