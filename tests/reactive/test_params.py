@@ -114,14 +114,18 @@ async def test_history_is_kept_by_age(
         await worker.idle()
         await clock.advance(timedelta(days=31))
         await app.advance(orders, day(6))
-        await wait_until(lambda: base.value("select count(*) from mainspring.param_log") == 1)
+        await wait_until(
+            lambda: base.value("select count(*) from mainspring.param_log") == 1, timeout=30
+        )
         await worker.idle()
 
         assert base.value("select count(*) from mainspring.param_rewind") == 1
         assert (await app.reactive.params(name=orders.key))[0].value == day(6)
         await app.reactive.seen_move("daily", orders.key, day(5))
         await clock.advance(timedelta(hours=2))
-        await wait_until(lambda: base.value("select count(*) from mainspring.param_rewind") == 0)
+        await wait_until(
+            lambda: base.value("select count(*) from mainspring.param_rewind") == 0, timeout=30
+        )
 
 
 async def test_a_value_that_goes_back_is_refused_and_the_transaction_goes_on(

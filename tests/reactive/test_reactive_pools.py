@@ -8,6 +8,7 @@ from gates import Gate
 from tables import Base, day, working
 
 from mainspring import Mainspring
+from mainspring.kernel.config import OWN
 from mainspring.reactive.context import ReactiveRun
 from mainspring.reactive.triggers import Delta
 from mainspring.reactive.values import Param
@@ -56,14 +57,14 @@ async def test_tasks_of_two_pools_are_run_each_by_its_own(
     async with AsyncExitStack() as workers:
         scheduler = await workers.enter_async_context(working(app))
         await app.advance(orders, day(1))
-        await wait_until(lambda: base.state("report")["admitted_at"] is not None)
+        await wait_until(lambda: base.state("report")["admitted_at"] is not None, timeout=30)
         told = " / ".join((await why(app.reactive, "report")).notes)
         assert "no worker runs it: start one of pool 'reports'" in told
         assert "no worker checks triggers" not in told
         await scheduler.idle()
         assert ran == ["load"]
         await workers.enter_async_context(working(app, pool="reports"))
-        await wait_until(lambda: base.state("report")["seen"] != {})
+        await wait_until(lambda: base.state("report")["seen"] != {}, timeout=30)
 
     assert ran == ["load", "report"]
 
@@ -85,9 +86,9 @@ async def test_a_task_that_moves_to_another_pool_runs_once(
     ran.clear()
     async with later, working(later) as scheduler, working(later, pool="reports"):
         await later.advance(again, day(2))
-        await wait_until(lambda: len(ran) == 2)
+        await wait_until(lambda: len(ran) == 2, timeout=30)
         await scheduler.idle()
-        await wait_until(lambda: base.visits("mainspring.run.") == [])
+        await wait_until(lambda: base.visits("mainspring.run.") == [], timeout=30)
 
     assert sorted(ran) == ["moves", "other"]
 
@@ -107,16 +108,18 @@ async def test_a_worker_full_of_long_runs_still_schedules(
     declare(app, ran, "here", orders)
     declare(app, ran, "report", built, pool="loads", expect_within="1d")
     app.reactive_pool("loads", cap=1)
-    async with working(app, concurrency=1), working(app, pool="loads"):
+    async with working(app, concurrency=1) as full, working(app, pool="loads"):
+        own = [q.settings for name, q in full.kernel.buffer.queues.items() if name.startswith(OWN)]
+        assert [s.name for s in own if not s.beside] == ["mainspring.run.default"]
         for _ in range(3):
             await long.enqueue()
         await gate.started.wait()
         await app.advance(orders, day(1))
-        await wait_until(lambda: ran == ["load", "report"])
+        await wait_until(lambda: ran == ["load", "report"], timeout=30)
         # Its own firing is written and waits for a slot like any other run.
-        await wait_until(lambda: base.visits("mainspring.change") == [])
+        await wait_until(lambda: base.visits("mainspring.change") == [], timeout=30)
         waits = base.state("here")
         assert waits["firing"] is not None
         assert waits["started_at"] is None
         gate.open.set()
-        await wait_until(lambda: "here" in ran)
+        await wait_until(lambda: "here" in ran, timeout=30)
