@@ -595,6 +595,7 @@ async def test_no_update_is_lost_by_sums(stages: Stages) -> None:
                     f"update listing set {column} = {column} + 1, title = title || 'x' where id = 1"
                 )
                 written["past" if past else "hits"] += 1
+                stop.wait(0.005)  # the stages get a turn too, else thousands of writes pile up
 
     threads = [threading.Thread(target=outsider, args=(past,)) for past in (False, True)]
     async with stages.working() as worker:

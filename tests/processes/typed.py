@@ -1,3 +1,4 @@
+# mypy: no-warn-unreachable
 """What a type checker knows of processes; read by mypy in test_typing.py, never run."""
 
 from __future__ import annotations
