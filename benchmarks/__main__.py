@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -76,6 +77,8 @@ def run_all(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         console.print(line, soft_wrap=True, markup=False)
 
+    # Ended from outside, it takes its server and workers with it, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin = time.monotonic()
     path.parent.mkdir(parents=True, exist_ok=True)
     book = Book(path, meter.machine() | {"settings": SETTINGS, "quick": arguments.quick})

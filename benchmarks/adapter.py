@@ -9,6 +9,8 @@ Standard library only, but for uvloop where a system has it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -23,6 +25,7 @@ from benchmarks.probe import FAIL_ONCE, NOTHING, STAMP
 
 Payload = dict[str, Any]
 STEPS = 10  # of a chain
+PR_SET_PDEATHSIG = 1
 
 
 def payload(number: int = 0, act: int = NOTHING) -> Payload:
@@ -202,7 +205,14 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         run_loop(main)
 
 
+def end_with_parent() -> None:
+    """A harness that was killed must not leave workers behind, which would be in the next figures."""
+    with contextlib.suppress(OSError, AttributeError):  # Linux only
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def start() -> None:
+    end_with_parent()
     name, role, url, settings = sys.argv[1:5]
     system = importlib.import_module(f"benchmarks.systems.{name}").System
     adapter: Adapter = system(url, json.loads(settings))

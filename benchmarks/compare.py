@@ -11,7 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.targets import BARE
+
 Record = dict[str, Any]
+YARDSTICK = "drain-1"
 
 
 def compare(before: list[Record], after: list[Record], *, threshold: float, watched: str) -> int:
@@ -21,12 +24,13 @@ def compare(before: list[Record], after: list[Record], *, threshold: float, watc
         right = name in ("before", "after", "change")
         table.add_column(name, justify="right" if right else "left")
     old = {(r["workload"], r["system"]): r for r in before}
-    regressions = 0
+    regressions = []
     for record in after:
         known = old.pop((record["workload"], record["system"]), None)
         verdict = judge(known, record, threshold)
         mine = record["system"] == watched
-        regressions += mine and verdict in ("worse", "broken")
+        if mine and verdict in ("worse", "broken"):
+            regressions.append(f"{record['workload']} {verdict} {change(known, record)}".strip())
         style = {"worse": "red", "broken": "red", "better": "green"}.get(verdict, "")
         table.add_row(
             record["workload"],
@@ -39,8 +43,26 @@ def compare(before: list[Record], after: list[Record], *, threshold: float, watc
         )
     for record in old.values():
         table.add_row(record["workload"], record["system"], text(record), "-", "", "gone")
-    Console().print(table)
+    console = Console(width=None if Console().is_terminal else 150, highlight=False)
+    console.print(table)
+    console.print(f"{watched}: {'; '.join(regressions) or 'no regression'}", soft_wrap=True)
+    if drift := moved(before, after, threshold):
+        console.print(
+            f"the bare loop itself moved by {drift} in {YARDSTICK}: much of it is the machine"
+        )
     return 1 if regressions else 0
+
+
+def moved(before: list[Record], after: list[Record], threshold: float) -> str:
+    """By how much the yardstick changed, which runs the same code in every commit; if it did."""
+    found = [
+        next((r for r in run if (r["workload"], r["system"]) == (YARDSTICK, BARE)), None)
+        for run in (before, after)
+    ]
+    if not found[0] or not found[1] or not found[0]["median"] or not found[1]["median"]:
+        return ""
+    percent = (found[1]["median"] / found[0]["median"] - 1) * 100
+    return change(found[0], found[1]) if abs(percent) > threshold else ""
 
 
 def judge(before: Record | None, after: Record, threshold: float) -> str:

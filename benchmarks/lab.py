@@ -55,9 +55,9 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.server.stop()
+        self.server.kill()  # nobody reads its data again
         if self.redis:
-            self.redis.terminate()
+            self.redis.kill()
             self.redis.wait(10)
         shutil.rmtree(self.home, ignore_errors=True)
 

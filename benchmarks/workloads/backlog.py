@@ -36,4 +36,5 @@ LARGE = Workload(
     quick=True,
     quick_systems=("mainspring",),
     systems=FAST_FILL,
+    most_seconds=400,
 )

@@ -73,6 +73,6 @@ def sleepers(trial: Trial) -> list[Figure]:
     ]
 
 
-RESTART = Workload("restart-100k", restart, systems=("mainspring",), most_runs=1)
-SEARCH = Workload("search-1m", search, systems=("mainspring",), most_runs=1)
+RESTART = Workload("restart-100k", restart, systems=("mainspring",), most_runs=1, most_seconds=400)
+SEARCH = Workload("search-1m", search, systems=("mainspring",), most_runs=1, most_seconds=400)
 SLEEPERS = Workload("sleepers-100k", sleepers, systems=("mainspring",), most_runs=1)

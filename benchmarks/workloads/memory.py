@@ -21,4 +21,6 @@ def memory(trial: Trial) -> list[Figure]:
     return [Figure("memory", highest - before, "MB", False, extra)]
 
 
-MEMORY = Workload("memory", memory, quick=True, systems=("mainspring",), most_runs=1)
+MEMORY = Workload(
+    "memory", memory, quick=True, systems=("mainspring",), most_runs=1, most_seconds=400
+)

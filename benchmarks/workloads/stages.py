@@ -69,4 +69,5 @@ STAGES = Workload(
     systems=("mainspring", "bare"),
     quick=True,
     most_runs=1,
+    most_seconds=600,
 )

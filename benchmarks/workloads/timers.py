@@ -215,6 +215,7 @@ TIMERS = Workload(
     gives=("timers-1m", "timers-offer", "timers-settle"),
     systems=("mainspring",),
     most_runs=1,
+    most_seconds=400,
 )
 
 if __name__ == "__main__":

@@ -117,6 +117,16 @@ def test_a_regression_of_ours_is_named_and_fails(
     assert verdict in capsys.readouterr().out
 
 
+def test_a_slower_machine_is_told_from_slower_code(capsys: pytest.CaptureFixture[str]) -> None:
+    after = [record("drain-1", "mainspring", 20_000.0), record("drain-1", "bare", 25_000.0)]
+
+    compare(RUN, after, threshold=15, watched="mainspring")
+
+    shown = capsys.readouterr().out
+    assert "mainspring: drain-1 worse -50.0 %" in shown
+    assert "the bare loop itself moved by -50.0 % in drain-1" in shown
+
+
 def test_a_regression_of_a_peer_does_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
     after = [record("drain-1", "pgqueuer", 1_000.0)]
 
