@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
@@ -358,15 +358,15 @@ class Buffer:
         """A read is on its way: what is settled from here on may still be in its page."""
         self.consumed.clear()
 
-    def new_of(self, visits: Sequence[Visit], shards: frozenset[int]) -> list[Visit]:
-        """Those of a queue's just read visits that are in my shards, not in hand, not settled since."""
-        if not visits:
-            return []
-        in_hand, consumed = self.queues[visits[0].queue].in_hand, self.consumed
+    def new_of(self, visits: Iterable[Visit], shards: frozenset[int]) -> list[Visit]:
+        """Those of just read visits that are in my shards, and neither in hand nor settled since."""
+        queues, consumed = self.queues, self.consumed
         return [
             visit
             for visit in visits
-            if visit.shard in shards and visit.key not in in_hand and visit.version not in consumed
+            if visit.shard in shards
+            and visit.key not in queues[visit.queue].in_hand
+            and visit.version not in consumed
         ]
 
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:

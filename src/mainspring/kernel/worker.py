@@ -38,6 +38,9 @@ from mainspring.kernel.wake import Listener
 log = logging.getLogger("mainspring")
 # Visits in memory from which on those that a commit of ours adds are left to the reader.
 TAKEN_IN = 4000
+# A visit that has waited here so long for a slot may be another worker's (seconds): tasks that take no
+# time would else go to and fro.
+SHARE_AFTER = 0.2
 
 
 class Worker:
@@ -89,6 +92,7 @@ class Worker:
         self.heart = Heart(database, self.hand, self, settings, self.buffer.queues, self._watched)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._sharing = False  # a look whether another worker is idle is on its way
         self._filling = False  # a look for what can be started is on its way
         self._looked_at = 0  # the change of shards that the loop has last looked at
         # The change as of which every visit that a dead worker may have run was looked at.
@@ -268,7 +272,16 @@ class Worker:
         self.runner.fill()
         if self.buffer.wants_part():
             self.heart.poke_parts()
-        if self.runner.free < self.buffer.startable(moment.local()):
+        if not self._sharing and self._is_overfull():
+            self._sharing = True
+            asyncio.get_running_loop().call_later(SHARE_AFTER, self._share)
+
+    def _is_overfull(self) -> bool:
+        return self.runner.free < self.buffer.startable(moment.local())
+
+    def _share(self) -> None:
+        self._sharing = False
+        if self._is_overfull():
             self.heart.poke_share()
 
     def take_in(self, visits: Sequence[Visit]) -> None:
@@ -493,13 +506,17 @@ class Worker:
             self.heart.poke_beat()
 
     def waiting_by_shard(self) -> dict[int, int]:
+        """Visits that have waited here for a while; what a slot will take at once is not given away."""
         counts: dict[int, int] = {}
+        now = moment.local()
         for queue in list(self.buffer.queues.values()):
             if queue.concurrency is not None or queue.paused:
                 continue
             for level in queue.levels:
                 for visit in list(level):
-                    counts[visit.shard] = counts.get(visit.shard, 0) + 1
+                    # What a commit handed over was never read, and may wait for ever so long.
+                    if not 0 <= now - visit.read_at < SHARE_AFTER:
+                        counts[visit.shard] = counts.get(visit.shard, 0) + 1
         return counts
 
     def free_slots(self) -> int:
