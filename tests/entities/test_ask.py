@@ -195,3 +195,32 @@ async def test_many_stages_of_many_entities_come_to_rest(stages: Stages) -> None
 
     assert stages.value("select count(*) from listing where price = rank and rank = hits") == 50
     assert stages.value("select count(*) from mainspring.visit") == 0
+
+
+async def test_a_change_that_can_concern_nobody_is_told_without_a_load(stages: Stages) -> None:
+    """S17: by the catalogue; a field that the table did not have when the worker began is looked at."""
+    listing = stages.kind()
+
+    @listing.stage(reads=["title"])
+    async def look(found: dict[str, Any]) -> Untouched:
+        return Untouched()
+
+    await stages.install()
+    database = await stages.app.database()
+    runtime = await start(database, [listing], threads=1)
+    connection = await database.connect("test")
+    try:
+        await runtime.kinds["listing"].known.refresh(connection)
+        may_concern = runtime.kinds["listing"].asker._may_concern
+        assert not may_concern({"f:price": 1, "v": 3, "by:look": 3, "out": 1})
+        for payload in ({"f:title": 1}, {"f:fresh": 1}, {"new": 1}, {"ask:look": 1}):
+            assert may_concern(payload), payload
+    finally:
+        await connection.close()
+        await runtime.close()
+
+    stages.add(1)
+    await stages.run()
+    stages.change(price=5)
+    await stages.run()
+    assert len(stages.history("listing/look")) == 1

@@ -366,7 +366,9 @@ async def test_a_column_that_goes_under_a_worker_fails_whom_it_concerns_by_name(
         await wait_until(lambda: len(seen) == 2)
         await stages.rest(worker)
         stages.query("alter table listing rename column note to remark")
-        stages.change(title="y")
+        stages.change(title="y")  # nobody's still
+        await stages.rest(worker)
+        stages.change(remark="y")  # whose is it?
         await wait_until(lambda: _error(stages) is not None)
 
     assert "column t.note does not exist" in str(_error(stages))

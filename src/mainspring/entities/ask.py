@@ -13,14 +13,14 @@ import inspect
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from mainspring.entities import clock
-from mainspring.entities.catalogue import Catalogue, Entry, Known
+from mainspring.entities.catalogue import Entry, Known
 from mainspring.entities.load import Loader, Picture
 from mainspring.entities.model import Model
 from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
@@ -74,12 +74,6 @@ def is_concerned(
     return not fields.isdisjoint(entry.interest)
 
 
-def concerns_any(catalogue: Catalogue, payload: Mapping[str, Any]) -> bool:
-    """Whether any stage may have to do with what changed; which version is there is not known. Pure."""
-    fields = changed_fields(payload)
-    return any(is_concerned(entry, payload, fields, None) for entry in catalogue.stages)
-
-
 class Asker:
     """The handler of a kind's system visits."""
 
@@ -91,6 +85,7 @@ class Asker:
         loader: Loader,
         offering: Offering,
         *,
+        fields: Collection[str] | None,
         jitter: Mapping[str, float],
         crawl: bool,
     ) -> None:
@@ -99,6 +94,7 @@ class Asker:
         self._known = known
         self._loader = loader
         self._offering = offering
+        self._fields = None if fields is None else frozenset(fields)  # of the entity, as we know it
         self._jitter = jitter  # of each stage, in seconds
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
@@ -110,7 +106,7 @@ class Asker:
         """One system visit."""
         visit = run.visit
         payload = _decode(visit.payload)
-        if self._known.is_fresh and not concerns_any(self._known.now, payload):
+        if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
         picture = await self._loader.load(visit, None, None)
         if picture.entity is None:
@@ -132,6 +128,13 @@ class Asker:
         shown = {name: _shown(answer) for name, answer in answers.items()}
         result = _encode({"asked": shown}).decode()
         return Done(result=result, writer=self._offering) if run.note else Done(result=result)
+
+    def _may_concern(self, payload: Mapping[str, Any]) -> bool:
+        """Whether any stage may have to do with what changed, whichever version is there."""
+        fields = changed_fields(payload)
+        if self._fields is not None and not fields <= self._fields:
+            return True  # the table is not as it was: a column may have another name now
+        return any(is_concerned(e, payload, fields, None) for e in self._known.now.stages)
 
     async def _ask_all(
         self, picture: Picture, payload: Mapping[str, Any]

@@ -57,8 +57,9 @@ class KindRuntime:
         offering = Offering()
         jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
         asking = (kind.name, viewed, self.known, loader, offering)
-        self.asker = Asker(*asking, jitter=jitter, crawl=False)
-        self.crawl_asker = Asker(*asking, jitter=jitter, crawl=True)
+        fields = fields_of(kind, shape)
+        self.asker = Asker(*asking, fields=fields, jitter=jitter, crawl=False)
+        self.crawl_asker = Asker(*asking, fields=fields, jitter=jitter, crawl=True)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
@@ -72,7 +73,7 @@ class KindRuntime:
                     offering,
                     threads,
                     writable=writable(kind, stage, shape),
-                    fields=fields_of(kind, shape),
+                    fields=fields,
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
