@@ -280,12 +280,15 @@ async def _steps(
     while outcome is None:
         try:
             outcome = await _step(database, connection, kinds, int(run.visit.key))
+            stepped = True
         except Exception as error:
-            # A conflict is nobody's failure, and what was done before one is progress.
-            if not stepped and not is_transient(error):
+            # A conflict is nobody's failure, and what was done before an error is progress.
+            passes = is_transient(error)
+            if not stepped and not passes:
                 raise
-            return Again(after=CONFLICT_SECONDS)
-        stepped = True
+            if not passes or connection.is_closed():
+                return Again()
+            await asyncio.sleep(CONFLICT_SECONDS)
         if outcome is None and moment.local() > until:
             return Again()
     return outcome
@@ -312,9 +315,11 @@ async def _step(
     last = page.position is None
     if page.items or last:
         async with database.transaction(connection):
-            await _write(database, connection, kind, found, order, page)
+            written = await _write(database, connection, kind, found, order, page)
             steps.reach("operation.stepping")
         steps.reach("operation.stepped")
+        if not written:
+            return None  # paused or cancelled meanwhile, or another worker went first: look again
     if last:
         return Done()
     return Again(after=page.wait, error=page.why) if page.wait or not page.items else None
@@ -322,11 +327,11 @@ async def _step(
 
 async def _write(
     database: Database, tx: Any, kind: Kind, found: Operation, order: Any, page: Page
-) -> None:
+) -> bool:
+    """Whether the operation stood as it was read, so that the page could be done."""
     at = found.done + found.failed
-    # Paused or cancelled meanwhile: this step does nothing, and the next one ends.
     if not await ask(database, tx, "lock_operation", id=found.id, at=at):
-        return
+        return False
     results = await kind.apply(database, tx, order, page.items)
     noted = [] if kind.counted else results
     await ask(
@@ -342,6 +347,7 @@ async def _write(
         keys=[r.key for r in noted],
         errors=[r.error for r in noted],
     )
+    return True
 
 
 def _failing(database: Database, run: Run) -> Alone:
