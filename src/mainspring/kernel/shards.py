@@ -45,6 +45,9 @@ class Shards:
         self._queues = frozenset(queues)
         self._watch = Watch(settings.lease)
         self._leases: list[Lease] = []
+        # The rows of the last read, and the leases that they mean: they rarely change, and a thousand
+        # new objects a beat are work for the collector too.
+        self._read: tuple[Sequence[Any], list[Lease]] = ([], [])
         self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
         self._given: dict[int, float] = {}  # shards that came as a gift, and when
         self._said_waiting = False
@@ -61,7 +64,7 @@ class Shards:
         says is adopted under a new epoch: a late give of mine then comes to nothing."""
         self._read_peers(peers)
         self._warn_of_strangers()
-        self._leases = [Lease(*row) for row in leases]
+        self._leases = self._leases_of(leases)
         mine = {lease.shard: lease for lease in self._leases if lease.worker_id == self._me}
         agreed = mine.keys() == self._hand.shards and all(
             self._epochs.get(shard) == lease.epoch for shard, lease in mine.items()
@@ -74,6 +77,15 @@ class Shards:
         renewed = {row[0]: Lease(*row) for row in rows}
         self._leases = [renewed.get(lease.shard, lease) for lease in self._leases]
         self._adopt(renewed.values())
+
+    def _leases_of(self, rows: Sequence[Any]) -> list[Lease]:
+        """What rows of read_leases mean. A list that is never changed, only replaced."""
+        if rows != self._read[0]:
+            leases = [
+                Lease(int(shard), *rest) for group, *rest in rows for shard in group.split(",")
+            ]
+            self._read = (rows, leases)
+        return self._read[1]
 
     def _warn_of_strangers(self) -> None:
         """Workers of a pool should serve the same queues: one cannot run what only the other knows.
@@ -130,7 +142,7 @@ class Shards:
                 continue
             facts = {"worker": str(peer.id), "shards": freed, "by": str(self._me)}
             log.warning("worker.dead", extra=facts)
-            self._leases = [Lease(*row) for row in self._session.call("read_leases", pool=pool)]
+            self._leases = self._leases_of(self._session.call("read_leases", pool=pool))
             self.peers = [p for p in self.peers if p.id != peer.id]
 
     def take(self) -> None:
