@@ -14,9 +14,10 @@ from dramatiq.brokers.redis import RedisBroker
 from benchmarks.adapter import Adapter, Payload
 from benchmarks.probe import PROBE
 
-# The worker is started anew by dramatiq's own command, which knows only the environment.
-BROKER = sys.argv[3] if "benchmarks.adapter" in sys.argv[0] else ""
-URL = os.environ.setdefault("BENCH_BROKER", BROKER or "redis://127.0.0.1/0")
+# The adapter is given the address; dramatiq's own command, which the worker becomes, has it from the
+# environment.
+GIVEN = [word for word in sys.argv if word.startswith("redis://")]
+URL = GIVEN[0] if GIVEN else os.environ["BENCH_BROKER"]
 dramatiq.set_broker(RedisBroker(url=URL))
 
 
