@@ -12,7 +12,9 @@ with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, coalesce(i.any_pass, false) as any_pass,
     i.result, d.detail,
     case when d.detail is null then 'done' else coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome end as outcome,
-    d.detail is not null and coalesce((d.detail ->> 'ends')::boolean, false) as ends
+    d.detail is not null and coalesce((d.detail ->> 'ends')::boolean, false) as ends, (d.detail ->> 'attempt')::integer as attempt,
+    case when d.detail is not null then greatest(mainspring.now(), coalesce((d.detail ->> 'due_at')::timestamptz,
+      mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0)))) end as due_at
   from rows from (
     unnest(%(shards)s::text::integer[]), json_array_elements_text(%(keys)s::text::json),
     json_array_elements_text(%(queues)s::text::json), unnest(%(versions)s::text::bigint[]),
@@ -31,34 +33,26 @@ gone as (
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
     v.attempt as failures, v.due_at, v.payload, v.created_at
 ),
--- What is to come again, with the time and the attempt that it says.
-coming as materialized (
-  select i.*, mainspring.now() as now, greatest(mainspring.now(), coalesce((i.detail ->> 'due_at')::timestamptz,
-      mainspring.now() + make_interval(secs => coalesce((i.detail ->> 'delay')::double precision, 0)))) as due_at,
-    coalesce((i.detail ->> 'attempt')::integer, 0) as attempt
-  from item i
-  where i.outcome in ('again', 'retry', 'parked') and not i.ends
-),
 moved as (
   update mainspring.visit v
-  set version = i.run, due_at = i.due_at, attempt = i.attempt, error = i.detail ->> 'error',
+  set version = i.run, due_at = i.due_at, attempt = coalesce(i.attempt, 0), error = i.detail ->> 'error',
     payload = coalesce(i.detail -> 'payload', v.payload),
     crashes = case when i.outcome = 'again' then 0 else v.crashes end,
-    parked_at = case when i.outcome = 'parked' then i.now end,
-    pass = null, holder = null, started_at = null, held_until = null, changed_at = i.now
-  from coming i
+    parked_at = case when i.outcome = 'parked' then mainspring.now() end,
+    pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
+  from item i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
+    and i.outcome in ('again', 'retry', 'parked') and not i.ends
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
-    greatest(i.attempt - 1, 0) as failures, (i.detail ->> 'was_due_at')::timestamptz as due_at, v.payload, v.created_at
+    coalesce(i.attempt - 1, 0) as failures, (i.detail ->> 'was_due_at')::timestamptz as due_at, v.payload, v.created_at
 ),
 settled as not materialized (
   select * from gone union all select * from moved
 ),
 -- The rest, as this statement's snapshot shows it: few, if any.
 other as materialized (
-  select i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, i.shard, i.version, i.queue, i.key, v.id, v.grp, v.priority,
-    v.attempt as failures, v.due_at, v.payload, v.created_at,
+  select i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at,
     case
       when v.id is null or v.id <> (i.detail ->> 'id')::uuid then 'gone'
       when v.version = i.run then 'settled'
@@ -72,18 +66,17 @@ other as materialized (
 ),
 freed as (
   update mainspring.visit v
-  set due_at = case when c.n is null then v.due_at else greatest(v.due_at, c.due_at) end,
-    attempt = case when c.n is null then v.attempt else greatest(v.attempt, c.attempt) end,
+  set due_at = case when i.outcome in ('retry', 'parked') then greatest(v.due_at, i.due_at) else v.due_at end,
+    attempt = case when i.outcome in ('retry', 'parked') then greatest(v.attempt, i.attempt) else v.attempt end,
     pass = case when v.pass = i.run then null else v.pass end,
     holder = case when v.pass = i.run then null else v.holder end,
     started_at = case when v.pass = i.run then null else v.started_at end,
     held_until = case when v.pass = i.run then null else v.held_until end,
     changed_at = mainspring.now()
   from other i
-  left join coming c on c.n = i.n and c.outcome in ('retry', 'parked')
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.id = i.id and i.answer = 'superseded' and v.version <> i.version and v.version <> i.run
-    and (v.pass = i.run or (v.pass is null and c.n is not null))
+    and (v.pass = i.run or (v.pass is null and i.outcome in ('retry', 'parked')))
 ),
 story as (
   insert into mainspring.history (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
@@ -95,7 +88,7 @@ story as (
   from (
     select *, false as superseded from settled
     union all
-    select n, run, started, seconds, result, detail, outcome, queue, key, id, grp, priority, failures, due_at, payload, created_at, true
+    select n, run, started, seconds, result, detail, outcome, queue, key, id, grp, priority, failures, was_due_at, payload, created_at, true
     from other o
     where o.answer = 'superseded'
       and not exists (
