@@ -7,10 +7,8 @@ docstrings.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import signal
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -64,6 +62,7 @@ from mainspring.reactive.register import PoolSettings, register
 from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
 from mainspring.reactive.values import Param
+from mainspring.serve import serve
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.handle import Handle
@@ -87,10 +86,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CLIENT_CONNECTIONS = 10
-# A signal that comes again within this is the same one (a process group and a wrapper both send it).
-ECHO_SECONDS = 0.1
-# In a worker's own process Python looks for cycles after so many new objects, not every 700.
-COLLECT_AFTER = 20_000
 
 
 class Mainspring(Advancing):
@@ -679,52 +674,7 @@ class Mainspring(Advancing):
 
         The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
         """
-        loop = asyncio.get_running_loop()
-        stop, begun = asyncio.Event(), False
-        first_at = 0.0
-
-        async def work() -> None:
-            nonlocal begun
-            async with self.worker(**settings) as worker:
-                begun = True
-                ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
-                if drain:
-                    ends.append(worker.drained())
-                waits = [loop.create_task(end) for end in ends]
-                done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                for wait in pending:
-                    wait.cancel()
-                for wait in done:
-                    wait.result()  # a worker that may not work says why
-
-        def signalled() -> None:
-            nonlocal first_at
-            if not stop.is_set():
-                first_at = loop.time()
-                stop.set()
-                if not begun:
-                    working.cancel()  # it may wait for a database that is away
-            elif loop.time() - first_at > ECHO_SECONDS:
-                log.warning("worker.ended_at_once")
-                os._exit(130)
-
-        working = loop.create_task(work())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-        thresholds = gc.get_threshold()
-        # The process is the worker's: thousands of runs in hand are no garbage, nor is what it imported.
-        gc.freeze()
-        gc.set_threshold(COLLECT_AFTER, *thresholds[1:])
-        try:
-            await working
-        except asyncio.CancelledError:
-            if begun or not stop.is_set():
-                raise
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+        await serve(self.worker(**settings), drain=drain)
 
     def run(self, *, drain: bool = False, **settings: Any) -> None:
         """Run a worker from plain code: `run_worker` on an event loop of its own."""

@@ -23,10 +23,10 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mainspring.app import ECHO_SECONDS
 from mainspring.cli import codes, show
 from mainspring.cli.child import Orders
 from mainspring.db.connect import backoff
+from mainspring.serve import ECHO_SECONDS
 
 log = logging.getLogger("mainspring")
 STEADY_SECONDS = 30.0  # a process that lived so long did not die at its start
