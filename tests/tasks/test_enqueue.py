@@ -414,3 +414,19 @@ class TestFromPlainCode:
         await app.tasks["note"](n=4)
 
         assert order == [4]
+
+
+async def test_a_large_payload_is_accepted_with_a_warning(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T13: from 256 kB on; small ones say nothing."""
+
+    @app.task
+    async def store(text: str) -> None: ...
+
+    small = await store.enqueue("x" * 200_000)
+    large = await store.enqueue("x" * 300_000)
+
+    warned = [record for record in caplog.records if record.msg == "payload.large"]
+    assert [str(record.__dict__["id"]) for record in warned] == [str(large.id)]
+    assert small.id != large.id
