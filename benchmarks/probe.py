@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-NOTHING, STAMP, FAIL_ONCE, SLEEP, BLOCK, DIE = range(6)  # what a job asks its handler to do
+NOTHING, STAMP, FAIL_ONCE, SLEEP, BLOCK, DIE, NAP = range(7)  # what a job asks its handler to do
 
 SLOT = struct.Struct("<qqqq")  # count, last run, first run, the marked run (nanoseconds)
 HEAD = struct.Struct("<qq")
@@ -36,6 +36,7 @@ class Probe:
         self.directory = Path(os.environ.get("BENCH_SLOTS", "."))
         self.mark = int(os.environ.get("BENCH_MARK", "0"))
         self.nap_seconds = float(os.environ.get("BENCH_NAP", "1"))
+        self.block_seconds = float(os.environ.get("BENCH_BLOCK", "1"))
         self.failed: set[int] = set()  # numbers that have failed once in this process
         self.lock = threading.Lock()  # handlers may run in threads
         self.forget()
@@ -77,10 +78,10 @@ class Probe:
     async def act(self, number: int, act: int) -> None:
         """Do what the job asks for; the plain no-op calls `hit` directly instead."""
         started = time.monotonic_ns()
-        if act == SLEEP:
+        if act in (SLEEP, NAP):
             await asyncio.sleep(self.nap_seconds)
         if act == BLOCK:
-            time.sleep(self.nap_seconds)  # noqa: ASYNC251 - it blocks the loop on purpose
+            time.sleep(self.block_seconds)  # noqa: ASYNC251 - it blocks the loop on purpose
         if act == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
         self.finish(number, act, started)

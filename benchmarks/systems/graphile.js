@@ -13,7 +13,7 @@ const { Pool } = require("pg");
 const [role, url, text] = process.argv.slice(2);
 const settings = JSON.parse(text);
 const CHUNK = 5000;
-const [NOTHING, STAMP, FAIL_ONCE, SLEEP] = [0, 1, 2, 3];
+const [NOTHING, STAMP, FAIL_ONCE, SLEEP, NAP] = [0, 1, 2, 3, 6];
 const quiet = new Logger(() => () => {});
 const nanoseconds = () => process.hrtime.bigint();
 const nap = (ms) => new Promise((wake) => setTimeout(wake, ms));
@@ -68,7 +68,7 @@ class Probe {
 
   async act({ number, act }) {
     const started = nanoseconds();
-    if (act === SLEEP) await nap(this.napMs);
+    if (act === SLEEP || act === NAP) await nap(this.napMs);
     if (act === FAIL_ONCE && !this.failed.has(number)) {
       this.failed.add(number);
       throw new Error(`job ${number} fails once on purpose`);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from benchmarks.probe import NOTHING
 from benchmarks.stage import FIRST_RUN_SECONDS, Client, Failed, Stage
 
 SAMPLE_SECONDS = 0.1
@@ -18,11 +19,12 @@ class Feeder:
     to itself, and its rate is not one that lasts.
     """
 
-    def __init__(self, stage: Stage, client: Client, rate: float) -> None:
+    def __init__(self, stage: Stage, client: Client, rate: float, act: int = NOTHING) -> None:
         self.stage = stage
         self.client = client
         self.chunk = int(min(5_000, max(200, rate / 2)))
         self.enough = max(1_000, rate)  # jobs waiting above which nothing is added
+        self.act = act
         self.enqueued = 0
         self.calling = False
         self.dry = 0  # looks at which nothing was waiting
@@ -46,7 +48,7 @@ class Feeder:
                 self.calling = False
                 self.enqueued += self.chunk
             if not self.calling and self.enqueued - done < self.enough:
-                self.client.tell("bulk", n=self.chunk)
+                self.client.tell("bulk", n=self.chunk, act=self.act)
                 self.calling = True
             time.sleep(0.01 if self.calling else SAMPLE_SECONDS / 4)
 

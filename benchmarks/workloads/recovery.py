@@ -1,9 +1,9 @@
 """Recovery: what a fault does to the rate, and that it comes back.
 
-Two workers under a steady load meet one fault after the other (`benchmarks/workloads/faults.py`); nobody
-restarts them but where the fault is their death. The figure is the rate after a fault in percent of the
-rate just before it. Peers meet the two that every system has to live with: killed connections and a
-restart of the server.
+Two workers whose slots are all busy meet one fault after the other (`faults.py`); nobody restarts them
+but where the fault is their death. The figure is the rate after a fault in percent of the rate just
+before it. Peers meet the two that every system has to live with: killed connections and a restart of
+the server.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import time
 
 from benchmarks.catalog import SURVIVES
 from benchmarks.stage import Failed
-from benchmarks.workloads.faults import BLOCK_SECONDS, FAULTS, SHARED, Fault, Scene
+from benchmarks.workloads.faults import FAULTS, SHARED, SLOTS, Fault, Scene
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 WARM_SECONDS = 2.0
 MEASURED_SECONDS = 5.0
 BACK_SECONDS = 40.0
 LEASE_SECONDS = 2.0
+SETTLE_SECONDS = 2 * LEASE_SECONDS  # for shards to be shared anew
 DISK_SECONDS = 180
 APART = ("unshare", "--mount", "--propagation", "private")
 
@@ -37,11 +38,11 @@ def recovery(trial: Trial) -> list[Figure]:
 
 def endure(trial: Trial, faults: tuple[Fault, ...]) -> list[Figure]:
     """Each of these faults in turn; Failed with the figures so far when the system does not come back."""
-    settings = {**trial.settings, "reconnect": True, "lease": LEASE_SECONDS}
+    settings = {**trial.idle_settings, "slots": SLOTS, "reconnect": True, "lease": LEASE_SECONDS}
     figures: list[Figure] = []
     with trial.lab.stage(trial.system, settings) as stage:
         scene = Scene(trial, stage)
-        stage.start_workers(2, BENCH_NAP=BLOCK_SECONDS)
+        scene.start()
         scene.feeder.begin()
         began = time.monotonic()
         scene.feeder.feed(WARM_SECONDS)
@@ -77,7 +78,7 @@ def come_back(scene: Scene) -> float:
     scene.feeder.feed(BACK_SECONDS, until=lambda: scene.stage.look().count > enough)
     if scene.stage.look().count <= done:
         raise Failed(f"no job ran within {BACK_SECONDS:.0f} s after the fault")
-    scene.feeder.feed(WARM_SECONDS)
+    scene.feeder.feed(SETTLE_SECONDS)
     return over
 
 
