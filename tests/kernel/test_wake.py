@@ -74,6 +74,24 @@ async def test_a_worker_that_is_busy_with_low_priorities_is_told_of_others(
     assert gate.runs[2].visit.key == "live"
 
 
+async def test_a_timer_is_read_on_time_by_a_worker_that_is_busy_with_low_priorities(
+    visits: Visits, database_url: str
+) -> None:
+    """T3, T4: nobody tells of a visit whose time has come; the next sweep is far away."""
+    gate = Gate()
+    visits.offer(*(f"low {n}" for n in range(6)), priority=1)
+    async with working(
+        database_url, queue(handler=gate), poll=30.0, lease=60.0, concurrency=2
+    ) as worker:
+        await wait_until(lambda: len(gate.runs) == 2 and worker.buffer.size == 4)
+        await asleep(visits)
+
+        visits.offer("timer", after=1)
+        await wait_until(lambda: worker.buffer.size == 5, 3)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 7)
+
+
 async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
     visits: Visits, database_url: str
 ) -> None:

@@ -190,7 +190,7 @@ class Reader:
         """Full: the runner wakes us when it has room, the sweep is due soon in any case.
 
         Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
-        with nothing at hand that is not put behind the rest, being told is rare and sooner.
+        with nothing at hand that is not put behind the rest, being told too is rare and sooner.
         """
         told = not self._database.pooled and self._buffer.only_below(DEFAULT_PRIORITY)
         if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
@@ -205,9 +205,11 @@ class Reader:
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
         now = moment.local()
-        look = not self._asleep and now >= self._look_at
+        # Whoever is busy is not told of offers; and of a visit whose time has come nobody is, but only who
+        # has nothing at hand asks when that will be.
+        look = now >= self._look_at and (not self._asleep or self._buffer.size > 0)
         if look:
-            self._look_back(at=now)  # whoever is busy is not notified
+            self._look_back(at=now)
         if self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
