@@ -49,6 +49,7 @@ LOOK_MOST_SECONDS = 0.1
 # steps of processes that are handed over in memory were read six times each.
 KNOWN_MANY = 100
 KNOWN_SECONDS = 0.4
+KNOWN_FOR = timedelta(seconds=KNOWN_SECONDS)
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -232,11 +233,13 @@ class Reader:
         return queue.least_priority() if full else -1
 
     def _look_back(self, at: float = math.inf) -> None:
-        """Read every level again from a moment ago on, but those that are left alone."""
+        """Read every level again from a moment ago on, but those that are left alone; one that was, from
+        a moment before that on: what was committed late by then is behind the cursor."""
         now = self._now()
         for cursor in self._cursors.values():
             if cursor.known_until <= at:
-                cursor.look_back(now)
+                cursor.look_back(now - KNOWN_FOR if cursor.known_until else now)
+                cursor.known_until = 0.0
 
     def _now(self) -> datetime:
         """The database's time, as far as we know it."""
