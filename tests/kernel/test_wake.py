@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 
 import psycopg
+import pytest
 
 from mainspring.kernel.outcome import Done, Retry
 from mainspring.testing import wait_until
@@ -72,6 +74,48 @@ async def test_a_worker_that_is_busy_with_low_priorities_is_told_of_others(
         await wait_until(lambda: len(gate.ended) == 7)
 
     assert gate.runs[2].visit.key == "live"
+
+
+async def test_a_timer_is_read_on_time_by_a_worker_that_is_busy_with_low_priorities(
+    visits: Visits, database_url: str
+) -> None:
+    """T3, T4: nobody tells of a visit whose time has come; the next sweep is far away."""
+    gate = Gate()
+    visits.offer(*(f"low {n}" for n in range(6)), priority=1)
+    async with working(
+        database_url, queue(handler=gate), poll=30.0, lease=60.0, concurrency=2
+    ) as worker:
+        await wait_until(lambda: len(gate.runs) == 2 and worker.buffer.size == 4)
+        await asleep(visits)
+
+        visits.offer("timer", after=1)
+        await wait_until(lambda: worker.buffer.size == 5, 3)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 7)
+
+
+async def test_a_late_commit_is_seen_by_the_look_after_a_level_was_left_alone(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3: a short transaction that committed just after a look; the next sweep is far away."""
+    monkeypatch.setattr("mainspring.kernel.reader.KNOWN_MANY", 1)
+    gate = Gate()
+    visits.offer("running", "waiting")
+    async with working(
+        database_url, queue(handler=gate), poll=30.0, lease=60.0, concurrency=1
+    ) as worker:
+        level = worker.reader._cursors[QUEUE, 5]
+        awake = "select not bool_or(asleep) from mainspring.worker"
+        await wait_until(lambda: worker.buffer.size == 1 and visits.value(awake) is True)
+        await asyncio.sleep(0.6)  # past the last half second, and what was known
+        with closing(Visits(database_url)) as others, others.connection.transaction():
+            others.offer("late")
+            level.known_until = 0.0
+            visits.offer("known")
+            await wait_until(lambda: level.known_until > 0, every=0.001)
+        await wait_until(lambda: worker.buffer.size == 3, 3)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 4)
 
 
 async def test_a_sweep_takes_in_no_more_than_there_is_room_for(

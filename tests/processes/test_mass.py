@@ -107,6 +107,26 @@ async def test_a_task_whose_process_is_being_changed_is_tried_again(
     assert [item.error for item in items] == [None, None, None]
 
 
+async def test_a_task_that_cannot_be_freed_is_noted_once_however_small_the_pages(
+    shop: Mainspring, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P10: a rate of two a second makes pages of one or two, so the last round too ends with a full one."""
+    monkeypatch.setattr("mainspring.processes.mass.ROUNDS", 1)
+    busy = await shop.operator.processes.find("order-6")
+    with psycopg.connect(database_url) as changing:
+        changing.execute("select from mainspring.process where id = %s for update", [busy.id])
+        begun = await shop.operator.processes.restart_tasks(TaskFilter(actor="ship"), rate=1.5)
+        assert begun.id is not None
+
+        async def is_done() -> bool:
+            return (await shop.operator.operation(begun.id)).state == "done"
+
+        async with shop.worker(poll=0.1):
+            await wait_until(is_done, 10)
+
+    assert len(await shop.operator.operation_items(begun.id)) == 1
+
+
 async def test_a_filter_that_means_everything_or_nothing_asks(shop: Mainspring) -> None:
     """P10, bad input"""
     operator = shop.operator.processes

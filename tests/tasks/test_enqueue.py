@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -63,6 +64,20 @@ async def test_many_calls_are_enqueued_at_once(app, order, database_url, count: 
     assert [found[handle.id]["n"] for handle in handles] == list(range(count))
     await run_until_idle(app)
     assert sorted(order) == list(range(count))
+
+
+@pytest.mark.parametrize("count", [3, 60])
+async def test_many_calls_may_come_in_one_object_that_changes(app, database_url, count) -> None:
+    """T13: a reader of rows that fills the same mapping again and again."""
+
+    def read() -> Iterator[dict[str, int]]:
+        row: dict[str, int] = {}
+        for row["n"] in range(count):
+            yield row
+
+    await app.tasks["note"].enqueue_many(read())
+
+    assert [row["payload"]["n"] for row in rows(database_url)] == list(range(count))
 
 
 @pytest.mark.parametrize("count", [3, 60, 1700])

@@ -49,6 +49,7 @@ LOOK_MOST_SECONDS = 0.1
 # steps of processes that are handed over in memory were read six times each.
 KNOWN_MANY = 100
 KNOWN_SECONDS = 0.4
+KNOWN_FOR = timedelta(seconds=KNOWN_SECONDS)
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group in what read_due passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -190,7 +191,7 @@ class Reader:
         """Full: the runner wakes us when it has room, the sweep is due soon in any case.
 
         Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
-        with nothing at hand that is not put behind the rest, being told is rare and sooner.
+        with nothing at hand that is not put behind the rest, being told too is rare and sooner.
         """
         told = not self._database.pooled and self._buffer.only_below(DEFAULT_PRIORITY)
         if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
@@ -205,9 +206,11 @@ class Reader:
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
         now = moment.local()
-        look = not self._asleep and now >= self._look_at
+        # Whoever is busy is not told of offers; and of a visit whose time has come nobody is, but only who
+        # has nothing at hand asks when that will be.
+        look = now >= self._look_at and (not self._asleep or self._buffer.size > 0)
         if look:
-            self._look_back(at=now)  # whoever is busy is not notified
+            self._look_back(at=now)
         if self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
@@ -230,11 +233,13 @@ class Reader:
         return queue.least_priority() if full else -1
 
     def _look_back(self, at: float = math.inf) -> None:
-        """Read every level again from a moment ago on, but those that are left alone."""
+        """Read every level again from a moment ago on, but those that are left alone; one that was, from
+        a moment before that on: what was committed late by then is behind the cursor."""
         now = self._now()
         for cursor in self._cursors.values():
             if cursor.known_until <= at:
-                cursor.look_back(now)
+                cursor.look_back(now - KNOWN_FOR if cursor.known_until else now)
+                cursor.known_until = 0.0
 
     def _now(self) -> datetime:
         """The database's time, as far as we know it."""

@@ -164,7 +164,7 @@ async def _page_tasks(
     at = _Place() if position is None else _place(position)
     most = _most(order, TASKS)
     items = await _parked_from(database, connection, order, at, most)
-    if not items and at.after is not None:
+    if not items and at.after is not None and at.round < ROUNDS:
         at = _Place(None, at.round + 1)
         items = await _parked_from(database, connection, order, at, most)
     if not items or (len(items) < most and at.round >= ROUNDS):

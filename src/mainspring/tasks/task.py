@@ -142,7 +142,7 @@ class Uniform(Sequence[Call]):
     """
 
     def __init__(
-        self, task: Task[Any, Any], arguments: Iterable[Mapping[str, Any]], options: Options
+        self, task: Task[Any, Any], arguments: Sequence[Mapping[str, Any]], options: Options
     ) -> None:
         self.task = task
         self.options = options
@@ -299,9 +299,13 @@ class Task(Generic[P, R]):
                 "no worker would run a plain call"
             )
 
-    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> Uniform:
+    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> Sequence[Call]:
         self._refuse_remote()
-        return Uniform(self, calls, self._options)
+        if isinstance(calls, list | tuple):
+            return Uniform(self, calls, self._options)
+        # What else gives them may give the same object again and again, changed: each is written at once.
+        encode, options = self.signature.encode, self._options
+        return [Call(self, encode((), arguments), options) for arguments in calls]
 
 
 class TaskDecorator(Protocol):
