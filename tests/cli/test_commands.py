@@ -93,7 +93,9 @@ def test_a_key_within_a_group_is_named_and_shown_with_its_group(on, visits, me):
         (None, "5:x"),
     ]
     assert [v["key"] for v in shown["live"]] == ["page-1"]
-    assert (why["group"], why["causes"][0]["name"]) == ("tenant-4", "about_to_run")
+    # The worker of this test never beats: on a slow machine it has been silent for a while by now.
+    assert why["group"] == "tenant-4"
+    assert why["causes"][0]["name"] in ("about_to_run", "owner_silent")
     assert [(v["group"], v["key"]) for v in parked] == [("tenant-4", "page-1")]
     assert (restarted.code, cancelled.code) == (0, 0)
     assert alone.code == 4
