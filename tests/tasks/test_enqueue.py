@@ -67,7 +67,9 @@ async def test_many_calls_are_enqueued_at_once(app, order, database_url, count: 
 
 
 @pytest.mark.parametrize("count", [3, 60])
-async def test_many_calls_may_come_in_one_object_that_changes(app, database_url, count) -> None:
+async def test_many_calls_may_come_in_one_object_that_changes(
+    app, order, database_url, count
+) -> None:
     """T13: a reader of rows that fills the same mapping again and again."""
 
     def read() -> Iterator[dict[str, int]]:
