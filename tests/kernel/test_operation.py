@@ -295,6 +295,35 @@ async def test_a_step_may_wait_and_items_may_be_counted_only(app, monkeypatch):
     assert await app.operator.operation_items(begun.id) == []
 
 
+async def test_of_two_workers_with_the_same_page_the_second_does_nothing(app, monkeypatch):
+    """T6: also when the first put all of its items off, so that nothing was counted."""
+    applied: list[int] = []
+
+    async def count(*_: Any) -> int:
+        return 2
+
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
+        await both.wait()  # each worker has read where the operation stands
+        return Page([1], '"half"') if position is None else Page([2], None)
+
+    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[Result]:
+        applied.extend(items)
+        return []
+
+    both = asyncio.Barrier(2)
+    putting_off = Kind("off", PutBackOrder, lambda o, now: o, count, page, apply)
+    monkeypatch.setitem(bulk.KINDS, "off", putting_off)
+    begun = await app.operator.start("off", PutBackOrder(HistoryFilter(key="x")), source="ann")
+    database = await app.database()
+    connections = [await database.connect("test") for _ in range(2)]
+
+    await asyncio.gather(*(operation._step(database, c, bulk.KINDS, begun.id) for c in connections))
+
+    for connection in connections:
+        await connection.close()
+    assert applied == [1]
+
+
 async def test_an_unknown_kind_names_the_nearest(app):
     with pytest.raises(NotFound, match="did you mean 'put_back'"):
         await app.operator.start("put_bak", None, source="ann")

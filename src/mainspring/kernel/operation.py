@@ -330,7 +330,7 @@ async def _write(
 ) -> bool:
     """Whether the operation stood as it was read, so that the page could be done."""
     at = found.done + found.failed
-    if not await ask(database, tx, "lock_operation", id=found.id, at=at):
+    if not await ask(database, tx, "lock_operation", id=found.id, at=at, position=found.position):
         return False
     results = await kind.apply(database, tx, order, page.items)
     noted = [] if kind.counted else results
