@@ -17,7 +17,7 @@ log = logging.getLogger("mainspring")
 
 # A signal that comes again within this is the same one (a process group and a wrapper both send it).
 ECHO_SECONDS = 0.1
-# Python looks for cycles after so many new objects here, not every 700.
+# Python looks for cycles after so many new objects here, not every few hundred.
 COLLECT_AFTER = 20_000
 
 
@@ -74,7 +74,8 @@ def _calm_collector() -> Iterator[None]:
     """Thousands of runs in hand are no garbage, nor is what was imported: look through it rarely."""
     thresholds = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *thresholds[1:])
+    if thresholds[0]:  # 0: the application wants none
+        gc.set_threshold(max(COLLECT_AFTER, thresholds[0]), *thresholds[1:])
     try:
         yield
     finally:
