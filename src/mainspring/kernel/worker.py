@@ -514,7 +514,7 @@ class Worker:
                 continue
             for level in queue.levels:
                 for visit in list(level):
-                    # What a commit handed over was never read, and may wait for ever so long.
+                    # How long one has waited that was not read is not known.
                     if not 0 <= now - visit.read_at < SHARE_AFTER:
                         counts[visit.shard] = counts.get(visit.shard, 0) + 1
         return counts
