@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import psycopg
 import pytest
 
 from mainspring.kernel.outcome import Done
+from mainspring.kernel.session import Session
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -43,6 +45,26 @@ async def test_a_worker_that_comes_does_not_wait_for_the_beats_of_others(
         working(database_url, queue(), lease=600) as two,
     ):
         await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+
+
+async def test_who_has_joined_and_could_not_say_so_does_not_join_again(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second row would count for shares until it is declared dead."""
+    call, lost = Session.call, []
+
+    def losing(self: Session, name: str, **values: Any) -> Any:
+        if name == "wake_all" and not lost:
+            lost.append(name)
+            raise ConnectionError("the connection was lost")
+        return call(self, name, **values)
+
+    monkeypatch.setattr(Session, "call", losing)
+    async with working(database_url, queue()) as worker:
+        assert lost
+        assert visits.value("select array_agg(id) from mainspring.worker") == [
+            worker.hand.worker_id
+        ]
 
 
 async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(

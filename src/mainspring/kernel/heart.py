@@ -181,7 +181,9 @@ class Heart(threading.Thread):
 
     def _join(self) -> None:
         """Appear under an id that was never used before; ids never come back."""
-        worker_id, settings = self._first_id or uuid4(), self._settings
+        settings = self._settings
+        self._session.call("make_leases", pool=settings.pool)
+        worker_id = self._first_id or uuid4()
         self._first_id = None  # used, even if the answer is lost
         self._session.call(
             "join_pool",
@@ -192,11 +194,11 @@ class Heart(threading.Thread):
             host=socket.gethostname(),
             process=os.getpid(),
         )
-        self._session.call("make_leases", pool=settings.pool)
-        self._session.call("wake_all", pool=settings.pool)
         self._hand.worker_id = worker_id
         self._is_dead = False
         self._beat_at = 0.0
+        # The others should share now. Lost, they will at their next beat; but we have joined.
+        self._session.call("wake_all", pool=settings.pool)
         steps.reach("pool.joined")
         log.info("worker.joined", extra={"worker": str(worker_id), "pool": settings.pool})
 
