@@ -204,7 +204,8 @@ class Visits:
         assert row is not None, f"there is no visit {key!r}"
         names = ("shard", "key", "queue", "id", "grp", "priority", "due_at", "version", "attempt")
         values = [row[name] for name in (*names, "crashes", "expires_at")]
-        return Visit(*values, json.dumps(row["payload"]))
+        where = "select ctid::text from mainspring.visit where key = %s and queue = %s"
+        return Visit(*values, json.dumps(row["payload"]), self.value(where, key, queue))
 
     # -- runs
 

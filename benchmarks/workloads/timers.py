@@ -136,11 +136,15 @@ def buffers(url: str) -> dict[str, int]:
     with Database(url).connect_sync("bench") as connection:
         connection.autocommit = True
         found = {}
-        for _ in range(2):  # the second time nothing is new to the connection
+        for _ in range(
+            4
+        ):  # at the last nothing is new to the connection, and history has its depth
             offers = _offers(connection)
             values = offer_values(offers)
             found["offer"] = _touched(connection, STAGE_SQL["offer_many"].text, values)
-            found["settle"] = _touched(connection, SQL["settle"].text, _settling(offers, values))
+            addresses = _addresses(connection)
+            settling = _settling(offers, values, addresses)
+            found["settle"] = _touched(connection, SQL["settle"].text, settling)
         return found
 
 
@@ -153,7 +157,18 @@ def _offers(connection: psycopg.Connection[Any]) -> list[StageOffer]:
     return [StageOffer("listing/catalogue", shard, key) for key, shard in rows[:SAMPLE]]
 
 
-def _settling(offers: list[StageOffer], values: dict[str, Any]) -> dict[str, Any]:
+def _addresses(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """Where the offered visits lie, as a read would tell."""
+    rows = connection.execute(
+        "select key, ctid::text from mainspring.visit where queue = 'listing/catalogue'"
+        " and pass is null and parked_at is null and priority = 5"
+    )
+    return dict(rows.fetchall())
+
+
+def _settling(
+    offers: list[StageOffer], values: dict[str, Any], addresses: dict[str, str]
+) -> dict[str, Any]:
     """The arguments of a settle of runs of these offers."""
     settings = QueueSettings(name="listing/catalogue", handler=_nothing)
     now = time.time()
@@ -173,6 +188,7 @@ def _settling(offers: list[StageOffer], values: dict[str, Any]) -> dict[str, Any
             crashes=0,
             expires_at=None,
             payload="{}",
+            address=addresses[offer.key],
         )
         runs.append(Run(visit, token(), now, 0.0, settings=settings, outcome=Done()))
     runs.sort(key=lambda run: (run.visit.shard, run.visit.key))

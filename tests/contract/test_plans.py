@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.settling import settle_arguments
@@ -143,11 +144,15 @@ class TestPlans:
         assert_rides_indexes(plan_of(visits, SQL["read_group"].text, values), "visit_group")
 
     @pytest.mark.parametrize("outcome", [Done(), Again(after=60)])
-    def test_a_settle_rides_the_primary_key(self, visits: Visits, outcome) -> None:
+    def test_a_settle_finds_visits_where_they_were_read(self, visits: Visits, outcome) -> None:
+        """Those that lie elsewhere by now are searched by their keys, and only those."""
         runs = [visits.start(f"key {n}") for n in range(1, 200, 2)]
         runs.sort(key=lambda run: (run.visit.shard, run.visit.key))
         for run in runs:
             run.outcome = outcome
+        moved = {run.token for run in runs[::10]}
+        for run in runs[::10]:
+            run.visit = replace(run.visit, address=runs[5].visit.address)
         values = settle_arguments(runs, uuid4())
 
         nodes = plan_of(
@@ -155,6 +160,8 @@ class TestPlans:
         )
 
         assert_rides_indexes(nodes, "visit_pkey")
+        searched = [node for node in nodes if node.get("Index Name") == "visit_pkey"]
+        assert sum(node["Actual Loops"] for node in searched) == len(moved)
 
     def test_a_hold_rides_the_primary_key(self, visits: Visits) -> None:
         run = visits.start("key 1")

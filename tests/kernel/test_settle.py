@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Failed, Parked, Retry
 from mainspring.kernel.settling import settle_arguments
@@ -331,3 +332,29 @@ def test_a_quiet_queue_leaves_history_only_when_a_run_fails(visits: Visits, me: 
     assert visits.row("a", "still") is None
     assert visits.history("a") == []
     assert len(visits.history("b")) == 1
+
+
+@pytest.mark.parametrize("what", ["held", "offered", "another", "nothing"])
+def test_a_visit_that_lies_elsewhere_by_now_is_settled_all_the_same(
+    visits: Visits, me, what
+) -> None:
+    """The address is a hint: the row may have moved, and another's may lie there."""
+    visits.offer("a", "b")
+    run = visits.start("a")
+    answer = "settled"
+    match what:
+        case "held":
+            visits.hold(me, run)
+        case "offered":
+            visits.offer("a")
+            answer = "superseded"
+        case "another":
+            run.visit = replace(run.visit, address=visits.visit("b").address)
+        case "nothing":
+            run.visit = replace(run.visit, address="(4000000,7)")
+
+    assert visits.settle(me, (run, Done())) == [answer]
+
+    assert (visits.row("a") is None) == (answer == "settled")
+    assert visits.row("b") is not None
+    assert len(visits.history("a")) == 1

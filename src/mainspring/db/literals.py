@@ -22,6 +22,11 @@ def words(values: Sequence[str]) -> str:
     return "{" + ",".join(values) + "}"
 
 
+def quoted(values: Sequence[str | None]) -> str:
+    """For `::text::tid[]` and the like: texts without quotes or backslashes of their own."""
+    return "{" + ",".join(["null" if v is None else f'"{v}"' for v in values]) + "}"
+
+
 def texts(values: Sequence[str | None]) -> str:
     """For `json_array_elements_text(..::text::json)`: any texts."""
     return _encode(values).decode()

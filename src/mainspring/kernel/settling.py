@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.literals import numbers, texts
+from mainspring.db.literals import numbers, quoted, texts
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.outcome import (
     Again,
@@ -69,6 +69,7 @@ def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
         "any_pass": numbers(any_pass) if any(any_pass) else None,
         "results": texts(results) if any(results) else None,
         "details": texts(details) if any(details) else None,
+        "addresses": quoted([visit.address for visit in visits]),
         "worker_id": worker_id,
     }
     return SQL["settle"].arguments(values)

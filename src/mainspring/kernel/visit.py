@@ -41,6 +41,8 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     crashes: int
     expires_at: datetime | None
     payload: str
+    # Where its row lay when it was read (ctid): a hint, which a settle tries before it searches the key.
+    address: str | None = None
     read_at: float = 1e18  # the local moment at which its read was sent; never stale unless set
 
     @property

@@ -13,11 +13,12 @@ with level as (
     as l(queue, priority, after_due, after_key, upto_due, upto_key, most)
 ),
 page as materialized (
-  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload,
+    v.address
   from level l
   cross join lateral (
     select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
-      v.payload::text as payload
+      v.payload::text as payload, v.ctid::text as address
     from mainspring.visit v
     where v.queue = l.queue
       and v.priority = l.priority
@@ -39,5 +40,5 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload
+select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload, address
 from page

@@ -5,14 +5,15 @@ with wanted as (
   from unnest(%(queues)s::text[], %(groups)s::text[], %(most)s::integer[]) as w(queue, grp, most)
 ),
 page as materialized (
-  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload
+  select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at, v.payload,
+    v.address
   from wanted w
   cross join lateral (
     select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
-      v.payload::text as payload
+      v.payload::text as payload, v.address
     from generate_series(9, 0, -1) as p(priority)
     cross join lateral (
-      select *
+      select v.*, v.ctid::text as address
       from mainspring.visit v
       where v.queue = w.queue
         and v.grp = w.grp
@@ -34,5 +35,5 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload
+select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload, address
 from page

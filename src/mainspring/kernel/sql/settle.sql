@@ -7,11 +7,16 @@
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
 -- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
 -- changed (just now: send it again) or gone (it no longer counts).
--- Sent twice, it changes nothing more. Rides the primary key. Runs of quiet queues leave history only when they fail.
+-- Sent twice, it changes nothing more. Finds a row by the address at which it was read, and if it is not there any more by
+-- the primary key: that is as deep as all that waits, timers included. Runs of quiet queues leave history only when they fail.
 with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, coalesce(i.any_pass, false) as any_pass,
     i.result, d.detail,
     case when d.detail is null then 'done' else coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome end as outcome,
+    coalesce(
+      (select v.ctid from mainspring.visit v
+        where v.ctid = i.address and v.shard = i.shard and v.key = i.key and v.queue = i.queue),
+      (select v.ctid from mainspring.visit v where v.shard = i.shard and v.key = i.key and v.queue = i.queue)) as address,
     d.detail is not null and coalesce((d.detail ->> 'ends')::boolean, false) as ends, (d.detail ->> 'attempt')::integer as attempt,
     case when d.detail is not null then greatest(mainspring.now(), coalesce((d.detail ->> 'due_at')::timestamptz,
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0)))) end as due_at
@@ -20,14 +25,15 @@ with item as materialized (
     json_array_elements_text(%(queues)s::text::json), unnest(%(versions)s::text::bigint[]),
     unnest(%(runs)s::text::bigint[]), unnest(%(started)s::text::double precision[]),
     unnest(%(seconds)s::text::double precision[]), unnest(%(any_pass)s::text::boolean[]),
-    json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json)
-  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, n)
+    json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json),
+    unnest(%(addresses)s::text::tid[])
+  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, address, n)
   cross join lateral (select i.detail::jsonb as detail) d
 ),
 gone as (
   delete from mainspring.visit v
   using item i
-  where v.shard = i.shard and v.key = i.key and v.queue = i.queue
+  where v.ctid = i.address
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and (i.outcome in ('done', 'cancelled', 'expired') or i.ends)
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
@@ -41,7 +47,7 @@ moved as (
     parked_at = case when i.outcome = 'parked' then mainspring.now() end,
     pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
   from item i
-  where v.shard = i.shard and v.key = i.key and v.queue = i.queue
+  where v.ctid = i.address
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and i.outcome in ('again', 'retry', 'parked') and not i.ends
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
