@@ -146,7 +146,7 @@ class World:
         self.hand.loop_looked(gone)
 
     def hold_elsewhere(self) -> None:
-        self.buffer.foreign_turns = {("entity", str(self.random.randrange(KEYS)))}
+        self.buffer.turns.foreign = {("entity", str(self.random.randrange(KEYS)))}
 
     def clear_suspects(self) -> None:
         self.hand.suspects = {}
@@ -159,7 +159,7 @@ class World:
             await asyncio.sleep(0)
 
     async def come_to_rest(self) -> None:
-        self.buffer.foreign_turns = set()
+        self.buffer.turns.foreign = set()
         self.adopt()
         self.look()
         for _ in range(1000):

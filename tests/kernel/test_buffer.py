@@ -203,7 +203,7 @@ def test_a_visit_that_its_group_keeps_back_keeps_no_turn() -> None:
 
 def test_a_turn_that_another_worker_has_is_left_in_the_database() -> None:
     found = buffer(queue("one", turns="t"))
-    found.foreign_turns = {("t", "a")}
+    found.turns.foreign = {("t", "a")}
     found.add([visit("a", name="one")])
 
     assert popped(found) == []
@@ -490,3 +490,40 @@ def test_visits_that_come_back_are_started_by_their_age() -> None:
         found.settled(each)
 
     assert popped(found) == ["a", "b", "c", "g", "h"]
+
+
+def test_what_was_read_is_new_unless_its_own_queue_has_the_key_in_hand() -> None:
+    found = buffer(queue("a"), queue("b"), queue("c"))
+    found.add([visit("x", queue="a")])
+    found.consumed.add(visit("x", queue="c", version=7).version)
+
+    read = [
+        visit("x", queue="a"),
+        visit("x", queue="b"),
+        visit("x", queue="c", version=7),
+        visit("x", queue="c", version=8),
+        visit("y", queue="a", shard=1),
+    ]
+
+    fresh = found.new_of(read, frozenset({0}))
+    assert [(v.queue, v.key, v.version) for v in fresh[1:]] == [("c", "x", 8)]
+    assert fresh[0].queue == "b"
+
+
+def test_only_visits_that_wait_for_a_slot_for_a_while_may_go_to_another_worker() -> None:
+    """What a slot takes at once, and what a limit keeps back, would go to and fro."""
+    found = buffer(queue("a"), queue("limited"), queue("paused"))
+    found.queues["limited"].limit(paused=False, concurrency=1, rate=None)
+    pause(found, "paused", True)
+    found.add(
+        [
+            visit("just read", queue="a", shard=1, read_at=9.9),
+            visit("waited", queue="a", shard=2, read_at=9.7),
+            visit("waited too", queue="a", shard=2, read_at=9.0),
+            visit("handed over", queue="a", shard=3),  # nobody knows since when it waits
+            visit("kept back", queue="limited", shard=4, read_at=1.0),
+            visit("kept back", queue="paused", shard=5, read_at=1.0),
+        ]
+    )
+
+    assert found.waited_by_shard(10.0, 0.2) == {2: 2, 3: 1}

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
 from mainspring.kernel.queue_state import QueueState
-from mainspring.kernel.visit import PRIORITIES, Position, Visit
+from mainspring.kernel.turns import Turn, Turns
+from mainspring.kernel.visit import PRIORITIES, Visit
 
 # A visit that waited in memory for longer than this is read again first: it may have been cancelled.
 STALE_SECONDS = 5.0
@@ -35,11 +36,7 @@ class Buffer:
         }
         # Versions settled since the last read was sent: its page may still show them.
         self.consumed: set[int] = set()
-        # Turns of visits that other workers hold in my shards, as of the last beat.
-        self.foreign_turns: set[tuple[str, str]] = set()
-        self._turns: dict[tuple[str, str], list[Visit]] = {}  # taken, and who waits for each
-        # Of those, the ones whose first waiter was called up and has not started yet.
-        self._called: set[tuple[str, str]] = set()
+        self.turns = Turns()
         self._stale: list[Visit] = []
         self._rated = False  # some queue has a rate per group
         # Queues that have visits of each priority: a choice looks only at these.
@@ -122,6 +119,14 @@ class Buffer:
         queue.levels[visit.priority].push(visit)
         self._note_waiting(queue, visit.priority)
 
+    def _place_all(self, visits: Iterable[Visit]) -> bool:
+        """Answers whether there were any."""
+        found = False
+        for visit in visits:
+            self.place(visit)
+            found = True
+        return found
+
     def _note_waiting(self, queue: QueueState, priority: int) -> None:
         self._waiting[priority][queue.name] = queue
         if queue.settings.share is not None:
@@ -157,9 +162,9 @@ class Buffer:
 
     def _read_again(self, visit: Visit) -> None:
         self.forget(visit)
-        turn = (self.queues[visit.queue].settings.turns or "", visit.key)
-        if turn in self._called:
-            self._place_waiters(turn)  # it may be the one that was called up
+        self._place_all(
+            self.turns.give_up((self.queues[visit.queue].settings.turns or "", visit.key))
+        )
         self._stale.append(visit)
         if visit.group is not None:
             for kept in self.queues[visit.queue].groups.stale(visit.group):
@@ -240,18 +245,11 @@ class Buffer:
             self.place(visit)
         return allowed
 
-    def _take_turn(self, turn: tuple[str, str], visit: Visit) -> bool:
-        if turn in self._turns:
-            if turn in self._called:
-                self._called.remove(turn)  # nobody runs: the first to come has it
-                return True
-            self._turns[turn].append(visit)
-            return False
-        if turn in self.foreign_turns:
+    def _take_turn(self, turn: Turn, visit: Visit) -> bool:
+        answer = self.turns.take(turn, visit)
+        if answer == "foreign":
             self.forget(visit)  # found again by a sweep once the other run has ended
-            return False
-        self._turns[turn] = []
-        return True
+        return answer == "taken"
 
     # -- the end of a run
 
@@ -262,10 +260,7 @@ class Buffer:
         queue.running -= 1
         if visit.group is None:
             return False
-        freed = queue.groups.ended(visit)
-        for kept in freed:
-            self.place(kept)
-        return bool(freed)
+        return self._place_all(queue.groups.ended(visit))
 
     def turn_over(self, visit: Visit) -> bool:
         """The turn of its key is free: only when the run is settled, or counts for nothing.
@@ -273,44 +268,21 @@ class Buffer:
         turns = self.queues[visit.queue].settings.turns
         if turns is None:
             return False
-        turn = (turns, visit.key)
-        waited = self._turns.get(turn)
-        if waited is None:
-            return False
-        if len(waited) > 1 and self._call_up(turn, waited):
-            return True
-        return self._place_waiters(turn)
+        return self._place_all(self.turns.over((turns, visit.key), self._needs_only_a_slot))
 
-    def _call_up(self, turn: tuple[str, str], waited: list[Visit]) -> bool:
-        """Let only the first of several waiters try, if nothing but a slot is in its way: the others
-        would come, find the turn taken and wait again."""
-        first = min(waited, key=_urgency)
-        queue = self.queues[first.queue]
-        if queue.limited or queue.settings.share is not None or first.group is not None:
-            return False
-        waited.remove(first)
-        self._called.add(turn)
-        self.place(first)
-        return True
-
-    def _place_waiters(self, turn: tuple[str, str]) -> bool:
-        """The turn is free, and whoever waits for it may try."""
-        self._called.discard(turn)
-        waited = self._turns.pop(turn)
-        for waiting in waited:
-            self.place(waiting)
-        return bool(waited)
+    def _needs_only_a_slot(self, visit: Visit) -> bool:
+        queue = self.queues[visit.queue]
+        return not queue.limited and queue.settings.share is None and visit.group is None
 
     def release_turns(self) -> None:
         """Limits have changed, or visits went: one that was called up may be kept back, or be gone."""
-        for turn in tuple(self._called):
-            self._place_waiters(turn)
+        self._place_all(self.turns.give_up_all())
 
     def settled(self, visit: Visit) -> bool:
         """No longer in hand, and never again as it was read. Answers whether others may start now."""
         self.queues[visit.queue].in_hand.discard(visit.key)
         self.consumed.add(visit.version)
-        return self.turn_over(visit) if self._turns else False
+        return self.turn_over(visit) if self.turns else False
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""
@@ -323,15 +295,13 @@ class Buffer:
         self._rated = any(queue.groups.rate is not None for queue in self.queues.values())
         for queue in self.queues.values():
             for group in queue.groups:
-                for visit in queue.groups.release(group):
-                    self.place(visit)
+                self._place_all(queue.groups.release(group))
 
     def release_rated(self, now: float) -> None:
         """Groups whose rate allows a start by now may try their first."""
         for queue in self.queues.values():
             if len(queue.groups):
-                for visit in queue.groups.release_rated(now):
-                    self.place(visit)
+                self._place_all(queue.groups.release_rated(now))
 
     def hungry_groups(self) -> list[tuple[str, str]]:
         """Groups with nothing left in memory and more in the database: (queue, group)."""
@@ -345,8 +315,7 @@ class Buffer:
         """What a group read brought: as many as there is room for may try at once."""
         queue = self.queues[queue_name]
         queue.in_hand.update([visit.key for visit in visits])
-        for visit in queue.groups.refill(group_name, visits, more=more):
-            self.place(visit)
+        self._place_all(queue.groups.refill(group_name, visits, more=more))
 
     def wants_part(self) -> bool:
         """Whether a limited queue waits for (more of) its part."""
@@ -369,11 +338,24 @@ class Buffer:
             and visit.version not in consumed
         ]
 
+    def waited_by_shard(self, now: float, seconds: float) -> dict[int, int]:
+        """How many visits have waited so long, where only slots are in their way."""
+        counts: dict[int, int] = {}
+        for queue in list(self.queues.values()):
+            if queue.concurrency is not None or queue.paused:
+                continue
+            for level in queue.levels:
+                for visit in list(level):
+                    # How long one has waited that was not read is not known.
+                    if not 0 <= now - visit.read_at < seconds:
+                        counts[visit.shard] = counts.get(visit.shard, 0) + 1
+        return counts
+
     def holds_any(self, wanted: Callable[[Visit], bool]) -> bool:
         """Whether any visit that waits here is wanted."""
         waiting = [v for q in self.queues.values() for level in q.levels for v in level]
         waiting += [v for q in self.queues.values() for group in q.groups for v in group.kept]
-        waiting += [v for visits in self._turns.values() for v in visits]
+        waiting += self.turns
         return any(map(wanted, waiting))
 
     def drop(self, unwanted: Callable[[Visit], bool], shards: frozenset[int]) -> None:
@@ -395,10 +377,5 @@ class Buffer:
                     if not level:
                         self._note_empty(queue.name, priority)
             queue.groups.sift(sift, shards)
-        for turn, waiting in self._turns.items():
-            self._turns[turn] = sift(waiting)
+        self.turns.sift(sift)
         self.release_turns()
-
-
-def _urgency(visit: Visit) -> tuple[int, Position]:
-    return (-visit.priority, visit.position)

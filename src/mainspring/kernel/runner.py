@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import Buffer
+from mainspring.kernel.course import Course
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
@@ -23,7 +24,6 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
-_SENT: Any = object()
 # So many visits that a dead worker may have been running are tried at once.
 SUSPECTS_AT_ONCE = 4
 # A visit that could not be held (somebody has it locked, or offered it) is left alone so long (seconds).
@@ -34,39 +34,6 @@ BESIDE = 32
 YIELD_EVERY = 0.005
 # And those of low priorities more often: somebody else's visit may be on its way.
 YIELD_BELOW_EVERY = 0.001
-
-
-class Course:
-    """The rest of a handler that has suspended: it goes on in its own context, in its slot's task."""
-
-    __slots__ = ("_coroutine", "_first", "_run")
-
-    def __init__(self, coroutine: Any, run: Callable[..., Any], first: Any) -> None:
-        self._coroutine = coroutine
-        self._run = run
-        self._first = first  # what it waits for
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return cast("Generator[Any, Any, Any]", self)  # an iterator with send and throw is enough
-
-    def __iter__(self) -> Course:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
-        if self._first is not _SENT:
-            first, self._first = self._first, _SENT
-            return first
-        return self._run(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        self._first = _SENT
-        return self._run(self._coroutine.throw, *error)
-
-    def close(self) -> None:
-        self._run(self._coroutine.close)
 
 
 class Runner:

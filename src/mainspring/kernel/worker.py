@@ -427,8 +427,8 @@ class Worker:
                 groups[queue_name][group] = groups[queue_name].get(group, 0) + 1
             if queue.settings.turns is not None:
                 turns.add((queue.settings.turns, key))
-        changed = turns != self.buffer.foreign_turns
-        self.buffer.foreign_turns = turns
+        changed = turns != self.buffer.turns.foreign
+        self.buffer.turns.foreign = turns
         for name, held in groups.items():
             changed = changed or held != self.buffer.queues[name].groups.foreign
             self.buffer.queues[name].groups.foreign = held
@@ -507,17 +507,7 @@ class Worker:
 
     def waiting_by_shard(self) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        counts: dict[int, int] = {}
-        now = moment.local()
-        for queue in list(self.buffer.queues.values()):
-            if queue.concurrency is not None or queue.paused:
-                continue
-            for level in queue.levels:
-                for visit in list(level):
-                    # How long one has waited that was not read is not known.
-                    if not 0 <= now - visit.read_at < SHARE_AFTER:
-                        counts[visit.shard] = counts.get(visit.shard, 0) + 1
-        return counts
+        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER)
 
     def free_slots(self) -> int:
         if self.hand.closed:
