@@ -1898,10 +1898,7 @@ CREATE TABLE mainspring.visit (
     error text,
     payload jsonb NOT NULL,
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    CONSTRAINT visit_due_at_check CHECK (isfinite(due_at)),
-    CONSTRAINT visit_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1300))),
-    CONSTRAINT visit_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
@@ -2463,6 +2460,11 @@ UNION ALL
    FROM mainspring.visit,
     mainspring.install
   WHERE ((visit.grp IS NOT NULL) AND (visit.shard <> mainspring.shard(visit.grp, install.shard_count)))
+UNION ALL
+ SELECT 'a visit can never be read: its key, its time or its priority is none'::text AS rule,
+    ((visit.queue || ' '::text) || visit.key) AS detail
+   FROM mainspring.visit
+  WHERE ((NOT isfinite(visit.due_at)) OR ((visit.priority < 0) OR (visit.priority > 9)) OR ((octet_length(visit.key) < 1) OR (octet_length(visit.key) > 1300)))
 UNION ALL
  SELECT 'a shard has no lease row'::text AS rule,
     ((p.pool || ' '::text) || n.n) AS detail

@@ -26,6 +26,10 @@ create or replace view mainspring.violation as
     from mainspring.visit, mainspring.install
     where grp is not null and shard <> mainspring.shard(grp, shard_count)
   union all
+  select 'a visit can never be read: its key, its time or its priority is none', queue || ' ' || key
+    from mainspring.visit
+    where not isfinite(due_at) or priority not between 0 and 9 or octet_length(key) not between 1 and 1300
+  union all
   select 'a shard has no lease row', p.pool || ' ' || n
     from (select distinct pool from mainspring.lease) p, mainspring.install,
       generate_series(0, shard_count - 1) n
