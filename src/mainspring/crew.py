@@ -82,10 +82,10 @@ async def crew(
     queues += reactive.queues()
     queues += _own_queues(database, app.kinds, settings.pool)
     worker = Worker(database, queues, settings)
-    worker.interrupt = executor.interrupt
+    worker.mind.interrupt = executor.interrupt
     reactive.offered = worker.reader.hint
     processes.take_in, processes.serves = worker.take_in, worker.serves
-    worker.take_overdue = processes.recovery.take_overdue
+    worker.mind.take_overdue = processes.recovery.take_overdue
     processes.recovery.overtaken = worker.overtaken
     worker.chores.append(thin)
     holder.append(worker)

@@ -86,7 +86,7 @@ class Scene:
             async with working(self.url, *queues, layer.engine_queue(), **settings) as worker:
                 holder.append(worker)
                 layer.take_in = worker.take_in
-                worker.take_overdue = layer.recovery.take_overdue
+                worker.mind.take_overdue = layer.recovery.take_overdue
                 layer.recovery.overtaken = worker.overtaken
                 yield worker
         finally:

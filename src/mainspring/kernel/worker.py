@@ -2,18 +2,16 @@
 
 Puts the parts together: the heart (leases), the reader, the runner's slots, the settler, the
 listener. Each part is a file of its own; here is only who tells whom.
-It is past 400 lines because it implements every question and answer between the loop and the heart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from mainspring.db.connect import Database
-from mainspring.errors import MixedPool
 from mainspring.kernel import moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
@@ -21,9 +19,8 @@ from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
 from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.insist import insist
-from mainspring.kernel.limits import Bucket
 from mainspring.kernel.line import Line
-from mainspring.kernel.mind import PartNeed
+from mainspring.kernel.mind import SHARE_AFTER, Mind
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.reader import Reader
@@ -38,9 +35,6 @@ from mainspring.kernel.wake import Listener
 log = logging.getLogger("mainspring")
 # Visits in memory from which on those that a commit of ours adds are left to the reader.
 TAKEN_IN = 4000
-# A visit that has waited here so long for a slot may be another worker's (seconds): tasks that take no
-# time would else go to and fro.
-SHARE_AFTER = 0.2
 
 
 class Worker:
@@ -55,7 +49,7 @@ class Worker:
         self._declared = [q for q in listed if q.pool == settings.pool and q.kind != REMOTE]
         served = {q.name for q in self._declared}
         # Served by others, whose policies a layer wants to know all the same.
-        self._watched = {
+        watched = {
             q.name: QueueState(q) for q in listed if q.name not in served and q.terms is not None
         }
         self.hand = Hand()
@@ -89,31 +83,33 @@ class Worker:
             failed=self._refused,
         )
         self.settler.wrote = self.reader.wake
-        self.heart = Heart(database, self.hand, self, settings, self.buffer.queues, self._watched)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.mind = Mind(
+            database,
+            self.hand,
+            self.buffer,
+            self.reader,
+            self.runner,
+            pool=settings.pool,
+            watched=watched,
+            begin=self._begin,
+        )
+        self.heart = self.mind.heart = Heart(
+            database, self.hand, self.mind, settings, self.buffer.queues, watched
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
         self._filling = False  # a look for what can be started is on its way
-        self._looked_at = 0  # the change of shards that the loop has last looked at
-        # The change as of which every visit that a dead worker may have run was looked at.
-        self._suspects_done_at = -1
-        self._turned_away: MixedPool | None = None
-        # Told when runs must end and cannot be cancelled (threads); set by the executors.
-        self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
-        # Asked, from the heart's thread, for the passes of overdue visits (rows of read_held.sql)
-        # that a layer recovers by its own rules.
-        self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
         self.chores: list[upkeep.Chore] = []  # what layers drop by age
 
     # -- life
 
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
-        self._loop = asyncio.get_running_loop()
+        self.mind.loop = asyncio.get_running_loop()
         await insist(self._prepare)
         self.heart.start()
         for part in self._loops():
-            self._tasks.append(self._loop.create_task(part))
+            self._begin(part)
         log.info(
             "worker.started",
             extra={
@@ -122,6 +118,9 @@ class Worker:
                 "queues": sorted(self.buffer.queues),
             },
         )
+
+    def _begin(self, part: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(part))
 
     async def _prepare(self) -> None:
         try:
@@ -133,7 +132,7 @@ class Worker:
             raise
 
     def _loops(self) -> list[Any]:
-        loops: list[Awaitable[None]] = [
+        loops: list[Coroutine[Any, Any, None]] = [
             self.reader.run(),
             self.settler.run(),
             self.settler.run_second(),
@@ -151,7 +150,7 @@ class Worker:
                 offered=self.reader.hint,
                 shards_freed=self._shards_freed,
                 settings_changed=self.heart.poke_beat,
-                called_off=self._called_off,
+                called_off=self.mind.called_off,
                 connected=self._catch_up,
             )
             loops.append(listener.run())
@@ -170,8 +169,8 @@ class Worker:
             await asyncio.sleep(0.1)
 
     def _check_welcome(self) -> None:
-        if self._turned_away is not None:
-            raise self._turned_away
+        if self.mind.turned_away_by is not None:
+            raise self.mind.turned_away_by
 
     async def drained(self) -> None:
         """Wait until nothing is due in these queues and nothing is under way here."""
@@ -203,7 +202,7 @@ class Worker:
             await asyncio.sleep(self.settings.lease / 20)
             now = moment.local()
             if now > self.hand.good_until and self.hand.active():
-                self.interrupt(self.hand.active())
+                self.mind.interrupt(self.hand.active())
                 self.runner.stop_all("fenced")
             if now > self.hand.good_until:
                 self.heart.cut()
@@ -219,7 +218,7 @@ class Worker:
         self.heart.poke_beat()
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
-        self.interrupt(self.hand.snapshot())
+        self.mind.interrupt(self.hand.snapshot())
         await self.runner.ended(min(2.0, 1.0 + grace))
         await self._settle_rest(max(1.0, grace - (moment.local() - began)))
         for task in self._tasks:
@@ -350,15 +349,6 @@ class Worker:
         group = run.visit.group
         return group is not None and self.buffer.queues[run.visit.queue].groups.is_behind(group)
 
-    # -- what the heart asks and tells, from its thread
-
-    def _tell(self, action: Callable[..., None], *values: Any) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(action, *values)
-        except RuntimeError:
-            self.heart.end()  # the event loop was closed without a stop: nothing can run any more
-
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""
         self.reader.restart()
@@ -367,193 +357,3 @@ class Worker:
     def _shards_freed(self, pool: str) -> None:
         if pool == self.settings.pool:
             self.heart.poke_beat()
-
-    def settings_read(self, rows: Sequence[Any]) -> None:
-        self._tell(self._apply_settings, rows)
-
-    def _apply_settings(self, rows: Sequence[Any]) -> None:
-        """Operators' settings as they stand now."""
-        now = moment.local()
-        for row in rows:
-            (
-                name,
-                pool,
-                _,
-                hold_after,
-                work_timeout,
-                _,
-                concurrency,
-                rate,
-                group_size,
-                group_rate,
-                paused,
-                policy,
-            ) = row
-            if (watched := self._watched.get(name)) is not None:
-                watched.set_policy(policy)
-                continue
-            queue = self.buffer.queues[name]
-            queue.hold_after = hold_after
-            queue.work_timeout = work_timeout
-            queue.set_policy(policy)
-            # A newer version has put it into another pool, whose workers run it from now on.
-            elsewhere = pool != self.settings.pool
-            queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
-            if queue.groups.limit(group_size, group_rate, now):
-                self.buffer.release_groups()
-        self.buffer.release_turns()
-        done = (
-            self.reader.complete
-            and not (self.runner.suspects_waiting or self.runner.suspects_running)
-            and not self.buffer.behind_groups()
-            and not self.buffer.holds_any(self.hand.is_suspect)
-        )
-        self._suspects_done_at = self._looked_at if done else -1
-        self.reader.wake()
-        self.runner.fill()
-
-    def held_read(self, rows: Sequence[Any]) -> None:
-        self._tell(self._apply_held, rows)
-
-    def _apply_held(self, rows: Sequence[Any]) -> None:
-        """What runs of other workers hold in my shards counts for turns and groups."""
-        groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
-        turns: set[tuple[str, str]] = set()
-        for _, key, queue_name, group, _, holder, _, _, _ in rows:
-            queue = self.buffer.queues.get(queue_name)
-            if queue is None or holder == self.hand.worker_id:
-                continue
-            if group is not None:
-                groups[queue_name][group] = groups[queue_name].get(group, 0) + 1
-            if queue.settings.turns is not None:
-                turns.add((queue.settings.turns, key))
-        changed = turns != self.buffer.turns.foreign
-        self.buffer.turns.foreign = turns
-        for name, held in groups.items():
-            changed = changed or held != self.buffer.queues[name].groups.foreign
-            self.buffer.queues[name].groups.foreign = held
-        if changed:
-            self.buffer.release_groups()
-            self.reader.sweep_soon()
-            self.runner.fill()
-
-    def shards_changed(self) -> None:
-        self._tell(self._apply_shards)
-
-    def _apply_shards(self) -> None:
-        self._looked_at, self._suspects_done_at = self.hand.changes, -1
-        shards, gone = self.hand.shards, frozenset(self.hand.let_go_of)
-
-        def unwanted(visit: Visit) -> bool:
-            return visit.shard not in shards or visit.shard in gone
-
-        self.buffer.drop(unwanted, shards)
-        self.runner.drop_suspects(unwanted)
-        self.hand.loop_looked(gone)
-        self.reader.restart()
-
-    def overdue(self, rows: Sequence[Any]) -> set[int]:
-        return self.take_overdue(rows)
-
-    def gone(self, runs: Sequence[Run]) -> None:
-        self._tell(self._stop_gone, runs)
-
-    def _stop_gone(self, runs: Sequence[Run]) -> None:
-        """Their visits were deleted: nothing will come of them, so their slots can be free."""
-        for run in runs:
-            log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
-            self.runner.stop_run(run, "fenced")
-
-    def _called_off(self, versions: frozenset[int]) -> None:
-        """A layer has deleted the visits of these versions."""
-        self._stop_gone([run for run in self.hand.active() if run.visit.version in versions])
-
-    def clock_jumped(self, seconds: float) -> None:
-        log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
-        self._tell(self._follow_clock, seconds)
-
-    def _follow_clock(self, seconds: float) -> None:
-        self.reader.restart()
-        if seconds < 0:
-            step_back = insist(lambda: self._step_back(-seconds))
-            self._tasks.append(asyncio.get_running_loop().create_task(step_back))
-
-    async def _step_back(self, seconds: float) -> None:
-        """What was due by the old clock is due by the new one."""
-        connection = await self._database.connect("clock")
-        try:
-            values = {"queues": list(self.buffer.queues), "seconds": seconds}
-            rows = await self._database.fetch(
-                connection, SQL["step_back"], *SQL["step_back"].arguments(values)
-            )
-        finally:
-            await connection.close(timeout=5)
-        if rows:
-            log.info("clock.followed", extra={"visits": len(rows)})
-            self.reader.restart()
-
-    def fenced(self) -> None:
-        # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
-        self._tell(self.runner.stop_all, "fenced")
-        self.interrupt(self.hand.active())
-
-    def turned_away(self, error: MixedPool) -> None:
-        """Take no part any more: nobody should count on this worker for shards."""
-        if self._turned_away is None:
-            log.error("worker.turned_away", extra={"error": str(error)})
-            self._turned_away = error
-            self.heart.leaving.set()
-            self.heart.poke_beat()
-
-    def waiting_by_shard(self) -> dict[int, int]:
-        """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER)
-
-    def free_slots(self) -> int:
-        if self.hand.closed:
-            return 0
-        return max(0, self.runner.free - self.buffer.startable(moment.local()))
-
-    def hold_after(self, run: Run) -> tuple[float, float | None]:
-        queue = self.buffer.queues[run.visit.queue]
-        return queue.hold_after, queue.work_timeout_of(run.visit)
-
-    def shortest_hold_after(self) -> float:
-        return min(
-            (q.hold_after for q in self.buffer.queues.values() if q.hold_after > 0), default=1.0
-        )
-
-    def part_needs(self) -> list[PartNeed]:
-        needs = []
-        for queue in self.buffer.queues.values():
-            if queue.concurrency is None and queue.rate is None:
-                continue
-            wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
-            queue.wants_part = False  # set again by the next start that it keeps back
-            needs.append(PartNeed(queue.name, wants, queue.running))
-        return needs
-
-    def part_shrink(self, queue: str, size: int, rate: float) -> int:
-        """At once, so that the heart may lend to others what this worker no longer uses."""
-        state = self.buffer.queues[queue]
-        with self.hand.gate:
-            state.part = size
-            if state.bucket is not None:
-                state.bucket.change(rate, moment.local())
-            return state.running
-
-    def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
-        """Under the gate and at once, so that no later shrink is undone by an earlier word.
-        `anew`: begin without a token."""
-        state, now = self.buffer.queues[queue], moment.local()
-        with self.hand.gate:
-            state.part = size
-            if state.bucket is None or anew:
-                state.bucket = Bucket(rate, now)
-            else:
-                state.bucket.change(rate, now)
-        self._tell(self.runner.fill)
-
-    def suspects_done(self) -> bool:
-        # What the heart has just taken over the loop may not have looked at yet.
-        return self._suspects_done_at == self.hand.changes
