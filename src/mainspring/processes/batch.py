@@ -25,6 +25,10 @@ class Torn(RuntimeError):
     """A row was not as every commit leaves it: nothing is written."""
 
 
+class NotSettled(TimeoutError):
+    """Something of the batch is not as it was read: all is rolled back, and each looked at."""
+
+
 class Batch:
     """Changes that are committed together. `verdicts` answers each by its place."""
 
