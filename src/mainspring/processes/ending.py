@@ -109,14 +109,14 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
         "promises": words([str(change.promise) for change in closed]),
         "outcomes": words([str(change.outcome) for change in closed]),
     }
-    by_promise = {change.promise: change for change in closed}
     rows = yield SQL["find_released"], values
     counted = {}
     for row in rows:
         if row[4] == 1:
-            batch.ready(row[0], row[1], row[5], decode_options(row[6]), row[7])
+            change = closed[row[0] - 1]
+            batch.ready(change.process_id, row[1], row[5], decode_options(row[6]), row[7])
             if row[9] is not None:
-                batch.hand_over(_released_handout(row, by_promise[row[14]]))
+                batch.hand_over(_released_handout(row, change))
         elif row[4] > 1:
             counted[row[1]] = row
     if not counted:
@@ -131,7 +131,8 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
     if crossed:
         for task in crossed:
             row = counted[task]
-            batch.ready(row[0], task, row[5], decode_options(row[6]), row[7])
+            process_id = closed[row[0] - 1].process_id
+            batch.ready(process_id, task, row[5], decode_options(row[6]), row[7])
         yield SQL["drop_waits"], {"tasks": crossed}
 
 
@@ -203,7 +204,19 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
 
 def _released_handout(row: Any, change: Change) -> Handout:
     """Of a task with one edge, whose promise this change has closed."""
-    given = Input(row[14], row[13], change.outcome, change.result, change.error)
+    assert change.promise is not None
+    _, task, _, _, _, actor, _, generation, promise, args, version, scope, step, kind = row
+    given = Input(change.promise, kind, change.outcome, change.result, change.error)
     return Handout(
-        row[0], row[1], row[8], row[5], "open", row[7], row[9], row[10], row[11], row[12], (given,)
+        change.process_id,
+        task,
+        promise or task,
+        actor,
+        "open",
+        generation,
+        args,
+        version,
+        scope,
+        step,
+        (given,),
     )
