@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mainspring.cli import operations, show
 from visits import QUEUE
 
 
@@ -141,15 +142,46 @@ def test_a_bulk_order_becomes_an_operation(on, busy):
     id = str(begun["id"])
     paused = on("operations", "pause", id)
     listed = on("operations", "list", "--state", "paused", "--json").json()
-    shown = on("operations", "show", id)
+    bars = on("operations", "list")
+    shown = on("operations", "show", id, "--follow")
     cancelled = on("operations", "cancel", id)
     again = on("operations", "resume", id)
 
     assert paused.code == cancelled.code == 0
     assert [o["id"] for o in listed] == [begun["id"]]
     assert "delete_parked" in shown.out
+    assert "░░░░ 0 %" in bars.out
+    assert "░░░░ 0 %" in shown.out  # a paused one is not waited for
     assert again.code == 2
     assert "is cancelled" in again.err
+
+
+def test_an_operation_is_followed_until_it_ends(on, busy, monkeypatch):
+    """P10: progress; here the operation ends between two looks at it."""
+    begun = on("parked", "delete", "--error-type", "ValueError", "--json").json()
+    looked: list[str] = []
+    progress = operations._progress
+
+    def look(found):
+        looked.append(found.state)
+        busy.query("update mainspring.operation set state = 'done', done = 1 returning id")
+        return progress(found)
+
+    monkeypatch.setattr(operations, "FOLLOW_SECONDS", 0)
+    monkeypatch.setattr(operations, "_progress", look)
+
+    shown = on("operations", "show", str(begun["id"]), "--follow")
+
+    assert looked == ["running", "done"]
+    assert "████ 100 %" in shown.out
+
+
+def test_a_bar_is_never_overrun():
+    """A total is an estimate."""
+    assert show.bar(3, 10, width=10) == "███░░░░░░░ 30 %"
+    assert show.bar(12, 10, width=4) == "████ 100 %"
+    assert show.bar(0, 0, width=4) == "████ 100 %"
+    assert show.bar(3, None) == "-"
 
 
 def test_the_order_of_a_restart_has_no_reason_of_a_deletion(on, busy):

@@ -173,6 +173,39 @@ def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
     assert "restarted: " in restarted.out
 
 
+APPROVAL = """
+    from mainspring import Mainspring
+    from mainspring.tasks.promise import Promise
+
+    app = Mainspring({url!r})
+    approved = app.signal("approved", bool)
+
+    @app.process
+    def ask() -> Promise[bool]:
+        return approved.wait()
+"""
+
+
+def test_a_signal_is_sent_once_under_its_id_and_read_as_its_type(cli, module, database_url):
+    """P15: a human step, answered from the command line; who sent it is kept."""
+    module("approval", APPROVAL.format(url=database_url))
+    on = ("--app", "approval")
+    cli("processes", "start", "ask", "--id", "a-1", *on)
+
+    wrong = cli("processes", "signal", "a-1", "approved", '"yes"', *on)
+    broken = cli("processes", "signal", "a-1", "approved", "yes", *on)
+    sent = cli("processes", "signal", "a-1", "approved", "true", "--once", "1", *on)
+    again = cli("processes", "signal", "a-1", "approved", "true", "--once", "1", *on)
+
+    assert "approved" in wrong.err
+    assert "the payload must be JSON" in broken.err
+    assert (sent.out.strip(), again.out.strip()) == ("sent", "it was sent before")
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute("select payload::text, sent_by from mainspring.signal").fetchall()
+    assert [payload for payload, _ in rows] == ["true"]
+    assert rows[0][1]
+
+
 def test_what_is_not_there_has_its_own_exit_code(shop, cli):
     """P12: and says what there is."""
     unknown = cli("processes", "start", "ordr", "--app", "shop")

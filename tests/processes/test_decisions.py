@@ -6,17 +6,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from process_scene import Scene, call
+from process_scene import Scene, call, handle, value
 from walk import decided
 
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
+from mainspring.processes.batch import NotSettled
 from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Decision
 from mainspring.processes.decisions import Decisions
 from mainspring.processes.drive import drive
-from mainspring.processes.locking import NotSettled
 from mainspring.processes.settle import settle_steps
 from mainspring.processes.store import SQL
 
@@ -76,11 +76,63 @@ async def test_plain_successes_are_settled_where_others_are_locked(
         verdicts = await writer(scene).write(connection, batch)
 
     assert verdicts == ["settled", "settled"]
-    assert connection.names[:3] == ["lock_processes", "settle", "lock_tasks"]
-    assert "lock_visits" not in connection.names
+    assert connection.names == [
+        "lock_processes",
+        "settle",
+        "insert_tasks",
+        "end_tasks",
+        "find_released",
+        "add_visits",
+        "finish_processes",
+        "delete_visits",
+    ]
     assert scene.query(
         "select queue from mainspring.visit where queue <> 'mainspring.process'"
     ) == [("next",)]
+
+
+async def test_a_plain_success_that_links_to_a_promise_locks_it_first(
+    scene: Scene, engine: Any
+) -> None:
+    """P1: whether a promise is open is read under its lock."""
+    [root] = await runs(scene, Decision((call("p"), call("d", handle(0))), returned=1))
+    async with engine.transaction():
+        await writer(scene).write(engine, [root])
+    [(p,), (d,)] = scene.query(
+        "select id::text from mainspring.task where actor in ('p', 'd') order by actor desc"
+    )
+    change = decided(scene, d, Decision((call("c", value(p)),), returned=0))
+    assert change.run is not None
+    change.run.note, change.run.outcome = change, Done()
+    connection = Connection(engine)
+
+    async with engine.transaction():
+        verdicts = await writer(scene).write(connection, [change.run])
+
+    assert verdicts == ["settled"]
+    assert connection.names[:4] == ["lock_processes", "settle", "lock_tasks", "insert_tasks"]
+
+
+async def test_a_plain_success_whose_row_has_ended_is_found_in_the_next_try(
+    scene: Scene, engine: Any
+) -> None:
+    """P13: the end checks the state that it changes; a visit that was left over just ends."""
+    batch = await runs(scene, Decision(result="1"), Decision(result="2"))
+    left, good = batch
+    scene.query("update mainspring.task set state = 'cancelled' where id = %s", left.visit.key)
+    decisions = writer(scene)
+
+    with pytest.raises(NotSettled):
+        async with engine.transaction():
+            await decisions.write(engine, batch)
+    async with engine.transaction():
+        verdicts = await decisions.write(engine, batch)
+        await drive(engine, settle_steps(good, Done(), ME))
+
+    assert verdicts == [None, None]  # both are to be settled, one of them has written nothing
+    scene.query("update mainspring.task set state = 'open' where id = %s", left.visit.key)
+    done = scene.query("select id::text from mainspring.task where state = 'done'")
+    assert done == [(good.visit.key,)]
 
 
 async def test_one_that_no_longer_counts_is_found_in_the_next_try(

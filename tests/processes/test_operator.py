@@ -145,8 +145,8 @@ async def test_a_parked_task_is_a_cause_with_its_error(shop: Mainspring) -> None
     assert await causes(shop, "order-4") == ["finished"]
 
 
-async def test_no_worker_and_a_pause_are_causes(app: Mainspring) -> None:
-    """P8: engine off, actor paused; looked up, not inferred."""
+async def test_an_engine_that_is_off_is_the_cause(app: Mainspring) -> None:
+    """P8: looked up, not inferred."""
 
     @app.process
     def order() -> int:
@@ -156,9 +156,6 @@ async def test_no_worker_and_a_pause_are_causes(app: Mainspring) -> None:
     await order.options(id="o").start()
 
     assert (await causes(app, "o"))[0] == "engine_off"
-
-    await app.operator.pause("order")
-    assert "paused" in await causes(app, "o") or "no_worker" in await causes(app, "o")
 
 
 async def test_an_actor_that_no_code_knows_waits_and_is_reported(

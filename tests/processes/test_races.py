@@ -34,6 +34,11 @@ def close(scene: Scene, graph: dict[str, str], name: str = "p") -> Walk:
     return Walk(scene, [decided(scene, graph[name], Decision(result="1"))])
 
 
+def close_plainly(scene: Scene, graph: dict[str, str], name: str = "p") -> Walk:
+    """The same in the shorter form of plain successes: settled first, locked by its end."""
+    return Walk(scene, [decided(scene, graph[name], Decision(result="1"))], settles=True)
+
+
 def visits(scene: Scene, actor: str) -> int:
     return int(scene.query("select count(*) from mainspring.visit where queue = %s", actor)[0][0])
 
@@ -61,6 +66,37 @@ async def test_a_link_to_a_promise_that_closes_meanwhile_finds_it_closed(
     """Trap: the linker waits for the closer's lock; the answer of its locking read decides."""
     linker, closer = link(scene, graph), close(scene, graph)
     closer.after("lock_tasks")
+    linker.upto("lock_tasks")
+    ended = linker.in_background()
+    linker.waits(scene)
+
+    closer.finish()
+    ended.result(20)
+
+    assert visits(scene, "c") == 1
+    assert scene.query("select * from mainspring.wait") == []
+
+
+async def test_a_plain_end_waits_for_who_links_to_it(scene: Scene, graph: dict[str, str]) -> None:
+    """Trap, the lost wakeup: an end without a lock of its own before it waits for the linker's."""
+    linker, closer = link(scene, graph), close_plainly(scene, graph)
+    linker.after("lock_tasks")
+    closer.upto("end_tasks")
+    ended = closer.in_background()
+    closer.waits(scene)
+
+    linker.finish()
+    ended.result(20)
+
+    assert visits(scene, "c") == 1
+
+
+async def test_a_link_to_what_plainly_ends_meanwhile_finds_it_closed(
+    scene: Scene, graph: dict[str, str]
+) -> None:
+    """Trap: the end is the lock for which the linker waits."""
+    linker, closer = link(scene, graph), close_plainly(scene, graph)
+    closer.after("end_tasks")
     linker.upto("lock_tasks")
     ended = linker.in_background()
     linker.waits(scene)

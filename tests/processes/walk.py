@@ -13,6 +13,7 @@ import psycopg
 from process_scene import Scene
 
 from mainspring.kernel.config import QueueSettings
+from mainspring.kernel.outcome import Done
 from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
@@ -51,14 +52,29 @@ def decided(scene: Scene, task: str, decision: Decision) -> Change:
     return change_of(run, handout_of(rows[0]), decision)
 
 
+def _settle_values(runs: Sequence[Run]) -> dict[str, Any]:
+    for run in runs:
+        run.outcome = run.outcome or Done()
+    values = settle_arguments(runs, UUID(int=1))
+    return dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
+
+
 class Walk:
     """One transaction that commits changes. `upto` stops before the statement of that name."""
 
-    def __init__(self, scene: Scene, changes: Sequence[Change], isolation: Any = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        changes: Sequence[Change],
+        isolation: Any = None,
+        *,
+        settles: bool = False,  # first, as the settler does with plain successes
+    ) -> None:
         self.connection = psycopg.connect(scene.url, options="-c lock_timeout=20s")
         if isolation is not None:
             self.connection.isolation_level = isolation
-        self.commit = Commit(changes, scene.database.shard_count)
+        settle = _settle_values([c.run for c in changes if c.run is not None]) if settles else None
+        self.commit = Commit(changes, scene.database.shard_count, settle=settle)
         self._changes = changes
         self._steps = self.commit.steps()
         self._next: Any = next(self._steps)
@@ -123,8 +139,6 @@ class Walk:
             self._next = None
 
     def _settle(self) -> None:
-        from mainspring.kernel.outcome import Done
-
         runs = []
         for change, verdict in zip(self._changes, self.commit.verdicts, strict=True):
             if isinstance(verdict, str) or change.run is None:
@@ -133,11 +147,7 @@ class Walk:
             runs.append(change.run)
         if runs:
             runs.sort(key=lambda r: (r.visit.shard, r.visit.key, r.visit.queue))
-            values = settle_arguments(runs, UUID(int=1))
-            cursor = self.connection.execute(
-                KERNEL_SQL["settle"].text,
-                dict(zip(KERNEL_SQL["settle"].names, values, strict=True)),
-            )
+            cursor = self.connection.execute(KERNEL_SQL["settle"].text, _settle_values(runs))
             assert set(in_order(cursor.fetchall(), len(runs))) <= {"settled"}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import typer
+from rich.live import Live
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
@@ -13,6 +15,7 @@ from mainspring.kernel.words import counted
 from mainspring.operator import Operator
 
 group = typer.Typer(help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True)
+FOLLOW_SECONDS = 0.5
 Id = Annotated[int, typer.Argument(help="The operation's number.")]
 
 
@@ -29,12 +32,10 @@ def list_operations(
     if json:
         show.as_json(found)
         return
+    columns = ("kind", "state", "progress", "done", "failed", "total", "source")
     show.print_table(
-        ("id", "kind", "state", "done", "failed", "of", "source", "started", "ended"),
-        (
-            (o.id, o.kind, o.state, o.done, o.failed, o.total, o.source, o.created_at, o.ended_at)
-            for o in found
-        ),
+        ("id", *columns, "started", "ended"),
+        ((o.id, *(_value(o, name) for name in columns), o.created_at, o.ended_at) for o in found),
         empty="there are no operations",
     )
 
@@ -43,6 +44,9 @@ def list_operations(
 def show_operation(
     id: Id,
     failed: Annotated[bool, typer.Option("--failed", help="Only items that failed.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Draw its progress until it stops or ends.")
+    ] = False,
     limit: options.Limit = 50,
     url: options.Url = None,
     app: options.App = None,
@@ -51,7 +55,7 @@ def show_operation(
     """One operation, with its items."""
 
     async def question(operator: Operator) -> tuple[Operation, list[Item]]:
-        found = await operator.operation(id)
+        found = await (_followed(operator, id) if follow else operator.operation(id))
         return found, await operator.operation_items(id, failed_only=failed, limit=limit)
 
     found, items = ask(question, url, app)
@@ -67,9 +71,28 @@ def show_operation(
     )
 
 
+async def _followed(operator: Operator, id: int) -> Operation:
+    """The operation as it is when it no longer runs; its bar is drawn meanwhile, on a terminal."""
+    with Live(console=show.console(), transient=True, auto_refresh=False) as live:
+        while (found := await operator.operation(id)).state == "running":
+            live.update(f"operation {id}  {_progress(found)}", refresh=True)
+            await asyncio.sleep(FOLLOW_SECONDS)
+    return found
+
+
+def _progress(found: Operation) -> str:
+    """Ended is all there was, whatever the estimate of the total said."""
+    done = found.done + found.failed
+    return show.bar(done, done if found.state == "done" else found.total)
+
+
+def _value(found: Operation, name: str) -> Any:
+    return _progress(found) if name == "progress" else getattr(found, name)
+
+
 def _facts(found: Operation) -> list[tuple[str, Any]]:
-    names = ("id", "kind", "state", "done", "failed", "total", "source", "order", "error")
-    return [(name, getattr(found, name)) for name in (*names, "created_at", "ended_at")]
+    names = ("id", "kind", "state", "progress", "done", "failed", "total", "source", "order")
+    return [(n, _value(found, n)) for n in (*names, "error", "created_at", "ended_at")]
 
 
 def show_begun(found: Operation | None, *, json: bool, done: str = "") -> None:

@@ -71,6 +71,15 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+def bar(done: int, total: int | None, width: int = 20) -> str:
+    """How far something is, as a bar; a total that is only estimated is never overrun."""
+    if total is None:
+        return "-"
+    part = min(1.0, done / total) if total else 1.0
+    filled = int(part * width)
+    return "█" * filled + "░" * (width - filled) + f" {int(part * 100)} %"
+
+
 def first_line(text: str | None, most: int = 120) -> str:
     """The beginning of an error's text."""
     line = (text or "").splitlines()[0] if text else ""

@@ -35,3 +35,8 @@ def texts(values: Sequence[str | None]) -> str:
 def rows(values: Sequence[object]) -> str:
     """For `json_to_recordset(..::text::json)`."""
     return _encode(values).decode()
+
+
+def documents(values: Sequence[str]) -> str:
+    """For `jsonb_array_elements(..::text::jsonb)`: texts that are sound JSON themselves."""
+    return "[" + ",".join(values) + "]"

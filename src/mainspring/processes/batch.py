@@ -14,8 +14,21 @@ from mainspring.db.sql import Statement
 from mainspring.kernel.outcome import Verdict
 from mainspring.kernel.visit import new_id, tokens
 from mainspring.processes.change import Change
-from mainspring.processes.hand_out import DEADLINE_AFTER, Handout, Options, deadline_of
-from mainspring.processes.visits import NewVisit, Serves, asked_look, engine_visit, task_visit
+from mainspring.processes.hand_out import (
+    DEADLINE_AFTER,
+    NO_OPTIONS,
+    Handout,
+    Options,
+    deadline_of,
+)
+from mainspring.processes.visits import (
+    NewVisit,
+    Serves,
+    asked_look,
+    engine_visit,
+    queue_of,
+    task_visit,
+)
 
 Step = tuple[Statement, dict[str, Any]]
 Steps = Generator[Step, list[Any], Any]
@@ -23,6 +36,10 @@ Steps = Generator[Step, list[Any], Any]
 
 class Torn(RuntimeError):
     """A row was not as every commit leaves it: nothing is written."""
+
+
+class NotSettled(TimeoutError):
+    """Something of the batch is not as it was read: all is rolled back, and each looked at."""
 
 
 class Batch:
@@ -59,6 +76,10 @@ class Batch:
     def ready(
         self, process_id: str, task: str, actor: str, options: Options, generation: int
     ) -> None:
+        if options is NO_OPTIONS and generation == 0:  # most are: made without a detour
+            queue = queue_of(actor, self.engines[process_id])
+            self.visits.append(NewVisit(queue, task, process_id, task, self._token()))
+            return
         due_at = options.at
         if options.delay is not None:
             due_at = self.now + timedelta(seconds=options.delay)

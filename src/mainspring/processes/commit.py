@@ -9,10 +9,12 @@ sees is what was committed before its locks were had.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from mainspring.kernel.outcome import Again
 from mainspring.processes import ending, growth, locking, outside
 from mainspring.processes.batch import Batch, Steps
+from mainspring.processes.change import Change
 
 
 class Commit(Batch):
@@ -23,11 +25,14 @@ class Commit(Batch):
         taken = yield from locking.lock_processes(self)
         if self.settle is not None and not any(self.verdicts):
             yield from locking.settle_visits(self, self.settle)
+            # Plain successes that link to nothing: their ends are the lock of their rows.
+            if not any(locking.links(self.changes)):
+                yield from self._grow_and_end(list(self.changes), None)
+                return
         else:
             taken = yield from locking.lock_visits(self, taken)
-        if not taken:
-            return
-        yield from self._write(taken)
+        if taken:
+            yield from self._write(taken)
 
     def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps:
         """The same for the changes of one process that the caller has locked for itself alone."""
@@ -48,7 +53,10 @@ class Commit(Batch):
             if change.keeps:
                 self.verdicts[self.place_of(change)] = Again(after=1.0)
         yield from outside.start_children(self, changes)
-        yield from growth.insert(self, changes, state)
+        yield from self._grow_and_end(changes, state)
+
+    def _grow_and_end(self, changes: list[Change], state: dict[str, Any] | None) -> Steps:
+        yield from growth.insert(self, changes, state or {})
         yield from ending.judge(self, changes)
         yield from ending.end(changes, state)
         yield from outside.take(changes)

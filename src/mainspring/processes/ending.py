@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from mainspring.db.literals import numbers, words
 from mainspring.db.literals import rows as as_rows
 from mainspring.kernel.outcome import Parked
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import new_id
-from mainspring.processes.batch import Batch, Steps, Torn
+from mainspring.processes.batch import Batch, NotSettled, Steps, Torn
 from mainspring.processes.change import LEAVE, Change
 from mainspring.processes.decision import fingerprint
+from mainspring.processes.ends import End, end_values
 from mainspring.processes.hand_out import Handout, Input, decode_options
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import QUEUE, add_values, engine_visit, offer_values, place_values
@@ -67,26 +66,34 @@ def judge(batch: Batch, changes: list[Change]) -> Steps:
         yield SQL["park_tasks"], {"items": as_rows(parked)}
 
 
-def end(changes: list[Change], state: dict[str, Any]) -> Steps:
-    """Ends and outcomes. A row that is missed is a defect: everything is rolled back."""
-    rows: dict[str, dict[str, Any]] = {}
+def end(changes: list[Change], state: dict[str, Any] | None) -> Steps:
+    """Ends and outcomes. A row that is missed is a defect: everything is rolled back.
+
+    Without the state of rows that were locked before, one is only not as it was thought to be.
+    """
+    ends: dict[str, End] = {}
     for change in changes:
         if change.state is not None:
-            row = rows.setdefault(change.task, _end_row(change.process_id, change.task))
-            row["state"] = change.state
+            row = ends[change.task] = End(change.process_id, change.task, change.state)
             if change.state == "parked":
-                row["error"] = msgspec.to_builtins(change.error)
+                row.error = change.error
         if change.promise is not None:
-            row = rows.setdefault(change.promise, _end_row(change.process_id, change.promise))
-            row["outcome"] = change.outcome
-            row["result"] = msgspec.Raw((change.result or "null").encode())
-            row["error"] = msgspec.to_builtins(change.error)
-    if not rows:
+            found = ends.get(change.promise)
+            if found is None:
+                found = ends[change.promise] = End(change.process_id, change.promise)
+            found.outcome, found.result = change.outcome, change.result
+            found.error = change.error
+    if not ends:
         return
-    [(written,)] = yield SQL["end_tasks"], {"ends": as_rows(list(rows.values()))}
-    if written != len(rows):
+    values = end_values(ends.values(), parked_too=state is not None)
+    [(written,)] = yield SQL["end_tasks"], values
+    if written != len(ends):
+        if state is None:
+            raise NotSettled
         # The settler halves the batch until the culprit is alone.
-        raise Torn(f"of {', '.join(rows)[:400]} some were closed before: two fulfil one promise")
+        raise Torn(f"of {', '.join(ends)[:400]} some were closed before: two fulfil one promise")
+    if state is None:
+        return
     went_on = [c.task for c in changes if state[c.task][1] == "parked" and c.state != "parked"]
     if went_on:
         yield SQL["unpark_tasks"], {"tasks": went_on}
@@ -102,14 +109,14 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
         "promises": words([str(change.promise) for change in closed]),
         "outcomes": words([str(change.outcome) for change in closed]),
     }
-    by_promise = {change.promise: change for change in closed}
     rows = yield SQL["find_released"], values
     counted = {}
     for row in rows:
         if row[4] == 1:
-            batch.ready(row[0], row[1], row[5], decode_options(row[6]), row[7])
+            change = closed[row[0] - 1]
+            batch.ready(change.process_id, row[1], row[5], decode_options(row[6]), row[7])
             if row[9] is not None:
-                batch.hand_over(_released_handout(row, by_promise[row[14]]))
+                batch.hand_over(_released_handout(row, change))
         elif row[4] > 1:
             counted[row[1]] = row
     if not counted:
@@ -124,7 +131,8 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
     if crossed:
         for task in crossed:
             row = counted[task]
-            batch.ready(row[0], task, row[5], decode_options(row[6]), row[7])
+            process_id = closed[row[0] - 1].process_id
+            batch.ready(process_id, task, row[5], decode_options(row[6]), row[7])
         yield SQL["drop_waits"], {"tasks": crossed}
 
 
@@ -196,11 +204,19 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
 
 def _released_handout(row: Any, change: Change) -> Handout:
     """Of a task with one edge, whose promise this change has closed."""
-    given = Input(row[14], row[13], change.outcome, change.result, change.error)
+    assert change.promise is not None
+    _, task, _, _, _, actor, _, generation, promise, args, version, scope, step, kind = row
+    given = Input(change.promise, kind, change.outcome, change.result, change.error)
     return Handout(
-        row[0], row[1], row[8], row[5], "open", row[7], row[9], row[10], row[11], row[12], (given,)
+        change.process_id,
+        task,
+        promise or task,
+        actor,
+        "open",
+        generation,
+        args,
+        version,
+        scope,
+        step,
+        (given,),
     )
-
-
-def _end_row(process_id: str, id: str) -> dict[str, Any]:
-    return {"process_id": process_id, "id": id}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
+from mainspring.db.literals import documents, numbers, texts, words
 from mainspring.db.literals import rows as as_rows
 from mainspring.processes.batch import Batch, Steps, Torn
 from mainspring.processes.change import FIRST_OF, Change, NewTask
@@ -17,37 +16,29 @@ from mainspring.processes.store import SQL
 def insert(batch: Batch, changes: list[Change], state: dict[str, Any]) -> Steps:
     """Children, edges and counts, before anything is closed: what this batch closes is counted
     as open here and released after."""
-    tasks: list[dict[str, Any]] = []
-    edges: list[dict[str, Any]] = []
-    waits: list[dict[str, Any]] = []
+    tasks: list[NewTask] = []
+    waits: list[int] = []
+    counted: list[tuple[str, str, int]] = []
     for change in changes:
+        if not change.tasks:
+            continue
         # A promise that a tail call moves on is open too: its new fulfiller is made here.
         made = {task.id for task in change.tasks} | {task.promise for task in change.tasks}
         for task in change.tasks:
             open_inputs, is_stopped = _inputs(task, made, state)
             if is_stopped:
                 open_inputs = 0
-            tasks.append(_row(task, open_inputs))
-            edges += [
-                {
-                    "process_id": task.process_id,
-                    "promise": promise,
-                    "task": task.id,
-                    "kind": kind,
-                    "pos": pos,
-                }
-                for pos, (promise, kind) in enumerate(task.edges)
-            ]
+            tasks.append(task)
+            waits.append(open_inputs)
             if open_inputs >= 2:
                 n = 1 if task.actor == FIRST_OF else open_inputs
-                waits.append({"task": task.id, "process_id": task.process_id, "n": n})
+                counted.append((task.id, task.process_id, n))
             elif open_inputs == 0:
                 batch.ready(task.process_id, task.id, task.actor, task.options or NO_OPTIONS, 0)
                 if not task.edges:
                     batch.hand_over(_handout(task))
     if tasks:
-        values = {"tasks": as_rows(tasks), "edges": as_rows(edges), "waits": as_rows(waits)}
-        yield SQL["insert_tasks"], values
+        yield SQL["insert_tasks"], _values(tasks, waits, counted)
     scopes = [scope for change in changes for scope in change.scopes]
     if scopes:
         yield SQL["insert_scopes"], {"items": as_rows(scopes)}
@@ -95,20 +86,39 @@ def _handout(task: NewTask) -> Handout:
     )
 
 
-def _row(task: NewTask, waits: int) -> dict[str, Any]:
+def _values(
+    tasks: list[NewTask], waits: list[int], counted: list[tuple[str, str, int]]
+) -> dict[str, Any]:
+    """The arguments of insert_tasks.sql. Columns that few tasks need are left out where none does."""
+    edges = [
+        (task.process_id, promise, task.id, kind, pos)
+        for task in tasks
+        for pos, (promise, kind) in enumerate(task.edges)
+    ]
+    options = [task.options for task in tasks]
+    scopes = [task.scope_id for task in tasks]
+    undos = [task.undo for task in tasks]
     return {
-        "process_id": task.process_id,
-        "id": task.id,
-        "created_by": task.created_by,
-        "creator_generation": task.creator_generation,
-        "promise": task.promise,
-        "actor": task.actor,
-        "edges": len(task.edges),
-        "waits": waits,
-        "args": msgspec.Raw(task.args.encode()),
-        "args_version": task.args_version,
-        "options": task.options,
-        "scope_id": task.scope_id,
-        "undo": task.undo,
-        "step": task.step,
+        "processes": words([task.process_id for task in tasks]),
+        "ids": words([task.id for task in tasks]),
+        "creators": words([task.created_by for task in tasks]),
+        "creator_generations": numbers([task.creator_generation for task in tasks]),
+        "promises": words(["NULL" if t.promise == t.id else t.promise for t in tasks]),
+        "actors": texts([task.actor for task in tasks]),
+        "edges": numbers([len(task.edges) for task in tasks]),
+        "waits": numbers(waits),
+        "args": documents([task.args for task in tasks]),
+        "args_versions": numbers([task.args_version for task in tasks]),
+        "options": as_rows(options) if any(options) else None,
+        "scopes": words([scope or "NULL" for scope in scopes]) if any(scopes) else None,
+        "undos": as_rows(undos) if any(undos) else None,
+        "steps": numbers([task.step for task in tasks]),
+        "counted": words([task for task, _, _ in counted]),
+        "counted_processes": words([process_id for _, process_id, _ in counted]),
+        "counts": numbers([n for _, _, n in counted]),
+        "edge_processes": words([edge[0] for edge in edges]),
+        "edge_promises": words([edge[1] for edge in edges]),
+        "edge_tasks": words([edge[2] for edge in edges]),
+        "edge_kinds": words([edge[3] for edge in edges]),
+        "edge_places": numbers([edge[4] for edge in edges]),
     }

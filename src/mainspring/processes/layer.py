@@ -29,7 +29,7 @@ from mainspring.processes.beats import Beats
 from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.deadline import Deadline, Overdue
-from mainspring.processes.decision import Decision, validate
+from mainspring.processes.decision import Decision, Recorded, validate
 from mainspring.processes.decisions import Decisions
 from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Desk, Handout
@@ -319,9 +319,10 @@ class Processes:
         return self._change(run, handout, decide_chunk(handout.args))
 
     def _change(self, run: Run, handout: Handout, decision: Decision) -> Change:
-        problem = validate(decision, {given.promise for given in handout.inputs})
-        if problem is not None:
-            decision = Decision(error=problem)
+        if type(decision) is not Recorded or decision.children or decision.scopes:
+            problem = validate(decision, {given.promise for given in handout.inputs})
+            if problem is not None:
+                decision = Decision(error=problem)
         change = change_of(run, handout, decision)
         self.prepare(change)
         if handout.actor.startswith("@"):

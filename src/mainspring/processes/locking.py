@@ -6,7 +6,7 @@ visit's token says whether a decision still counts.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from mainspring.db.literals import words
@@ -14,7 +14,7 @@ from mainspring.kernel.locks import find_values, lock_values
 from mainspring.kernel.outcome import Cancelled
 from mainspring.kernel.settling import in_order
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.processes.batch import Batch, Step, Steps, Torn
+from mainspring.processes.batch import Batch, NotSettled, Step, Steps, Torn
 from mainspring.processes.change import Change
 from mainspring.processes.store import SQL
 
@@ -46,10 +46,6 @@ def lock_processes(batch: Batch) -> Generator[Step, list[Any], list[int]]:
             batch.verdicts[n] = Cancelled("its process has ended")
             taken.append(n)
     return taken
-
-
-class NotSettled(TimeoutError):
-    """A visit of the batch is not as it was read: all is rolled back, and each looked at."""
 
 
 def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
@@ -95,18 +91,25 @@ def lock_visits(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], li
     return kept
 
 
-def lock_tasks(changes: list[Change]) -> Generator[Step, list[Any], dict[str, Any]]:
-    """One sorted pass over what ends, what is closed and what is linked to."""
-    wanted: set[tuple[str, str]] = set()
+def links(changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+    """The promises, with their processes, that new tasks wait for and that were there before."""
     for change in changes:
-        wanted.add((change.process_id, change.task))
-        if change.promise is not None:
-            wanted.add((change.process_id, change.promise))
+        if not change.tasks:
+            continue
         made = {task.id for task in change.tasks} | {task.promise for task in change.tasks}
         for task in change.tasks:
             for promise, kind in task.edges:
                 if kind != "handle" and promise not in made:
-                    wanted.add((change.process_id, promise))
+                    yield change.process_id, promise
+
+
+def lock_tasks(changes: list[Change]) -> Generator[Step, list[Any], dict[str, Any]]:
+    """One sorted pass over what ends, what is closed and what is linked to."""
+    wanted = set(links(changes))
+    for change in changes:
+        wanted.add((change.process_id, change.task))
+        if change.promise is not None:
+            wanted.add((change.process_id, change.promise))
     listed = sorted(wanted, key=lambda pair: pair[1])
     values = {"processes": words([p for p, _ in listed]), "ids": words([t for _, t in listed])}
     rows = yield SQL["lock_tasks"], values

@@ -20,6 +20,7 @@ from mainspring.processes.change import Change, NewTask
 from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.decision import Undo, fingerprint
 from mainspring.processes.drive import Step
+from mainspring.processes.ends import End, end_values
 from mainspring.processes.hand_out import Options, decode_options
 from mainspring.processes.repair import Repairing
 from mainspring.processes.store import SQL
@@ -102,16 +103,8 @@ class Looking(Repairing):
         fresh = [row for row in rows if row[6]]
         if fresh:
             yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
-            ends = [
-                {
-                    "process_id": self.process_id,
-                    "id": row[0],
-                    "state": "parked",
-                    "error": _error(row),
-                }
-                for row in fresh
-            ]
-            yield SQL["end_tasks"], {"ends": _encode(ends)}
+            ends = [End(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
+            yield SQL["end_tasks"], end_values(ends)
         known = [row for row in rows if not row[6] and _error(row).type not in NEVER_DELIVERED]
         values = {
             "processes": [self.process_id for _ in known],

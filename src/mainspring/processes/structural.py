@@ -21,6 +21,7 @@ from mainspring.processes.change import FIRST_OF, Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.cone import Graph, Node
 from mainspring.processes.drive import Step, drive
+from mainspring.processes.ends import End, end_values
 from mainspring.processes.hand_out import DEADLINE_AFTER, deadline_of, decode_options
 from mainspring.processes.store import SQL
 from mainspring.processes.visits import (
@@ -145,15 +146,12 @@ class Structural:
         return Answer(True, len(live), stopped)
 
     def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps:
-        rows: dict[str, dict[str, Any]] = {}
-        for node in nodes:
-            rows[node.id] = {"process_id": self.process_id, "id": node.id, "state": "cancelled"}
+        ends = {node.id: End(self.process_id, node.id, "cancelled") for node in nodes}
         for promise in promises:
-            row = rows.setdefault(promise, {"process_id": self.process_id, "id": promise})
-            row |= {"outcome": "err", "error": error}
-        if rows:
-            ends = msgspec.json.encode(list(rows.values())).decode()
-            yield SQL["end_tasks"], {"ends": ends}
+            end = ends.setdefault(promise, End(self.process_id, promise))
+            end.outcome, end.error = "err", error
+        if ends:
+            yield SQL["end_tasks"], end_values(ends.values())
 
     def _drop(self, tasks: Sequence[str], graph: Graph) -> Generator[Step, list[Any], int]:
         """Visits, counts and waits of tasks that go on no longer as they were."""

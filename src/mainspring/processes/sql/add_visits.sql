@@ -1,5 +1,6 @@
--- Insert visits that decisions made, in the form that costs least for many; like the kernel's insert_new, a key that is
--- taken is left as it is. Due now, unless they say later. Sorted by key. Rides the primary key.
+-- Insert visits that decisions made, in the form that costs least for many; a key that is taken is left as it is. (It is
+-- looked for, not met: nobody else adds a task's visit under the lock of its process, and to be ready for a conflict
+-- costs a lock and a log record a row.) Due now, unless they say later. Sorted by key. Rides the primary key.
 -- Sleeping workers are told of the queues that are named: what the caller starts itself is nobody else's concern.
 -- That the caller may be running these is noted like a read: after a death they are among the suspects.
 with item as (
@@ -16,8 +17,8 @@ with item as (
 fresh as (
   insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
   select shard, key, queue, id, grp, priority, due_at, version, payload::jsonb, now, now
-  from item
-  on conflict (shard, key, queue) do nothing
+  from item i
+  where not exists (select from mainspring.visit v where v.shard = i.shard and v.key = i.key and v.queue = i.queue)
   returning queue, priority, due_at
 ),
 noted as (
