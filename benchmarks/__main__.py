@@ -16,7 +16,7 @@ from benchmarks.catalog import Unknown
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "src"))  # a checkout works before it is installed
 
-QUICK_MINUTES, MINUTES = 4.6, 50.0  # a quick run ends before five, a whole one before sixty
+QUICK_MINUTES, MINUTES = 4.6, 52.0  # a quick run ends before five, a whole one before sixty
 RECORD_NAMES = "workload, system, unit, runs and median"
 RECORD = {"workload", "system", "unit", "runs", "median"}
 

@@ -19,9 +19,9 @@ class Unknown(Exception):
 
 
 TUNING = Path(__file__).with_name("tuning.json")
-DRAIN_SECONDS = 4  # about how long a drain of a slow peer lasts
+DRAIN_SECONDS = 2.5  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
-DRAIN_LEAST = 2_000
+DRAIN_LEAST = 1_000
 
 LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS = (
     "latency",
@@ -64,7 +64,7 @@ SYSTEMS = (
         idle={"slots": 100},
         four_slots={"slots": 4},
         guess=40_000,
-        chains=4_000,
+        chains=2_000,
         fan=10_000,
     ),
     System("bare", variants=({"batch": 500},), bulk_note="COPY", guess=60_000),
@@ -85,6 +85,7 @@ SYSTEMS = (
         variants=({"slots": 10, "pool": 10}, {"slots": 30, "pool": 10}, {"slots": 100, "pool": 20}),
         idle={"slots": 10},
         four_slots={"slots": 4},
+        bulk=20_000,
         bulk_note="batch_defer, 5,000 a call",
         guess=650,
     ),
@@ -95,7 +96,7 @@ SYSTEMS = (
         variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
         idle={"slots": 100},
         four_slots={"slots": 4},
-        bulk=10_000,
+        bulk=5_000,
         bulk_note="push_many, 5,000 a batch",
         guess=4_500,
     ),
@@ -131,10 +132,10 @@ SYSTEMS = (
         variants=({"slots": 100, "poll": 0.05}, {"slots": 500, "poll": 0.02}),
         idle={"slots": 100, "poll": 0.01},
         four_slots={"slots": 4, "poll": 0.05},
-        bulk=3_000,
+        bulk=1_000,
         bulk_note="no bulk call; enqueue in one transaction, 1,000 each",
         guess=350,
-        chains=200,
+        chains=100,
         fan=500,
     ),
     System(
@@ -144,10 +145,10 @@ SYSTEMS = (
         variants=({"clients": 8, "slots": 50}, {"clients": 16, "slots": 20}),
         idle={"clients": 1, "slots": 10, "poll": 0.01},
         four_slots={"clients": 1, "slots": 4, "poll": 0.05},
-        bulk=20_000,
+        bulk=10_000,
         bulk_note="no bulk call; one statement over its spawn function, 5,000 each",
         guess=1_200,
-        chains=1_000,
+        chains=400,
         fan=500,
     ),
     System(
@@ -158,7 +159,7 @@ SYSTEMS = (
         variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
         idle={"slots": 10},
         four_slots={"slots": 4},
-        bulk=20_000,
+        bulk=5_000,
         bulk_note="enqueue_many, 5,000 a call",
         guess=3_200,
     ),
@@ -169,7 +170,7 @@ SYSTEMS = (
         can=can(LATENCY),
         variants=({"pool": "solo", "slots": 1}, {"pool": "threads", "slots": 2}),
         idle={"pool": "prefork", "slots": 2},
-        bulk=10_000,
+        bulk=3_000,
         bulk_note="no bulk call; one producer, one message after the other",
         guess=750,
     ),
@@ -180,7 +181,7 @@ SYSTEMS = (
         can=can(LATENCY),
         variants=({"slots": 8}, {"slots": 32}),
         idle={"slots": 8},
-        bulk=10_000,
+        bulk=5_000,
         bulk_note="no bulk call; one message after the other",
         guess=2_700,
     ),
@@ -200,7 +201,7 @@ class Tuned:
     def drain_jobs(self) -> int:
         """As many jobs as last about DRAIN_SECONDS, 100,000 at most."""
         n = int(self.rate * DRAIN_SECONDS)
-        return min(max(round(n, -3), DRAIN_LEAST), DRAIN_MOST)
+        return min(max(round(n, -2), DRAIN_LEAST), DRAIN_MOST)
 
 
 def tuned(system: System) -> Tuned:

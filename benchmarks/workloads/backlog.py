@@ -28,7 +28,6 @@ MIDDLE = Workload(
     "backlog-100k",
     lambda trial: backlog(trial, 100_000, "backlog-100k"),
     systems=FAST_FILL,
-    peer_runs=1,
 )
 LARGE = Workload(
     "backlog-1m",

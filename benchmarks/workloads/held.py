@@ -56,5 +56,6 @@ HELD = Workload(
     quick=True,
     quick_systems=("mainspring",),
     systems=("mainspring", "pgqueuer", "chancy", "awa", "graphile"),
-    most_runs=1,
+    peer_runs=1,
+    quick_runs=1,
 )

@@ -33,5 +33,5 @@ def long(trial: Trial) -> list[Figure]:
 
 
 LONG_TASKS = Workload(
-    "long", long, needs=LONG, quick=True, quick_systems=("mainspring",), most_runs=1
+    "long", long, needs=LONG, quick=True, quick_systems=("mainspring",), peer_runs=1, quick_runs=1
 )

@@ -57,5 +57,4 @@ WRITING = Workload(
     "writers-64",
     measure,
     systems=("mainspring", "bare"),
-    most_runs=1,
 )
