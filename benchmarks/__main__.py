@@ -45,7 +45,7 @@ def main() -> int:
     compare.add_argument("--system", default="mainspring", help="whose regressions fail")
     tune = commands.add_parser("tune", help="find each peer's best settings again")
     tune.add_argument("--systems", type=names)
-    tune.add_argument("--runs", type=int, default=3, help="of each setting, the median counts")
+    tune.add_argument("--runs", type=int, default=3, help="of each setting, the best counts")
     arguments = parser.parse_args()
     actions = {"run": run_all, "show": show_again, "compare": compare_two, "tune": tune_all}
     try:

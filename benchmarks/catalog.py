@@ -22,6 +22,7 @@ TUNING = Path(__file__).with_name("tuning.json")
 DRAIN_SECONDS = 2.5  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
 DRAIN_LEAST = 1_000
+LESS_OFTEN = 100_000  # objects made before Python looks for garbage, instead of 700
 
 LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS = (
     "latency",
@@ -60,7 +61,14 @@ SYSTEMS = (
     System(
         "mainspring",
         can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 1000}),
+        variants=(
+            {"slots": 100},
+            {"slots": 1000},
+            {"slots": 1000, "gc": LESS_OFTEN},
+            {"slots": 2000, "page": 2000},
+            {"slots": 2000, "page": 2000, "gc": LESS_OFTEN},
+            {"slots": 5000, "page": 5000},
+        ),
         idle={"slots": 100},
         four_slots={"slots": 4},
         guess=40_000,
@@ -72,7 +80,13 @@ SYSTEMS = (
         "pgqueuer",
         packages=("pgqueuer[asyncpg]==1.6.*", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"batch": 100}, {"batch": 500}, {"batch": 1000}),
+        variants=(
+            {"batch": 100},
+            {"batch": 250},
+            {"batch": 500},
+            {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 1000},
+        ),
         idle={"batch": 10},
         four_slots={"batch": 2, "slots": 4},
         bulk_note="lists, 5,000 a call",
@@ -82,7 +96,12 @@ SYSTEMS = (
         "procrastinate",
         packages=("procrastinate==3.*", "psycopg[binary,pool]", "uvloop"),
         can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 10, "pool": 10}, {"slots": 30, "pool": 10}, {"slots": 100, "pool": 20}),
+        variants=(
+            {"slots": 10, "pool": 10},
+            {"slots": 30, "pool": 10},
+            {"slots": 30, "pool": 30},
+            {"slots": 100, "pool": 20},
+        ),
         idle={"slots": 10},
         four_slots={"slots": 4},
         bulk=20_000,
@@ -93,7 +112,12 @@ SYSTEMS = (
         "chancy",
         packages=("chancy", "psycopg[binary,pool]", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
+        variants=(
+            {"slots": 500},
+            {"slots": 2000},
+            {"slots": 2000, "gc": LESS_OFTEN},
+            {"slots": 4000},
+        ),
         idle={"slots": 100},
         four_slots={"slots": 4},
         bulk=5_000,
@@ -104,7 +128,13 @@ SYSTEMS = (
         "awa",
         packages=("awa-pg", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 1000}, {"slots": 2000, "claim": 1000}, {"slots": 4000, "claim": 1000}),
+        variants=(
+            {"slots": 1000},
+            {"slots": 1000, "claim": 500},
+            {"slots": 2000, "claim": 1000},
+            {"slots": 2000, "claim": 1000, "gc": LESS_OFTEN},
+            {"slots": 4000, "claim": 1000},
+        ),
         idle={"slots": 50, "claim": None},
         four_slots={"slots": 4, "claim": None},
         bulk_note="enqueue_many_copy, 5,000 a call",
@@ -119,6 +149,7 @@ SYSTEMS = (
             {"slots": 24, "pool": 20, "local": 500, "delay": 0},
             {"slots": 24, "pool": 8, "local": 500, "delay": 10},
             {"slots": 100, "pool": 20, "local": 1000, "delay": 0},
+            {"slots": 100, "pool": 8, "local": 1000, "delay": 10},
         ),
         idle={"slots": 10, "pool": 12, "local": 0, "delay": None},
         four_slots={"slots": 4, "local": 0, "delay": None},
