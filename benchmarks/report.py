@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks import bars, plots
 from benchmarks.style import STYLE, colours, title
-from benchmarks.table import HEAD, TARGET_HEAD, cells, described, gathered, target_cells
-from benchmarks.targets import BARE, OURS, judged
+from benchmarks.table import HEAD, TARGET_HEAD, cells, described, gathered, target_lines
+from benchmarks.targets import BARE, OURS
 
 Record = dict[str, Any]
 Plot = tuple[str, str, str]  # workload, title, a sentence
@@ -178,9 +178,9 @@ def names(systems: str) -> str:
 
 def target_table(records: list[Record]) -> str:
     rows = []
-    for target, value, kept in judged(records):
-        inside = "".join(f"<td>{escape(cell)}</td>" for cell in target_cells(target, value, kept))
-        rows.append(f'<tr class="{"kept" if kept else "missed"}">{inside}</tr>')
+    for kind, line in target_lines(records):
+        inside = "".join(f"<td>{escape(cell)}</td>" for cell in line)
+        rows.append(f'<tr class="{kind}">{inside}</tr>')
     if not rows:
         return ""
     head = "".join(f"<th>{name}</th>" for name in TARGET_HEAD)

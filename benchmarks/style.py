@@ -100,8 +100,8 @@ table { border-collapse:collapse; width:100%; font-size:.84rem }
 th, td { text-align:left; padding:.34rem .6rem; border-bottom:1px solid var(--rule) }
 th { color:var(--soft); font-weight:500 }
 .targets td:nth-child(3) { text-align:right; font-variant-numeric:tabular-nums; white-space:nowrap }
-.targets td:last-child { white-space:nowrap; color:var(--good) }
-.targets td:last-child::before { content:"✓ " }
+.targets tr.kept td:last-child { white-space:nowrap; color:var(--good) }
+.targets tr.kept td:last-child::before { content:"✓ " }
 .targets tr.missed td { color:var(--bad) } .targets tr.missed td:last-child::before { content:"✗ " }
 details { margin-top:3rem } summary { cursor:pointer; font-size:1.2rem; font-weight:650 }
 .all td:nth-child(n+3):nth-child(-n+7):not(:nth-child(4)) { text-align:right;

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from benchmarks import report, table
+from benchmarks.catalog import BY_NAME
 from benchmarks.compare import compare
-from benchmarks.targets import judged
+from benchmarks.plan import invited
+from benchmarks.targets import OURS, TARGETS, judged, unjudged
+from benchmarks.workloads import WORKLOADS
 
 Record = dict[str, Any]
 
@@ -74,6 +77,28 @@ def test_targets_are_judged_where_a_run_can_tell() -> None:
     assert verdicts["transaction held, last to first"] == (0.5, False)
     assert verdicts["rate after storm"] == (97.0, True)
     assert "bulk enqueue" not in verdicts
+
+
+def test_a_target_without_a_figure_says_why_where_the_run_tried() -> None:
+    lost = record("drain-1", "mainspring", error="no end after 240 s")
+    peer = record("latency-p50", "pgqueuer", error="a worker ended with code 1")
+
+    told = {target.words: reason for target, reason in unjudged([lost, RUN[5], peer])}
+
+    assert told["drain, one process, to the bare loop"] == "no end after 240 s"
+    assert told["latency p50, to PgQueuer"] == "pgqueuer: a worker ended with code 1"
+    assert "latency p50" not in told
+    assert "bulk enqueue" not in told
+    assert "no figure: no end after 240 s" in "".join(table.markdown_targets([lost]))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.words)
+def test_a_whole_run_reports_every_target(target: Any) -> None:
+    """Each record that it needs is one that a whole run measures of that system."""
+    for name, system in filter(None, [(target.workload, OURS), target.over]):
+        [giver] = [w for w in WORKLOADS if name in w.records]
+        assert invited(BY_NAME[system], giver, quick=False)
+        assert giver.needs is None or giver.needs in BY_NAME[system].can
 
 
 def test_the_page_needs_nothing_from_outside() -> None:
