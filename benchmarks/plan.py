@@ -23,7 +23,7 @@ from benchmarks.catalog import System, tuned
 from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
 from benchmarks.stage import Failed
-from benchmarks.targets import OURS
+from benchmarks.targets import BARE, OURS
 from benchmarks.workloads import Trial, Workload
 
 ABILITIES = {
@@ -89,6 +89,8 @@ class Plan:
 
     def has_turn(self, system: System, workload: Workload, run: int) -> bool:
         if not invited(system, workload, quick=self.quick):
+            if workload.others and not self.quick and system.name != BARE:
+                self.book.fail(system.name, workload.records, f"not measured: {workload.others}")
             return False
         if workload.needs and workload.needs not in system.can:
             reason = f"not measured: {ABILITIES[workload.needs]}"

@@ -33,6 +33,7 @@ class NoLab:
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     monkeypatch.setattr(install, "version", lambda system: "1")
+    monkeypatch.setattr(install, "command", lambda system, say: ["true"])
 
     def make(*workloads: Workload, runs: int = 3, seconds: float = 100.0) -> Plan:
         return Plan(
@@ -173,6 +174,14 @@ def test_a_system_without_the_ability_says_which(plan: Callable[..., Plan]) -> N
     assert bare["error"] == (
         "not measured: has no workflows: durable steps that depend on one another"
     )
+
+
+def test_a_system_that_is_left_out_to_save_time_says_so(plan: Callable[..., Plan]) -> None:
+    made = plan(noting([], "a", systems=("mainspring",), others="takes a minute each"), runs=1)
+    made.systems = [BY_NAME["mainspring"], BY_NAME["oban"]]
+    made.carry_out()
+
+    assert made.book.kept["a", "oban"]["error"] == "not measured: takes a minute each"
 
 
 def test_a_system_that_cannot_be_installed_says_why(
