@@ -66,8 +66,6 @@ SYSTEMS = (
             {"slots": 1000},
             {"slots": 1000, "gc": LESS_OFTEN},
             {"slots": 2000, "page": 2000},
-            {"slots": 2000, "page": 2000, "gc": LESS_OFTEN},
-            {"slots": 5000, "page": 5000},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
@@ -75,7 +73,12 @@ SYSTEMS = (
         chains=2_000,
         fan=10_000,
     ),
-    System("bare", variants=({"batch": 500},), bulk_note="COPY", guess=60_000),
+    System(
+        "bare",
+        variants=({"batch": 500}, {"batch": 500, "gc": LESS_OFTEN}, {"batch": 1000}),
+        bulk_note="COPY",
+        guess=60_000,
+    ),
     System(
         "pgqueuer",
         packages=("pgqueuer[asyncpg]==1.6.*", "uvloop"),
