@@ -19,7 +19,7 @@ class Unknown(Exception):
 
 
 TUNING = Path(__file__).with_name("tuning.json")
-DRAIN_SECONDS = 2.5  # about how long a drain of a slow peer lasts
+DRAIN_SECONDS = 2.0  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
 DRAIN_LEAST = 1_000
 LESS_OFTEN = 100_000  # objects made before Python looks for garbage, instead of 700
@@ -107,7 +107,7 @@ SYSTEMS = (
         ),
         idle={"slots": 10},
         four_slots={"slots": 4},
-        bulk=20_000,
+        bulk=10_000,
         bulk_note="batch_defer, 5,000 a call",
         guess=650,
     ),

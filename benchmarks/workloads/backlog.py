@@ -6,7 +6,7 @@ from benchmarks.workloads.workload import Figure, Trial, Workload
 
 COUNTED = 10_000
 FAST_FILL = ("mainspring", "bare", "pgqueuer", "awa", "graphile")  # a million within a minute
-TOO_SLOW = "would need many minutes to enqueue a million"
+TOO_SLOW = "needs a minute or more to enqueue a million"
 
 
 def backlog(trial: Trial, waiting: int, name: str) -> list[Figure]:
@@ -37,7 +37,9 @@ LARGE = Workload(
     lambda trial: backlog(trial, 1_000_000, "backlog-1m"),
     quick=True,
     quick_systems=("mainspring",),
-    systems=FAST_FILL,
+    systems=tuple(
+        name for name in FAST_FILL if name != "awa"
+    ),  # which fills for a minute, and is flat
     others=TOO_SLOW,
     most_seconds=400,
 )

@@ -13,7 +13,7 @@ from benchmarks.catalog import LATENCY
 from benchmarks.stage import Failed, Stage
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 
-WARM_SECONDS = 1.0
+WARM_SECONDS = 0.5
 SLOWEST_SECONDS = 15.0
 JOBS = 80
 GAP_SECONDS = 0.05

@@ -13,7 +13,7 @@ from benchmarks.probe import SLEEP
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 TASKS, WORKERS = 8, 2
-SHARE_SECONDS = 4.0  # for the two workers to find each other
+SHARE_SECONDS = 3.0  # for the two workers to find each other
 
 
 def long(trial: Trial) -> list[Figure]:

@@ -21,7 +21,7 @@ from benchmarks.workloads.faults import FAULTS, SHARED, SLOTS, Fault, Scene
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 WARM_SECONDS = 2.0
-MEASURED_SECONDS = 4.0
+MEASURED_SECONDS = 3.0
 BACK_SECONDS = 40.0
 LEASE_SECONDS = 2.0
 SETTLE_SECONDS = 1.5 * LEASE_SECONDS  # for shards to be shared anew

@@ -13,7 +13,7 @@ import sys
 from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
-CHANGES = 30_000
+CHANGES = 20_000
 QUICK_CHANGES = 5_000
 # The loop does a hundred changes a second at best: its rate needs no more of them.
 LOOP_CHANGES = 300
