@@ -46,6 +46,7 @@ class System:
     variants: tuple[Settings, ...] = ({},)  # tried by tune on a drain with one process
     idle: Settings = field(default_factory=dict)  # laid over the chosen variant for latency
     four_slots: Settings = field(default_factory=dict)  # laid over it for long tasks
+    grouped: Settings = field(default_factory=dict)  # and for groups, where the same is a trap
     bulk: int = 50_000  # jobs of enqueue-bulk; fewer where there is no bulk call
     bulk_note: str = ""
     guess: int = 1_000  # jobs/s before anything was tuned
@@ -156,6 +157,8 @@ SYSTEMS = (
         ),
         idle={"slots": 10, "pool": 12, "local": 0, "delay": None},
         four_slots={"slots": 4, "local": 0, "delay": None},
+        # One read of 1,000 takes a job of every group and waits for all: 500 a second, not 8,000.
+        grouped={"slots": 24, "pool": 20, "local": 500, "delay": 0},
         bulk_note="addJobs, 5,000 a call",
         guess=25_000,
     ),

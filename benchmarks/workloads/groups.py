@@ -10,7 +10,7 @@ COUNT = 1_000
 
 def groups(trial: Trial) -> list[Figure]:
     n = max(COUNT, trial.drain_jobs // 2)
-    settings = {**trial.settings, "one_per_group": True}
+    settings = {**trial.settings, **trial.system.grouped, "one_per_group": True}
     with trial.lab.stage(trial.system, settings, jobs=n, groups=COUNT) as stage:
         stage.start_workers()
         stage.wait_for(n, seconds=90)
