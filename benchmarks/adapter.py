@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -211,12 +212,20 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def collect_less(threshold: int) -> None:
+    """What an application may do for any of these systems: look for garbage less often."""
+    if threshold:
+        gc.freeze()
+        gc.set_threshold(threshold)
+
+
 def start() -> None:
     end_with_parent()
     name, role, url, settings = sys.argv[1:5]
     system = importlib.import_module(f"benchmarks.systems.{name}").System
     adapter: Adapter = system(url, json.loads(settings))
     if role == "worker":
+        collect_less(adapter.settings.get("gc", 0))
         run(adapter.work())
         return
     answers = os.dup(1)

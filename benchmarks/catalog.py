@@ -19,9 +19,10 @@ class Unknown(Exception):
 
 
 TUNING = Path(__file__).with_name("tuning.json")
-DRAIN_SECONDS = 4  # about how long a drain of a slow peer lasts
+DRAIN_SECONDS = 2.0  # about how long a drain of a slow peer lasts
 DRAIN_MOST = 100_000
-DRAIN_LEAST = 2_000
+DRAIN_LEAST = 1_000
+LESS_OFTEN = 100_000  # objects made before Python looks for garbage, instead of 700
 
 LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS = (
     "latency",
@@ -45,6 +46,7 @@ class System:
     variants: tuple[Settings, ...] = ({},)  # tried by tune on a drain with one process
     idle: Settings = field(default_factory=dict)  # laid over the chosen variant for latency
     four_slots: Settings = field(default_factory=dict)  # laid over it for long tasks
+    grouped: Settings = field(default_factory=dict)  # and for groups, where the same is a trap
     bulk: int = 50_000  # jobs of enqueue-bulk; fewer where there is no bulk call
     bulk_note: str = ""
     guess: int = 1_000  # jobs/s before anything was tuned
@@ -60,19 +62,35 @@ SYSTEMS = (
     System(
         "mainspring",
         can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 1000}),
+        variants=(
+            {"slots": 100},
+            {"slots": 1000},
+            {"slots": 1000, "gc": LESS_OFTEN},
+            {"slots": 2000, "page": 2000},
+        ),
         idle={"slots": 100},
         four_slots={"slots": 4},
         guess=40_000,
-        chains=4_000,
+        chains=2_000,
         fan=10_000,
     ),
-    System("bare", variants=({"batch": 500},), bulk_note="COPY", guess=60_000),
+    System(
+        "bare",
+        variants=({"batch": 500}, {"batch": 500, "gc": LESS_OFTEN}, {"batch": 1000}),
+        bulk_note="COPY",
+        guess=60_000,
+    ),
     System(
         "pgqueuer",
         packages=("pgqueuer[asyncpg]==1.6.*", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"batch": 100}, {"batch": 500}, {"batch": 1000}),
+        variants=(
+            {"batch": 100},
+            {"batch": 250},
+            {"batch": 500},
+            {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 1000},
+        ),
         idle={"batch": 10},
         four_slots={"batch": 2, "slots": 4},
         bulk_note="lists, 5,000 a call",
@@ -82,9 +100,15 @@ SYSTEMS = (
         "procrastinate",
         packages=("procrastinate==3.*", "psycopg[binary,pool]", "uvloop"),
         can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 10, "pool": 10}, {"slots": 30, "pool": 10}, {"slots": 100, "pool": 20}),
+        variants=(
+            {"slots": 10, "pool": 10},
+            {"slots": 30, "pool": 10},
+            {"slots": 30, "pool": 30},
+            {"slots": 100, "pool": 20},
+        ),
         idle={"slots": 10},
         four_slots={"slots": 4},
+        bulk=10_000,
         bulk_note="batch_defer, 5,000 a call",
         guess=650,
     ),
@@ -92,10 +116,15 @@ SYSTEMS = (
         "chancy",
         packages=("chancy", "psycopg[binary,pool]", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
+        variants=(
+            {"slots": 500},
+            {"slots": 2000},
+            {"slots": 2000, "gc": LESS_OFTEN},
+            {"slots": 4000},
+        ),
         idle={"slots": 100},
         four_slots={"slots": 4},
-        bulk=10_000,
+        bulk=5_000,
         bulk_note="push_many, 5,000 a batch",
         guess=4_500,
     ),
@@ -103,7 +132,13 @@ SYSTEMS = (
         "awa",
         packages=("awa-pg", "uvloop"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 1000}, {"slots": 2000, "claim": 1000}, {"slots": 4000, "claim": 1000}),
+        variants=(
+            {"slots": 1000},
+            {"slots": 1000, "claim": 500},
+            {"slots": 2000, "claim": 1000},
+            {"slots": 2000, "claim": 1000, "gc": LESS_OFTEN},
+            {"slots": 4000, "claim": 1000},
+        ),
         idle={"slots": 50, "claim": None},
         four_slots={"slots": 4, "claim": None},
         bulk_note="enqueue_many_copy, 5,000 a call",
@@ -118,9 +153,12 @@ SYSTEMS = (
             {"slots": 24, "pool": 20, "local": 500, "delay": 0},
             {"slots": 24, "pool": 8, "local": 500, "delay": 10},
             {"slots": 100, "pool": 20, "local": 1000, "delay": 0},
+            {"slots": 100, "pool": 8, "local": 1000, "delay": 10},
         ),
         idle={"slots": 10, "pool": 12, "local": 0, "delay": None},
         four_slots={"slots": 4, "local": 0, "delay": None},
+        # One read of 1,000 takes a job of every group and waits for all: 500 a second, not 8,000.
+        grouped={"slots": 24, "pool": 20, "local": 500, "delay": 0},
         bulk_note="addJobs, 5,000 a call",
         guess=25_000,
     ),
@@ -131,10 +169,10 @@ SYSTEMS = (
         variants=({"slots": 100, "poll": 0.05}, {"slots": 500, "poll": 0.02}),
         idle={"slots": 100, "poll": 0.01},
         four_slots={"slots": 4, "poll": 0.05},
-        bulk=3_000,
+        bulk=1_000,
         bulk_note="no bulk call; enqueue in one transaction, 1,000 each",
         guess=350,
-        chains=200,
+        chains=100,
         fan=500,
     ),
     System(
@@ -144,10 +182,10 @@ SYSTEMS = (
         variants=({"clients": 8, "slots": 50}, {"clients": 16, "slots": 20}),
         idle={"clients": 1, "slots": 10, "poll": 0.01},
         four_slots={"clients": 1, "slots": 4, "poll": 0.05},
-        bulk=20_000,
+        bulk=10_000,
         bulk_note="no bulk call; one statement over its spawn function, 5,000 each",
         guess=1_200,
-        chains=1_000,
+        chains=400,
         fan=500,
     ),
     System(
@@ -158,7 +196,7 @@ SYSTEMS = (
         variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
         idle={"slots": 10},
         four_slots={"slots": 4},
-        bulk=20_000,
+        bulk=5_000,
         bulk_note="enqueue_many, 5,000 a call",
         guess=3_200,
     ),
@@ -169,7 +207,7 @@ SYSTEMS = (
         can=can(LATENCY),
         variants=({"pool": "solo", "slots": 1}, {"pool": "threads", "slots": 2}),
         idle={"pool": "prefork", "slots": 2},
-        bulk=10_000,
+        bulk=3_000,
         bulk_note="no bulk call; one producer, one message after the other",
         guess=750,
     ),
@@ -180,7 +218,7 @@ SYSTEMS = (
         can=can(LATENCY),
         variants=({"slots": 8}, {"slots": 32}),
         idle={"slots": 8},
-        bulk=10_000,
+        bulk=5_000,
         bulk_note="no bulk call; one message after the other",
         guess=2_700,
     ),
@@ -200,7 +238,7 @@ class Tuned:
     def drain_jobs(self) -> int:
         """As many jobs as last about DRAIN_SECONDS, 100,000 at most."""
         n = int(self.rate * DRAIN_SECONDS)
-        return min(max(round(n, -3), DRAIN_LEAST), DRAIN_MOST)
+        return min(max(round(n, -2), DRAIN_LEAST), DRAIN_MOST)
 
 
 def tuned(system: System) -> Tuned:

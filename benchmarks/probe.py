@@ -20,9 +20,17 @@ from pathlib import Path
 NOTHING, STAMP, FAIL_ONCE, SLEEP, BLOCK, DIE, NAP = range(7)  # what a job asks its handler to do
 
 SLOT = struct.Struct("<qqqq")  # count, last run, first run, the marked run (nanoseconds)
-HEAD = struct.Struct("<qq")
-MARK = struct.Struct("<q")
+COUNT, LAST, FIRST, MARKED = range(4)  # its places
 STAMPED = struct.Struct("<qqq")  # number of the job, start, end (nanoseconds, monotonic clock)
+
+
+def numbers_of(path: Path, access: int = mmap.ACCESS_READ) -> memoryview:
+    """The numbers of a slot, as they are in memory: each is written and read whole.
+
+    Packed byte by byte, or read through the file, a count was now and then seen half written.
+    """
+    with path.open("r+b" if access == mmap.ACCESS_WRITE else "rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), SLOT.size, access=access)).cast("q")
 
 
 class FailedOnPurpose(Exception):
@@ -42,16 +50,15 @@ class Probe:
         self.forget()
 
     def forget(self) -> None:
-        self.slot: mmap.mmap | None = None
+        self.slot: memoryview | None = None
         self.stamps: int | None = None
         self.count = 0
 
-    def open(self) -> mmap.mmap:
+    def open(self) -> memoryview:
         path = self.directory / f"{os.getpid()}.slot"
         path.write_bytes(bytes(SLOT.size))
-        with path.open("r+b") as file:
-            self.slot = mmap.mmap(file.fileno(), SLOT.size)
-        MARK.pack_into(self.slot, 16, time.monotonic_ns())
+        self.slot = numbers_of(path, mmap.ACCESS_WRITE)
+        self.slot[FIRST] = time.monotonic_ns()
         return self.slot
 
     def hit(self) -> None:
@@ -59,9 +66,10 @@ class Probe:
         with self.lock:
             slot = self.slot or self.open()
             self.count = count = self.count + 1
-            HEAD.pack_into(slot, 0, count, time.monotonic_ns())
+            slot[LAST] = time.monotonic_ns()
+            slot[COUNT] = count
             if count == self.mark:
-                MARK.pack_into(slot, 24, time.monotonic_ns())
+                slot[MARKED] = time.monotonic_ns()
 
     def stamp(self, number: int, started: int) -> None:
         if self.stamps is None:
@@ -109,12 +117,12 @@ class Sight:
     """What the slots of all worker processes say together, read by the harness."""
 
     def __init__(self, directory: Path) -> None:
-        slots = [SLOT.unpack(path.read_bytes()) for path in full(directory.glob("*.slot"))]
-        ran = [slot for slot in slots if slot[0] > 0]
-        self.count = sum(slot[0] for slot in ran)
-        self.last = max((slot[1] for slot in ran), default=0)
-        self.first = min((slot[2] for slot in ran), default=0)
-        self.marked = min((slot[3] for slot in ran if slot[3]), default=0)
+        slots = [list(numbers_of(path)) for path in full(directory.glob("*.slot"))]
+        ran = [slot for slot in slots if slot[COUNT] > 0]
+        self.count = sum(slot[COUNT] for slot in ran)
+        self.last = max((slot[LAST] for slot in ran), default=0)
+        self.first = min((slot[FIRST] for slot in ran), default=0)
+        self.marked = min((slot[MARKED] for slot in ran if slot[MARKED]), default=0)
 
 
 def full(paths: Iterable[Path]) -> list[Path]:

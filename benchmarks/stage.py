@@ -189,11 +189,16 @@ class Stage:
         """Ask the store itself until nothing is left; a note when something stays."""
         client = self.client()
         deadline = time.monotonic() + STORE_SECONDS
-        while left := client.ask("remaining"):
+        while True:
+            try:
+                left = client.ask("remaining", timeout=STORE_SECONDS)
+            except Failed as error:  # the jobs have run, and that is what was measured
+                return f"whether all is complete in the store could not be told: {error}"
+            if not left:
+                return ""
             if time.monotonic() > deadline:
                 return f"{left:,} jobs not complete in the store after {STORE_SECONDS:.0f} s"
             time.sleep(0.1)
-        return ""
 
     def worker_pids(self) -> list[int]:
         return [worker.pid for worker in self.workers]

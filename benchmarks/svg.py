@@ -1,4 +1,4 @@
-"""Plots as inline SVG, drawn by hand: bars and lines, nothing to load from anywhere.
+"""Lines over a pair of axes as inline SVG, drawn by hand: nothing to load from anywhere.
 
 Colours come from the page's style sheet, by class, so that dark and light both work.
 """
@@ -6,44 +6,16 @@ Colours come from the page's style sheet, by class, so that dark and light both 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from benchmarks.style import title
+from benchmarks.targets import OURS
+
 Points = list[tuple[float, float]]
-Bar = tuple[str, float, float, float, str]  # label, value, lowest, highest, class
 
-WIDTH = 760
-LABEL, RIGHT = 120, 120
-ROW, THICK = 30, 18
-HEIGHT, LEFT, TOP, BOTTOM = 300, 64, 16, 40
-
-
-def bars(rows: list[Bar], unit: str, at: float | None = None) -> str:
-    """Horizontal bars from best to worst, with a whisker over the runs; a line at a target."""
-    longest = max((high for _, _, _, high, _ in rows), default=1.0) or 1.0
-    scale = (WIDTH - LABEL - RIGHT) / longest
-    parts = []
-    for i, (label, value, low, high, kind) in enumerate(rows):
-        y = i * ROW + (ROW - THICK) / 2
-        middle = y + THICK / 2
-        end = LABEL + value * scale
-        parts += [
-            text(LABEL - 10, middle + 4, label, "end", kind),
-            f'<rect class="bar {kind}" x="{LABEL}" y="{y:.1f}" rx="3" '
-            f'width="{max(value * scale, 1):.1f}" height="{THICK}"/>',
-        ]
-        if high > low:
-            a, b = LABEL + low * scale, LABEL + high * scale
-            parts.append(
-                f'<path class="whisker" d="M{a:.1f} {middle}H{b:.1f}M{a:.1f} {middle - 4}v8'
-                f'M{b:.1f} {middle - 4}v8"/>'
-            )
-        beside = max(end, LABEL + high * scale) + 8
-        parts.append(text(beside, middle + 4, f"{short(value)} {unit}", "start", "value"))
-    if at is not None:
-        x = LABEL + at * scale
-        parts.append(f'<path class="mark" d="M{x:.1f} 0V{len(rows) * ROW}"/>')
-    return frame(parts, len(rows) * ROW)
+WIDTH, BROAD = 620, 1180  # of a plot, and of one that takes the whole page
+HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 320, 52, 128, 24, 44
 
 
 def lines(
@@ -55,8 +27,9 @@ def lines(
     place: Callable[[float], float] | None = None,
     ticks: list[tuple[float, str]] | None = None,
     marks: Sequence[tuple[float, str]] = (),
+    broad: bool = False,
 ) -> str:
-    """Lines over one pair of axes; `place` maps x to where it stands between 0 and 1.
+    """One line a system; `place` maps x to where it stands between 0 and 1.
 
     `marks` are moments worth a vertical line with a word.
     """
@@ -69,29 +42,49 @@ def lines(
     values = [y for _, y in points]
     low, high = (max(min(values), 0.05), max(values)) if log_y else (0.0, max(values))
     rise = vertical(low, high or 1.0, log_y)
-    wide = WIDTH - LEFT - RIGHT
+    wide = (BROAD if broad else WIDTH) - LEFT - RIGHT
+    floor = HEIGHT - BOTTOM
     parts = []
     for value in heights(low, high or 1.0, log_y):
         y = rise(value)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + wide}"/>')
         parts.append(text(LEFT - 8, y + 4, short(value), "end", "tick"))
+    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{LEFT + wide}"/>')
     for value, words in ticks or [(x, f"{x:.0f}") for x in spread(low_x, high_x)]:
         x = LEFT + place(value) * wide
-        parts.append(text(x, HEIGHT - BOTTOM + 18, words, "middle", "tick"))
+        parts.append(f'<path class="axis" d="M{x:.1f} {floor}v5"/>')
+        parts.append(text(x, floor + 19, words, "middle", "tick"))
     for i, (value, words) in enumerate(marks):
         x = LEFT + place(value) * wide
-        parts.append(f'<path class="mark" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
-        parts.append(text(x + 3, TOP + 10 + 13 * (i % 3), words, "start", "tick"))
+        parts.append(f'<path class="mark" d="M{x:.1f} {TOP}V{floor}"/>')
+        parts.append(text(x + 4, floor - 8 - 14 * (i % 2), words, "start", "tick"))
     ends = spaced({name: rise(line[-1][1]) for name, line in series.items() if line})
-    for name, line in series.items():
-        if not line:
+    for name in sorted(series, key=lambda name: name == OURS):  # ours over all others
+        if not (line := series[name]):
             continue
         path = "L".join(f"{LEFT + place(x) * wide:.1f} {rise(y):.1f}" for x, y in line)
-        parts.append(f'<path class="line {escape(name)}" d="M{path}"/>')
-        parts.append(text(LEFT + wide + 8, ends[name] + 4, name, "start", name))
+        words = escape(title(name))
+        parts.append(f'<path class="line {escape(name)}" d="M{path}"><title>{words}</title></path>')
+        # From the line's end to its name, where that had to move.
+        last_x, last_y = LEFT + place(line[-1][0]) * wide, rise(line[-1][1])
+        if abs(ends[name] - last_y) > 3 and last_x > LEFT + wide - 1:
+            parts.append(
+                f'<path class="grid" d="M{last_x + 2:.1f} {last_y:.1f}'
+                f'L{LEFT + wide + 10} {ends[name]:.1f}"/>'
+            )
+        parts.append(text(LEFT + wide + 13, ends[name] + 4, title(name), "start", f"end {name}"))
     parts.append(text(LEFT + wide / 2, HEIGHT - 4, x_label, "middle", "tick"))
-    parts.append(text(4, TOP - 4, y_label, "start", "tick"))
-    return frame(parts, HEIGHT)
+    parts.append(text(4, TOP - 10, y_label, "start", "tick"))
+    inside = "".join(parts)
+    return (
+        f'<div class="scroll"><svg viewBox="0 0 {BROAD if broad else WIDTH} {HEIGHT}" role="img">'
+        f"{inside}</svg></div>"
+    )
+
+
+def legend(names: Iterable[str]) -> str:
+    chips = (f'<span class="chip {escape(name)}">{escape(title(name))}</span>' for name in names)
+    return f'<div class="chips">{"".join(chips)}</div>'
 
 
 def vertical(low: float, high: float, log_y: bool) -> Callable[[float], float]:
@@ -123,22 +116,23 @@ def spread(low: float, high: float) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step) + 1)]
 
 
-def spaced(wanted: dict[str, float], apart: float = 14) -> dict[str, float]:
-    """Labels at the ends of lines, moved down where they would cover each other."""
-    placed: dict[str, float] = {}
-    last = -apart
-    for name, y in sorted(wanted.items(), key=lambda item: item[1]):
-        last = placed[name] = max(y, last + apart)
-    return placed
+def spaced(wanted: dict[str, float], apart: float = 15) -> dict[str, float]:
+    """Labels at the ends of lines, moved apart where they would cover each other."""
+    names = sorted(wanted, key=lambda name: wanted[name])
+    lowest = float(HEIGHT - BOTTOM)
+    for name in reversed(names):  # up from the floor, then down from the ceiling
+        lowest = wanted[name] = min(wanted[name], lowest)
+        lowest -= apart
+    highest = float(TOP)
+    for name in names:
+        highest = wanted[name] = max(wanted[name], highest)
+        highest += apart
+    return wanted
 
 
 def text(x: float, y: float, words: str, anchor: str, kind: str) -> str:
     inside = escape(words)
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{inside}</text>'
-
-
-def frame(parts: list[str], height: float) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
 
 
 def short(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.targets import BARE, OURS, Target, judged
+from benchmarks.targets import BARE, OURS, Target, judged, unjudged
 
 Record = dict[str, Any]
 BEGIN, END = "<!-- last run: begin -->", "<!-- last run: end -->"
@@ -37,10 +37,23 @@ def show_targets(records: list[Record]) -> None:
     table = Table(title="Targets", title_justify="left")
     for name in TARGET_HEAD:
         table.add_column(name, justify="right" if name == "measured" else "left")
-    for target, value, kept in judged(records):
-        table.add_row(*target_cells(target, value, kept), style="" if kept else "red")
+    for kind, line in target_lines(records):
+        table.add_row(*line, style={"kept": "", "missed": "red"}.get(kind, "dim"))
     if table.rows:
         Console(width=None if Console().is_terminal else 150).print(table)
+
+
+def target_lines(records: list[Record]) -> list[tuple[str, list[str]]]:
+    """The verdict of each target and its line: kept, missed, or lost where there is no figure."""
+    told = [
+        ("kept" if kept else "missed", target_cells(target, value, kept))
+        for target, value, kept in judged(records)
+    ]
+    lost = [
+        ("lost", [target.words, target.bound, "-", f"no figure: {reason}"])
+        for target, reason in unjudged(records)
+    ]
+    return told + lost
 
 
 def target_cells(target: Target, value: float, kept: bool) -> list[str]:
@@ -74,7 +87,7 @@ def described(records: list[Record], about: dict[str, Any]) -> list[str]:
 
 def markdown_targets(records: list[Record]) -> list[str]:
     lines = ["| " + " | ".join(TARGET_HEAD) + " |", "|---|---|--:|---|"]
-    return lines + ["| " + " | ".join(target_cells(*one)) + " |" for one in judged(records)]
+    return lines + ["| " + " | ".join(line) + " |" for _, line in target_lines(records)]
 
 
 def markdown(records: list[Record]) -> list[str]:

@@ -1,6 +1,7 @@
 """The targets: what this project promises of its speed, and whether a run kept it.
 
-Only what a run measured is judged; a target that needs a system or workload that was left out is not shown.
+Only what a run measured is judged. A target whose figure could not be had is shown with the reason; one
+that needs a system or workload that was left out is not shown.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ class Target:
             return value
         other = records.get(self.over, {}).get("median")
         return value / other if other else None
+
+    def reason(self, records: dict[Key, Record]) -> str:
+        """Why this run, which tried, has no value of it."""
+        for key in ((self.workload, OURS), self.over):
+            if key and (error := records.get(key, {}).get("error")):
+                return f"{key[1]}: {error}" if key[1] != OURS else str(error)
+        return ""
 
     def kept(self, value: float) -> bool:
         return value >= self.least if self.least is not None else value <= (self.most or 0.0)
@@ -84,6 +92,17 @@ TARGETS = (
 
 def judged(records: list[Record]) -> list[tuple[Target, float, bool]]:
     """Each target that this run can tell about, with its value and whether it was kept."""
-    known = {(record["workload"], record["system"]): record for record in records}
+    known = by_key(records)
     found = ((target, target.value(known)) for target in TARGETS)
     return [(target, value, target.kept(value)) for target, value in found if value is not None]
+
+
+def unjudged(records: list[Record]) -> list[tuple[Target, str]]:
+    """Each target that this run tried to tell about and could not, with the reason."""
+    known = by_key(records)
+    lost = [target for target in TARGETS if target.value(known) is None]
+    return [(target, reason) for target in lost if (reason := target.reason(known))]
+
+
+def by_key(records: list[Record]) -> dict[Key, Record]:
+    return {(record["workload"], record["system"]): record for record in records}

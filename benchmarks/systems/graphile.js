@@ -27,7 +27,9 @@ function pool(most) {
     database: at.pathname.slice(1),
     max: most,
   });
+  // As its guide wants them of a pool that it is given: a lost connection must not end the process.
   made.on("error", () => {});
+  made.on("connect", (client) => client.on("error", () => {}));
   return made;
 }
 

@@ -104,6 +104,6 @@ class System(Adapter):
         return int(row[0]) if row else 0
 
     async def work(self) -> None:
-        lease = {"lease": self.settings["lease"]} if "lease" in self.settings else {}
+        given = {name: self.settings[name] for name in ("lease", "page") if name in self.settings}
         async with self.app:
-            await self.app.run_worker(concurrency=self.settings["slots"], **lease)
+            await self.app.run_worker(concurrency=self.settings["slots"], **given)

@@ -17,8 +17,8 @@ from benchmarks.workloads.workload import Figure, Trial, Workload, percentile
 
 FILL_SECONDS = 240
 MOST_SECONDS = 120.0
-QUICK_PART = 4
-STARTS = 100
+QUICK_PART = 2
+STARTS = 80
 
 
 def chains(trial: Trial) -> list[Figure]:
@@ -77,6 +77,5 @@ CHAINS = Workload(
     quick=True,
     quick_systems=("mainspring",),
     quick_runs=1,
-    peer_runs=1,
 )
-START = Workload("start-p50", start, needs=WORKFLOWS, peer_runs=1)
+START = Workload("start-p50", start, needs=WORKFLOWS)

@@ -20,4 +20,4 @@ def failing(trial: Trial) -> list[Figure]:
     return [Figure("failing", rate, extra={"n": n, "note": note})]
 
 
-FAILING = Workload("failing", failing, needs=RETRY, peer_runs=1)
+FAILING = Workload("failing", failing, needs=RETRY)

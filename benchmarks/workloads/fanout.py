@@ -52,5 +52,4 @@ FANOUT = Workload(
     quick=True,
     quick_systems=("mainspring",),
     quick_runs=1,
-    peer_runs=1,
 )

@@ -19,8 +19,16 @@ class Feeder:
     to itself, and its rate is not one that lasts.
     """
 
-    def __init__(self, stage: Stage, client: Client, rate: float, act: int = NOTHING) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        client: Client,
+        rate: float,
+        act: int = NOTHING,
+        watch: Callable[[], object] | None = None,
+    ) -> None:
         self.stage = stage
+        self.watch = watch or stage.check_workers  # what is done about workers that have ended
         self.client = client
         self.chunk = int(min(5_000, max(200, rate / 2)))
         self.enough = max(1_000, rate)  # jobs waiting above which nothing is added
@@ -40,7 +48,7 @@ class Feeder:
         """Feed and sample for so long."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not until():
-            self.stage.check_workers()
+            self.watch()
             done = self.sample()
             self.dry += done >= self.enqueued
             if self.calling and self.client.answered():

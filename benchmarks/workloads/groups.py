@@ -9,8 +9,8 @@ COUNT = 1_000
 
 
 def groups(trial: Trial) -> list[Figure]:
-    n = max(2_000, trial.drain_jobs // 2)
-    settings = {**trial.settings, "one_per_group": True}
+    n = max(COUNT, trial.drain_jobs // 2)
+    settings = {**trial.settings, **trial.system.grouped, "one_per_group": True}
     with trial.lab.stage(trial.system, settings, jobs=n, groups=COUNT) as stage:
         stage.start_workers()
         stage.wait_for(n, seconds=90)
@@ -20,4 +20,4 @@ def groups(trial: Trial) -> list[Figure]:
     return [Figure("groups", rate, extra={"n": n, "groups": COUNT, "note": note})]
 
 
-GROUPS = Workload("groups", groups, needs=ABILITY, peer_runs=1)
+GROUPS = Workload("groups", groups, needs=ABILITY)

@@ -13,14 +13,15 @@ from benchmarks.catalog import LATENCY
 from benchmarks.stage import Failed, Stage
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 
-WARM_SECONDS = 1.0
+WARM_SECONDS = 0.5
 SLOWEST_SECONDS = 15.0
+JOBS = 80
 GAP_SECONDS = 0.05
 HALF_GAP_SECONDS = 0.02
 
 
 def idle(trial: Trial) -> list[Figure]:
-    n = 80 if trial.quick else 100
+    n = JOBS
     with trial.lab.stage(trial.system, trial.idle_settings) as stage:
         waits, whole = measure(stage, n=n, gap=GAP_SECONDS, batch=1)
     extra = {
@@ -83,4 +84,4 @@ def measure(
 
 
 IDLE = Workload("latency", idle, gives=("latency-p50", "latency-p99"), needs=LATENCY, quick=True)
-HALF = Workload("latency-half", half, needs=LATENCY, peer_runs=1)
+HALF = Workload("latency-half", half, needs=LATENCY)

@@ -13,7 +13,7 @@ from benchmarks.probe import SLEEP
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 TASKS, WORKERS = 8, 2
-SHARE_SECONDS = 4.0  # for the two workers to find each other
+SHARE_SECONDS = 3.0  # for the two workers to find each other
 
 
 def long(trial: Trial) -> list[Figure]:
@@ -33,5 +33,5 @@ def long(trial: Trial) -> list[Figure]:
 
 
 LONG_TASKS = Workload(
-    "long", long, needs=LONG, quick=True, quick_systems=("mainspring",), most_runs=1
+    "long", long, needs=LONG, quick=True, quick_systems=("mainspring",), peer_runs=1, quick_runs=1
 )

@@ -1,9 +1,9 @@
 """Recovery: what a fault does to the rate, and that it comes back.
 
-Two workers whose slots are all busy meet one fault after the other (`faults.py`); nobody restarts them
+Two workers whose slots are all busy meet one fault after the other (`faults.py`); nobody restarts ours
 but where the fault is their death. The figure is the rate after a fault in percent of the rate just
 before it. Peers meet the two that every system has to live with: killed connections and a restart of
-the server.
+the server; those of their workers that end are started again, and the record says how many.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import time
 
 from benchmarks.catalog import SURVIVES
 from benchmarks.stage import Failed
+from benchmarks.targets import OURS
 from benchmarks.workloads.faults import FAULTS, SHARED, SLOTS, Fault, Scene
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 WARM_SECONDS = 2.0
-MEASURED_SECONDS = 5.0
+MEASURED_SECONDS = 3.0
 BACK_SECONDS = 40.0
 LEASE_SECONDS = 2.0
-SETTLE_SECONDS = 2 * LEASE_SECONDS  # for shards to be shared anew
+SETTLE_SECONDS = 1.5 * LEASE_SECONDS  # for shards to be shared anew
 DISK_SECONDS = 180
 APART = ("unshare", "--mount", "--propagation", "private")
 
 
 def recovery(trial: Trial) -> list[Figure]:
-    faults = FAULTS if trial.system.name == "mainspring" else SHARED
+    faults = FAULTS if trial.system.name == OURS else SHARED
     figures = endure(trial, faults)
-    if trial.system.name == "mainspring":
+    if trial.system.name == OURS:
         figures.append(full_disk())
     return figures
 
@@ -49,7 +50,7 @@ def endure(trial: Trial, faults: tuple[Fault, ...]) -> list[Figure]:
         rate = measure(scene)
         marks = []
         for fault in faults:
-            struck = time.monotonic()
+            struck, scene.restarts = time.monotonic(), 0
             marks.append((round(struck - began, 1), fault.name))
             try:
                 fault.strike(scene)
@@ -63,6 +64,7 @@ def endure(trial: Trial, faults: tuple[Fault, ...]) -> list[Figure]:
                 "struck_seconds": round(back - struck, 1),
                 "back_after_seconds": round(time.monotonic() - back - MEASURED_SECONDS, 1),
                 "fault": fault.words,
+                "note": ended(scene.restarts),
             }
             figures.append(Figure(f"recovery-{fault.name}", 100 * rate / before, "%", True, extra))
         figures[0].extra["series"] = scene.feeder.series(began, time.monotonic(), zero=began)
@@ -80,6 +82,10 @@ def come_back(scene: Scene) -> float:
         raise Failed(f"no job ran within {BACK_SECONDS:.0f} s after the fault")
     scene.feeder.feed(SETTLE_SECONDS)
     return over
+
+
+def ended(restarts: int) -> str:
+    return f"its workers ended and were started again ({restarts} in all)" if restarts else ""
 
 
 def measure(scene: Scene) -> float:

@@ -21,10 +21,10 @@ from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percen
 
 STEADY = Plan(tasks=10_000, params=5_000)
 RATE = 1_000  # advances a second
-SECONDS = 30.0
+SECONDS = 20.0
 QUICK_SECONDS = 10.0
-WARM_SECONDS = 5.0
-IDLE_SECONDS = 10.0
+WARM_SECONDS = 4.0
+IDLE_SECONDS = 8.0
 BURST = Plan(tasks=5_000, params=50, cap=100, run_seconds=0.01)
 BURST_MOST_SECONDS = 300.0
 
@@ -154,12 +154,10 @@ TRIGGERS = Workload(
     gives=("triggers", "triggers-idle"),
     systems=("mainspring",),
     quick_systems=("mainspring",),
-    most_runs=1,
 )
 TRIGGERS_BURST = Workload(
     "burst",
     burst,
     systems=("mainspring",),
     quick_systems=("mainspring",),
-    most_runs=1,
 )

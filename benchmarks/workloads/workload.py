@@ -57,6 +57,7 @@ class Workload:
     quick: bool = False
     quick_systems: tuple[str, ...] | None = None
     systems: tuple[str, ...] | None = None  # the only ones it is worth the time for
+    others: str = ""  # why the other peers are left out, where they could take part
     most_runs: int | None = None
     peer_runs: int | None = None  # of the others in a full run, where three would take too long
     quick_runs: int | None = None

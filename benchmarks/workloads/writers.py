@@ -13,7 +13,7 @@ import sys
 from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
-CHANGES = 20_000
+CHANGES = 10_000
 QUICK_CHANGES = 5_000
 WRITERS = 64
 MOST_SECONDS = 300
@@ -57,5 +57,4 @@ WRITING = Workload(
     "writers-64",
     measure,
     systems=("mainspring", "bare"),
-    most_runs=1,
 )

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from benchmarks import report, table
+from benchmarks.catalog import BY_NAME
 from benchmarks.compare import compare
-from benchmarks.targets import judged
+from benchmarks.plan import invited
+from benchmarks.targets import OURS, TARGETS, judged, unjudged
+from benchmarks.workloads import WORKLOADS
 
 Record = dict[str, Any]
 
@@ -76,6 +79,28 @@ def test_targets_are_judged_where_a_run_can_tell() -> None:
     assert "bulk enqueue" not in verdicts
 
 
+def test_a_target_without_a_figure_says_why_where_the_run_tried() -> None:
+    lost = record("drain-1", "mainspring", error="no end after 240 s")
+    peer = record("latency-p50", "pgqueuer", error="a worker ended with code 1")
+
+    told = {target.words: reason for target, reason in unjudged([lost, RUN[5], peer])}
+
+    assert told["drain, one process, to the bare loop"] == "no end after 240 s"
+    assert told["latency p50, to PgQueuer"] == "pgqueuer: a worker ended with code 1"
+    assert "latency p50" not in told
+    assert "bulk enqueue" not in told
+    assert "no figure: no end after 240 s" in "".join(table.markdown_targets([lost]))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.words)
+def test_a_whole_run_reports_every_target(target: Any) -> None:
+    """Each record that it needs is one that a whole run measures of that system."""
+    for name, system in filter(None, [(target.workload, OURS), target.over]):
+        [giver] = [w for w in WORKLOADS if name in w.records]
+        assert invited(BY_NAME[system], giver, quick=False)
+        assert giver.needs is None or giver.needs in BY_NAME[system].can
+
+
 def test_the_page_needs_nothing_from_outside() -> None:
     page = report.page(RUN)
 
@@ -120,11 +145,46 @@ def test_a_regression_of_ours_is_named_and_fails(
 def test_a_slower_machine_is_told_from_slower_code(capsys: pytest.CaptureFixture[str]) -> None:
     after = [record("drain-1", "mainspring", 20_000.0), record("drain-1", "bare", 25_000.0)]
 
-    compare(RUN, after, threshold=15, watched="mainspring")
+    assert compare(RUN, after, threshold=15, watched="mainspring") == 0
 
     shown = capsys.readouterr().out
-    assert "mainspring: drain-1 worse -50.0 %" in shown
+    assert "the machine" in shown
+    assert "mainspring: no regression" in shown
     assert "the bare loop itself moved by -50.0 % in drain-1" in shown
+
+
+def test_slower_code_on_a_slower_machine_is_still_a_regression(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    after = [record("drain-1", "mainspring", 16_000.0), record("drain-1", "bare", 40_000.0)]
+
+    assert compare(RUN, after, threshold=15, watched="mainspring") == 1
+    assert "mainspring: drain-1 worse -60.0 %" in capsys.readouterr().out
+
+
+def test_a_single_run_must_differ_by_more(capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = record("memory", "mainspring", 10.0), record("memory", "mainspring", 7.0)
+
+    assert compare([before], [after], threshold=15, watched="mainspring") == 0
+    assert "one run" in capsys.readouterr().out
+    assert compare([before], [{**after, "median": 4.0}], threshold=15, watched="mainspring") == 1
+
+
+def test_a_comparison_says_which_commits_and_what_is_unlike(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quick = {"date": "2026-01-02 03:04", "server": "PostgreSQL 18", "quick": True}
+    before = record("drain-1", "mainspring", 1.0, version="commit abc", about=quick)
+    after = record("drain-1", "mainspring", 1.0, version="commit def", about={"load_before": 0.5})
+    lost = record("drain-2", "mainspring", error="hung", version="")
+
+    compare([before, lost], [after, lost], threshold=15, watched="mainspring")
+
+    shown = capsys.readouterr().out
+    assert "before: commit abc, 2026-01-02 03:04, PostgreSQL 18" in shown
+    assert "after: commit def, load before it 0.5" in shown
+    assert "one of them is a quick run: its workloads are smaller" in shown
+    assert "drain-2" not in shown
 
 
 def test_a_regression_of_a_peer_does_not_fail(capsys: pytest.CaptureFixture[str]) -> None:

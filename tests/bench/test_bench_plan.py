@@ -15,7 +15,7 @@ from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
 from benchmarks.plan import TIME_IS_UP, Plan
 from benchmarks.stage import Failed
-from benchmarks.workloads import Figure, Trial, Workload
+from benchmarks.workloads import WORKLOADS, Figure, Trial, Workload
 
 FOREVER = 60.0
 
@@ -33,6 +33,7 @@ class NoLab:
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     monkeypatch.setattr(install, "version", lambda system: "1")
+    monkeypatch.setattr(install, "command", lambda system, say: ["true"])
 
     def make(*workloads: Workload, runs: int = 3, seconds: float = 100.0) -> Plan:
         return Plan(
@@ -62,7 +63,40 @@ def test_every_workload_runs_once_before_any_runs_again(plan: Callable[..., Plan
     plan(noting(turns, "a"), noting(turns, "b", peer_runs=1), runs=2).carry_out()
 
     first = [("a", "mainspring"), ("a", "bare"), ("b", "mainspring"), ("b", "bare")]
-    assert turns == [*first, ("a", "mainspring"), ("a", "bare"), ("b", "mainspring")]
+    assert turns[:4] == first
+    assert sorted(turns[4:]) == [("a", "bare"), ("a", "mainspring"), ("b", "mainspring")]
+
+
+def test_repeats_begin_with_the_shortest(plan: Callable[..., Plan]) -> None:
+    made = plan(noting([], "a"), noting([], "b"))
+    made.took |= {"a": 60.0, "b": 5.0}
+
+    assert [workload.name for workload in made.in_order(1)] == ["a", "b"]
+    assert [workload.name for workload in made.in_order(2)] == ["b", "a"]
+
+
+def test_a_whole_run_gives_every_workload_of_the_main_table_three_runs_of_ours() -> None:
+    main = {
+        *("enqueue-one", "enqueue-bulk", "drain-1", "drain-2", "latency", "latency-half"),
+        *("backlog-10k", "backlog-100k", "backlog-1m", "held", "long", "failing", "groups"),
+        *("priorities", "recovery", "stages", "writers-64", "triggers", "chain-10", "start-p50"),
+        "fanout-10k",
+    }
+    times = {w.name: w.times(3, ours=True, quick=False) for w in WORKLOADS}
+    of_peers = {w.name: w.times(3, ours=False, quick=False) for w in WORKLOADS}
+
+    assert {name for name, count in times.items() if count == 3} >= main
+    assert {name for name in main if of_peers[name] < 3} == {"held", "long", "recovery"}
+
+
+def test_time_counts_from_before_the_installation(
+    plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(noting([], "a"), runs=1, seconds=0.01)
+    monkeypatch.setattr(install, "command", lambda system, say: time.sleep(0.02))
+    made.carry_out()
+
+    assert {r["error"] for r in made.book.records()} == {TIME_IS_UP}
 
 
 def test_a_system_that_fails_has_its_reason_and_the_others_go_on(plan: Callable[..., Plan]) -> None:
@@ -140,6 +174,14 @@ def test_a_system_without_the_ability_says_which(plan: Callable[..., Plan]) -> N
     assert bare["error"] == (
         "not measured: has no workflows: durable steps that depend on one another"
     )
+
+
+def test_a_system_that_is_left_out_to_save_time_says_so(plan: Callable[..., Plan]) -> None:
+    made = plan(noting([], "a", systems=("mainspring",), others="takes a minute each"), runs=1)
+    made.systems = [BY_NAME["mainspring"], BY_NAME["oban"]]
+    made.carry_out()
+
+    assert made.book.kept["a", "oban"]["error"] == "not measured: takes a minute each"
 
 
 def test_a_system_that_cannot_be_installed_says_why(

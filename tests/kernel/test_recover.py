@@ -7,6 +7,9 @@ from datetime import timedelta
 import pytest
 
 from mainspring.kernel.outcome import Done
+from mainspring.kernel.runner import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
+from mainspring.kernel.visit import Visit
+from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, locked, queue
 from workers import Gauge, working
@@ -162,26 +165,77 @@ def test_many_notes_of_the_reach_are_forgotten_in_one_go(visits: Visits, me) -> 
     assert visits.value("select count(*) from mainspring.reach where worker_id = %s", me) == 70
 
 
+def suspect_all(worker: Worker, visits: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a death: whatever comes within the hour was read by the dead one."""
+    reached = {("ring", 5): visits.now() + timedelta(hours=1)}
+    worker.hand.suspects = dict.fromkeys(range(1024), reached)
+    # Nothing is there yet, so a beat that comes now would find that all of them have been tried.
+    monkeypatch.setattr(type(worker), "suspects_done", lambda _: False)
+
+
 @pytest.mark.parametrize(
     ("crashes", "limit", "at_once"),
     [(0, 3, 4), (1, 3, 4), (2, 3, 1), (1, 2, 1), (0, 1, 1)],
 )
 async def test_suspects_run_alone_only_where_a_further_death_would_park_them(
-    visits: Visits, database_url: str, crashes: int, limit: int, at_once: int
+    visits: Visits,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    crashes: int,
+    limit: int,
+    at_once: int,
 ) -> None:
     """Else long tasks of a killed worker would run one by one; and with crash_limit=1 one that kills
     its worker took three others with it."""
     gauge = Gauge(seconds=0.05)
     ring = queue(handler=gauge, crash_limit=limit)
     async with working(database_url, ring, concurrency=12, lease=60.0) as worker:
-        reached = {("ring", 5): visits.now() + timedelta(hours=1)}
-        worker.hand.suspects = dict.fromkeys(range(1024), reached)
+        suspect_all(worker, visits, monkeypatch)
         with visits.connection.transaction():
             visits.offer(*(f"key {n}" for n in range(12)))
             visits.query("update mainspring.visit set crashes = %s", crashes)
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
     assert gauge.most["ring"] == at_once
+
+
+async def test_many_suspects_are_not_all_looked_at_again_at_each_try(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each end of a try put all of them back: a worker that took over two thousand lost a third of
+    its rate to that."""
+    count, placed = 200, 0
+    ring = queue(handler=Gauge(seconds=0.005))
+    async with working(database_url, ring, concurrency=12, lease=60.0) as worker:
+        suspect_all(worker, visits, monkeypatch)
+        place = worker.runner.buffer.place
+
+        def counted(visit: Visit) -> None:
+            nonlocal placed
+            placed += 1
+            place(visit)
+
+        monkeypatch.setattr(worker.runner.buffer, "place", counted)
+        visits.offer(*(f"key {n}" for n in range(count)))
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
+
+    assert placed < 2 * SUSPECTS_PUT_BACK * count
+
+
+async def test_suspects_behind_some_that_wait_for_a_limit_are_tried(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than are put back at once wait for the one place of their group; none may be left."""
+    gauge = Gauge(seconds=0.01)
+    ring = queue(handler=gauge, group_concurrency=1)
+    async with working(database_url, ring, concurrency=12, lease=60.0) as worker:
+        suspect_all(worker, visits, monkeypatch)
+        with visits.connection.transaction():
+            visits.offer(*(f"key {n}" for n in range(4 * SUSPECTS_PUT_BACK)), group="one")
+            visits.offer(*(f"other {n}" for n in range(SUSPECTS_PUT_BACK)))
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
+
+    assert gauge.most["ring"] <= SUSPECTS_AT_ONCE
 
 
 def test_where_only_the_last_run_counts_a_recovery_draws_a_new_version(
