@@ -1478,10 +1478,7 @@ $$;
 
 CREATE FUNCTION mainspring.token() RETURNS bigint
     LANGUAGE sql PARALLEL SAFE
-    AS $$
-    select ('x' || left(right(replace(gen_random_uuid()::text, '-', ''), 14)
-      || replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
-  $$;
+    AS $$select uuid_hash_extended(gen_random_uuid(), 0)$$;
 
 CREATE FUNCTION mainspring.uuid7() RETURNS uuid
     LANGUAGE sql PARALLEL SAFE
