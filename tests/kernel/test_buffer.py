@@ -53,15 +53,18 @@ def test_the_greatest_priority_and_within_it_the_oldest_comes_first() -> None:
     assert popped(found) == ["high", "a", "b", "low"]
 
 
-def test_it_knows_whether_all_that_waits_is_of_a_low_priority() -> None:
+def test_it_knows_whether_low_and_other_priorities_wait() -> None:
     found = buffer()
-    assert not found.only_below(4), "nothing waits"
+    assert not found.has_below(4)
+    assert not found.has_from(4)
 
     found.add([visit("low", priority=1)])
-    assert found.only_below(4)
+    assert found.has_below(4)
+    assert not found.has_from(4)
 
     found.add([visit("live", priority=4)])
-    assert not found.only_below(4)
+    assert found.has_below(4)
+    assert found.has_from(4)
 
 
 def test_the_oldest_of_several_queues_comes_first() -> None:

@@ -295,6 +295,33 @@ async def test_a_step_may_wait_and_items_may_be_counted_only(app, monkeypatch):
     assert await app.operator.operation_items(begun.id) == []
 
 
+async def test_only_the_last_step_waits_for_the_disk(app, monkeypatch):
+    """P10: what a crash takes of the others it takes with their position, and they are done again."""
+    flushed: list[str] = []
+
+    async def count(*_: Any) -> int:
+        return 2
+
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
+        return Page([1], '"half"') if position is None else Page([2], None)
+
+    async def apply(_: Any, connection: Any, ___: Any, items: Any) -> list[Result]:
+        flushed.append(await connection.fetchval("show synchronous_commit"))
+        return [Result("q", str(item)) for item in items]
+
+    quick = Kind("quick", PutBackOrder, lambda o, now: o, count, page, apply)
+    monkeypatch.setitem(bulk.KINDS, "quick", quick)
+    begun = await app.operator.start("quick", PutBackOrder(HistoryFilter(key="x")), source="ann")
+
+    async def ended() -> bool:
+        return (await app.operator.operation(begun.id)).state == "done"
+
+    async with app.worker(poll=0.02):
+        await wait_until(ended)
+
+    assert flushed == ["off", "on"]
+
+
 async def test_of_two_workers_with_the_same_page_the_second_does_nothing(app, monkeypatch):
     """T6: also when the first put all of its items off, so that nothing was counted."""
     applied: list[int] = []

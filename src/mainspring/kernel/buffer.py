@@ -58,9 +58,13 @@ class Buffer:
     def size(self) -> int:
         return sum(len(level) for _, level in self._levels())
 
-    def only_below(self, priority: int) -> bool:
-        """Whether there are visits, all of a lower priority than this."""
-        return any(self._waiting[:priority]) and not any(self._waiting[priority:])
+    def has_below(self, priority: int) -> bool:
+        """Whether any visit of a lower priority than this waits."""
+        return any(self._waiting[:priority])
+
+    def has_from(self, priority: int) -> bool:
+        """Whether any visit of this priority or a greater one waits."""
+        return any(self._waiting[priority:])
 
     def _levels(self) -> Iterator[tuple[QueueState, Level]]:
         """The levels that have visits, the least urgent first. The heart asks too, from its thread."""

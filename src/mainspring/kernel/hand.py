@@ -78,6 +78,13 @@ class Hand:
         """Runs that are under way."""
         return [run for run in self.snapshot() if run.outcome is None]
 
+    def unsettled_below(self, priority: int, since: float) -> int:
+        """Runs of lower priorities that began after this moment, or have ended and are not settled."""
+        return sum(
+            run.visit.priority < priority and (run.outcome is not None or run.began > since)
+            for run in self.runs.values()
+        )
+
     def is_suspect(self, visit: Visit) -> bool:
         """Whether a dead worker may have been running it, or it was there at a death before."""
         if visit.crashes:

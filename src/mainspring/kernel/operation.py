@@ -330,7 +330,9 @@ async def _write(
 ) -> bool:
     """Whether the operation stood as it was read, so that the page could be done."""
     at = found.done + found.failed
-    if not await ask(database, tx, "lock_operation", id=found.id, at=at, position=found.position):
+    last = page.position is None
+    values = {"id": found.id, "at": at, "position": found.position, "last": last}
+    if not await ask(database, tx, "lock_operation", **values):
         return False
     results = await kind.apply(database, tx, order, page.items)
     noted = [] if kind.counted else results
@@ -340,7 +342,7 @@ async def _write(
         "step_operation",
         id=found.id,
         at=at,
-        last=page.position is None,
+        last=last,
         position=page.position,
         counted=len(results) - len(noted),
         queues=[r.queue for r in noted],

@@ -23,11 +23,11 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.cursor import Cursor
 from mainspring.kernel.hand import Hand
+from mainspring.kernel.lane import BURST, LANE, QUICK_SECONDS, LowLane
 from mainspring.kernel.line import Line
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
-    DEFAULT_PRIORITY,
     END,
     PRIORITIES,
     START,
@@ -100,6 +100,8 @@ class Reader:
             queue: [self._cursors[queue, priority] for priority in PRIORITIES]
             for queue in buffer.queues
         }
+        self._low = LowLane()
+        self._low_at = 0.0  # from this local moment on low priorities may be read
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
@@ -182,7 +184,7 @@ class Reader:
         levels = self._wanting()
         if levels:
             await self._read_levels(levels)
-        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED:
+        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED or self._low_at > moment.local():
             await self._stay_busy()
         else:
             await self._sleep()
@@ -191,17 +193,22 @@ class Reader:
         """Full: the runner wakes us when it has room, the sweep is due soon in any case.
 
         Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
-        with nothing at hand that is not put behind the rest, being told too is rare and sooner.
+        with nothing at hand but the low lane, being told too is rare and sooner.
         """
-        told = not self._database.pooled and self._buffer.only_below(DEFAULT_PRIORITY)
+        is_low = self._buffer.has_below(LANE) or self._low.gives_way(moment.local())
+        told = not self._database.pooled and is_low and not self._buffer.has_from(LANE)
         if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
             self._idle_at = moment.local()
             await self._set_asleep(told)
             if told:
                 self._look_back()  # what was offered before anybody told us
                 return
-        next_look = min(self._sweep_at, max(self._look_at, moment.local() + LOOK_SECONDS))
-        await self._wait(max(0.01, next_look - moment.local()))
+        now = moment.local()
+        if self._low_at > now:
+            await self._wait(min(self._low_at - now, LOOK_SECONDS))
+            return
+        next_look = min(self._sweep_at, max(self._look_at, now + LOOK_SECONDS))
+        await self._wait(max(0.01, next_look - now))
 
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
@@ -211,6 +218,7 @@ class Reader:
         look = now >= self._look_at and (not self._asleep or self._buffer.size > 0)
         if look:
             self._look_back(at=now)
+        self._low_at = 0.0
         if self.unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
@@ -220,10 +228,20 @@ class Reader:
             for cursor in self._levels[queue.name]
             if cursor.more and cursor.priority > least
         ]
+        if self._low.gives_way(now) and any(cursor.priority < LANE for cursor in wanting):
+            self._low_at = self._low_opens_at(now)
+            if self._low_at > now:
+                wanting = [cursor for cursor in wanting if cursor.priority >= LANE]
         if look and wanting:
             every = LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
             self._look_at = now + max(every, min(LOOK_PART * self._look_cost, LOOK_MOST_SECONDS))
         return wanting
+
+    def _low_opens_at(self, now: float) -> float:
+        unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
+        return self._low.opens_at(
+            now, waiting=self._buffer.has_below(LANE), unsettled=unsettled
+        )
 
     def _least(self, queue: QueueState) -> int:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
@@ -246,29 +264,41 @@ class Reader:
         return datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
-        most = max(10, self._page // len({c.queue for c in cursors}))
+        most = self._shares(cursors)
         for cursor in cursors:
             cursor.sent()
         sent, now = moment.local(), self._now()
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
         self._read_as_of = now
         pages = _by_level(rows)
-        for cursor in cursors:
+        for cursor, asked in zip(cursors, most, strict=True):
             page = pages.get((cursor.queue, cursor.priority), [])
-            cursor.answered(page[-1] if page else None, full=len(page) >= most, now=now)
+            cursor.answered(page[-1] if page else None, full=len(page) >= asked, now=now)
+            if page and cursor.priority < LANE:
+                self._low.burst(sent)
         for page in pages.values():
             self._take_in(page)
-        self._fit(rows, most)
+        self._fit(rows, max(most))
         # A read of few rows after it does not make the next look cheap.
         self._look_cost = max(moment.local() - sent, self._look_cost / 2)
         await self._let_run()
+
+    def _shares(self, cursors: Sequence[Cursor]) -> list[int]:
+        """How many visits are asked for of each level: a page of all queues; of those that give way, a
+        burst of all queues."""
+        page = max(10, self._page // len({c.queue for c in cursors}))
+        if not self._low.gives_way(moment.local()):
+            return [page] * len(cursors)
+        low = {c.queue for c in cursors if c.priority < LANE}
+        burst = min(page, max(1, BURST // max(1, len(low))))
+        return [burst if c.priority < LANE else page for c in cursors]
 
     async def _fetch(
         self,
         cursors: Sequence[Cursor],
         after: Sequence[Position],
         upto: Sequence[Position],
-        most: int,
+        most: Sequence[int],
     ) -> list[Visit]:
         values = {
             "queues": [c.queue for c in cursors],
@@ -277,7 +307,7 @@ class Reader:
             "after_key": [p[1] for p in after],
             "upto_due": [p[0] for p in upto],
             "upto_key": [p[1] for p in upto],
-            "most": [most] * len(cursors),
+            "most": most,
             "shards": None if self._hand.all_shards else self._mask(),
             "behind": [f"{queue}{UNIT}{group}" for queue, group in self._buffer.behind_groups()],
             "worker_id": self._hand.worker_id,
@@ -304,6 +334,8 @@ class Reader:
         cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
+            if cursor.priority >= LANE and not self._buffer.queues[cursor.queue].settings.beside:
+                self._low.met(moment.local())
             self.filled()
 
     async def _let_run(self) -> None:
@@ -365,7 +397,7 @@ class Reader:
             levels = [(c.queue, c.priority) for c in pending]
             most = self._settings.page
             rows = await self._fetch(
-                pending, [after[x] for x in levels], [upto[x] for x in levels], most
+                pending, [after[x] for x in levels], [upto[x] for x in levels], [most] * len(levels)
             )
             pages = _by_level(rows)
             full = {level for level, page in pages.items() if len(page) >= most}

@@ -36,7 +36,7 @@ from mainspring.tasks.task import check_priority
 # What an operator orders in masses goes behind live work, unless told otherwise.
 LOW_PRIORITY = DEFAULT_PRIORITY - 2
 # Parked tasks that are freed in one transaction.
-TASKS = 1000
+TASKS = 250
 # What could not be freed because its process was being changed is tried again, so often and after so long.
 ROUNDS = 5
 ROUND_SECONDS = 0.5

@@ -1,0 +1,108 @@
+"""The low lane: what is below the usual priority gives way while other work is about (T4, P10, S18)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.kernel import lane
+from mainspring.kernel.lane import ABOUT_SECONDS, BURST, LONGEST_BURST, LONGEST_REST, LowLane
+from mainspring.testing import wait_until
+from visits import Visits, queue
+from workers import Gate, working
+
+
+def busy() -> LowLane:
+    """With other work read at 100 s, and a burst sent for at the same moment."""
+    low = LowLane()
+    low.met(100.0)
+    low.burst(100.0)
+    return low
+
+
+def opens_at(low: LowLane, now: float, *, waiting: bool = False, unsettled: int = 0) -> float:
+    return low.opens_at(now, waiting=waiting, unsettled=unsettled)
+
+
+def test_alone_it_is_open_whatever_is_under_way() -> None:
+    low = LowLane()
+    low.burst(100.0)
+
+    assert not low.gives_way(100.0)
+    assert opens_at(low, 100.0, waiting=True, unsettled=1000) == 100.0
+
+
+def test_a_burst_is_settled_and_rested_from_before_the_next() -> None:
+    """P10: as long as it took."""
+    low = busy()
+
+    assert opens_at(low, 100.01, waiting=True) > 100.01
+    assert opens_at(low, 100.01, unsettled=BURST) > 100.01
+    assert opens_at(low, 100.02) == pytest.approx(100.04)
+    assert opens_at(low, 100.03) == pytest.approx(100.04)
+    assert opens_at(low, 100.05) == 100.05
+
+
+def test_a_few_that_are_not_settled_keep_nobody_back() -> None:
+    """Somebody may have locked them for long."""
+    low = busy()
+
+    opens = opens_at(low, 100.01, unsettled=lane.FEW_UNSETTLED)
+
+    assert opens == pytest.approx(100.02)
+
+
+def test_it_is_not_starved_by_a_burst_that_does_not_end() -> None:
+    """S18: nor by a long rest after it."""
+    low = busy()
+    low.met(100.9)
+
+    assert opens_at(low, 100.99, waiting=True) <= 100 + LONGEST_BURST
+    assert opens_at(low, 101.0, waiting=True) == pytest.approx(101 + LONGEST_REST)
+
+
+def test_it_is_open_a_moment_after_other_work_was_last_read() -> None:
+    low = busy()
+    now = 100.0 + ABOUT_SECONDS
+
+    assert opens_at(low, now, waiting=True, unsettled=BURST) == now
+
+
+async def test_low_priorities_are_read_by_bursts_while_other_work_is_about(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P10: and nothing of them is forgotten."""
+    monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
+    monkeypatch.setattr(lane, "LONGEST_BURST", 1000.0)
+    monkeypatch.setattr("mainspring.kernel.reader.QUICK_SECONDS", 1000.0)
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), concurrency=500) as worker:
+        visits.offer("live")
+        await wait_until(lambda: len(gate.runs) == 1)
+        visits.offer(*(f"low {n:03}" for n in range(300)), priority=1)
+        await wait_until(lambda: len(gate.runs) == 1 + BURST)
+        swept = worker.reader.passes + 2
+        await wait_until(lambda: worker.reader.passes >= swept, 15)
+        first = len(gate.runs)
+
+        visits.offer("live too")
+        await wait_until(lambda: "live too" in gate.keys)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 302, 15)
+
+    assert first == 1 + BURST
+    assert len(set(gate.ended)) == 302
+
+
+async def test_runs_that_wait_do_not_keep_low_priorities_back(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: slots are filled, though no run of the first burst has ended."""
+    monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), concurrency=3 * BURST):
+        visits.offer("live")
+        await wait_until(lambda: len(gate.runs) == 1)
+        visits.offer(*(f"low {n:03}" for n in range(3 * BURST)), priority=1)
+        await wait_until(lambda: len(gate.runs) == 3 * BURST, 15)
+        gate.open.set()
+        await wait_until(lambda: len(gate.ended) == 1 + 3 * BURST, 15)
