@@ -16,8 +16,8 @@ from mainspring.kernel.visit import DEFAULT_PRIORITY
 LANE = DEFAULT_PRIORITY
 # Others are about for so long after one was read (seconds).
 ABOUT_SECONDS = 1.0
-# Visits of low priorities that are then read at once.
-BURST = 64
+# Visits of a level that are then read at once: about as many as a worker usually has slots for.
+BURST = 48
 # So few of a burst that are not settled do not keep the next one back, nor does a run that takes longer
 # than this (seconds): it waits for something, and nobody waits for it.
 FEW_UNSETTLED = 8

@@ -284,14 +284,11 @@ class Reader:
         await self._let_run()
 
     def _shares(self, cursors: Sequence[Cursor]) -> list[int]:
-        """How many visits are asked for of each level: a page of all queues; of those that give way, a
-        burst of all queues."""
+        """How many visits are asked for of each level: the queues share a page, and a level that gives
+        way is read by bursts."""
         page = max(10, self._page // len({c.queue for c in cursors}))
-        if not self._low.gives_way(moment.local()):
-            return [page] * len(cursors)
-        low = {c.queue for c in cursors if c.priority < LANE}
-        burst = min(page, max(1, BURST // max(1, len(low))))
-        return [burst if c.priority < LANE else page for c in cursors]
+        low = min(page, BURST) if self._low.gives_way(moment.local()) else page
+        return [low if c.priority < LANE else page for c in cursors]
 
     async def _fetch(
         self,
