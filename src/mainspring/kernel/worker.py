@@ -33,7 +33,8 @@ from mainspring.kernel.visit import Run, Visit
 from mainspring.kernel.wake import Listener
 
 log = logging.getLogger("mainspring")
-# Visits in memory from which on those that a commit of ours adds are left to the reader.
+# Visits and results in memory from which on what a commit of ours adds is left to the reader: a fan-out
+# would else wait here as a whole, run and not yet written.
 TAKEN_IN = 4000
 
 
@@ -285,7 +286,7 @@ class Worker:
 
     def take_in(self, visits: Sequence[Visit]) -> None:
         """Visits that this worker has just committed: those of its shards start without a read."""
-        room = TAKEN_IN - self.buffer.size
+        room = TAKEN_IN - self.buffer.size - self.settler.unsettled
         known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
         fresh = self.buffer.new_of(known, self.hand.shards)
         if fresh:
