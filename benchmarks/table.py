@@ -176,6 +176,7 @@ def remark(record: Record) -> str:
         ("percent_of_10_tasks", "{} % of ten tasks"),
         ("seconds", "{} s"),
         ("grew_mb", "grew by {} MB"),
+        ("grew_again_mb", "by {} MB more over four more"),
         ("p50_ms", "p50 {} ms"),
         ("evaluations_per_advance", "{} checks an advance"),
         ("worker_us_per_advance", "{} us of the worker an advance"),

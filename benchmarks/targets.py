@@ -82,6 +82,7 @@ TARGETS = (
     ),
     Target("start of a workflow, to absurd", "start-p50", ("start-p50", "absurd"), most=1),
     Target("fan-out and fan-in of 10,000", "fanout-10k", detail="seconds", most=3, unit="s"),
+    Target("memory of four fan-outs more", "fanout-10k", detail="grew_again_mb", most=5, unit="MB"),
     Target("mass restart", "restart-100k", least=5_000, unit="restarts/s"),
     Target("live work beside it, p95", "restart-100k", detail="times_the_live_p95", most=2),
     Target("search among 1,000,000, p95", "search-1m", most=200, unit="ms"),

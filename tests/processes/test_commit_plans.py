@@ -1,4 +1,4 @@
-"""Every statement of a decision commit touches its own rows, whatever the statistics say.
+"""Every statement of a decision commit and of a mass restart touches its own rows, whatever the statistics say.
 
 A commit is walked on an engine's connection among many other processes. Each of its statements is
 explained first and undone, then sent; what its plan has looked at must not grow with the tables.
@@ -7,7 +7,7 @@ explained first and undone, then sent; what its plan has looked at must not grow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -22,10 +22,11 @@ from mainspring.processes.change import Change
 from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Child, Decision
 from mainspring.processes.hand_out import read_arguments
+from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.store import SQL
 
 OTHERS = 5_000
-TABLES = ("process", "task_other", "edge_other", "wait", "visit")
+TABLES = ("process", "task_other", "edge_other", "wait", "visit", "parked_task")
 # Rows that one statement may look at for each decision of the batch, those thrown away included.
 ROWS_A_DECISION = 40
 # Other processes that are under way: three tasks each, one of which waits for the other two.
@@ -55,6 +56,21 @@ waits as (
 insert into mainspring.visit (shard, key, queue, id, version, payload)
 select n %% 1024, x.id::text, 'work', x.id, n, jsonb_build_object('@', process_id)
 from one, lateral (values (a), (b)) as x(id)
+"""
+# The first task of each of them is parked.
+PARK = """
+with parked as (
+  update mainspring.visit v set parked_at = mainspring.now()
+  from mainspring.task t
+  where t.id = v.id and t.waits = 0 and v.version > 0 and t.id < (
+    select o.id from mainspring.task o where o.process_id = t.process_id and o.waits = 0 and o.id <> t.id)
+  returning t.process_id, t.id
+),
+states as (
+  update mainspring.task t set state = 'parked' from parked p where t.process_id = p.process_id and t.id = p.id
+)
+insert into mainspring.parked_task (task, process_id, type, actor, fingerprint)
+select id, process_id, 'other', 'work', 'f' from parked
 """
 
 
@@ -89,18 +105,21 @@ class Explaining:
         self.names.append(statement.name)
         return list(await self.connection.fetch(statement.numbered, *arguments))
 
+    async def walk(self, steps: Generator[Any, list[Any], Any]) -> Any:
+        """Send every step; answers what they come to."""
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self.send(*step))
+        except StopIteration as end:
+            return end.value
+
     async def commit(self, scene: Scene, changes: list[Change]) -> None:
         """A batch of decisions and the settle of their runs, rolled back at the end."""
         transaction = self.connection.transaction()
         await transaction.start()
         commit = Commit(changes, scene.database.shard_count)
-        steps = commit.steps()
-        step: Any = next(steps)
-        try:
-            while True:
-                step = steps.send(await self.send(*step))
-        except StopIteration:
-            pass
+        await self.walk(commit.steps())
         assert commit.verdicts == [None] * len(changes)
         runs = [change.run for change in changes if change.run is not None]
         for run in runs:
@@ -114,9 +133,8 @@ class Explaining:
 @pytest.fixture(params=["as empty", "fresh"])
 async def crowd(scene: Scene, request: pytest.FixtureRequest) -> None:
     """Many processes, with statistics of empty tables, as they are at first, and with fresh ones."""
-    names = (
-        "mainspring.process, mainspring.task, mainspring.edge, mainspring.wait, mainspring.visit"
-    )
+    names = "mainspring.process, mainspring.task, mainspring.edge, mainspring.wait, mainspring.visit"
+    names += ", mainspring.parked_task"
     if request.param == "as empty":
         scene.query(f"analyze {names}")
     scene.query(FILL.replace("%(others)s", str(OTHERS)))
@@ -200,3 +218,50 @@ async def test_what_tasks_are_handed_out_with_is_read_by_their_keys(
     explaining = Explaining(engine, len(wanted))
 
     assert len(await explaining.send(SQL["read_tasks"], read_arguments(wanted))) == len(wanted)
+
+
+@pytest.mark.usefixtures("crowd")
+async def test_the_last_result_of_a_fan_in_touches_its_own_edges(scene: Scene, engine: Any) -> None:
+    """P15: and what waited for all of them is handed out by its own edges."""
+    [(process, root)] = await started(scene, 1)
+    width = 30
+    parts = (*(Child("part") for _ in range(width)),)
+    settle(
+        scene,
+        root,
+        Decision((*parts, call("join", *(value(n) for n in range(width)))), returned=width),
+    )
+    rows = scene.query(
+        "select id::text from mainspring.task where process_id = %s and actor = 'part'", process
+    )
+    *others, last = (id for (id,) in rows)
+    for id in others:
+        settle(scene, id, Decision(result="1"))
+    explaining = Explaining(engine, 1)
+
+    await explaining.commit(scene, [decided(scene, last, Decision(result="1"))])
+    join = scene.query(
+        "select id::text from mainspring.task where process_id = %s and actor = 'join'", process
+    )
+    await explaining.send(SQL["read_tasks"], read_arguments([(process, join[0][0])]))
+
+    assert {"find_released", "count_down", "add_visits", "read_tasks"} <= set(explaining.names)
+
+
+@pytest.mark.usefixtures("crowd")
+async def test_a_page_of_a_mass_restart_touches_its_own_rows(scene: Scene, engine: Any) -> None:
+    """P10: wherever in the mass it lies."""
+    scene.query(PARK)
+    rows = scene.query(
+        "select process_id::text, task::text, actor from mainspring.parked_task "
+        "order by task offset 4000 limit 20"
+    )
+    page = [ParkedTask(*row) for row in rows]
+    explaining = Explaining(engine, 1)
+
+    going = await explaining.walk(unpark_steps(page, priority=3))
+
+    assert going == {item.task for item in page}
+    assert {"lock_processes", "restart_parked", "reopen_parked", "unpark_tasks"} <= set(
+        explaining.names
+    )

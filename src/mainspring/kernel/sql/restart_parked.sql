@@ -2,13 +2,20 @@
 -- unless fresh ones are asked for, and its priority unless another is given. An expiry that has passed is lifted, and so
 -- is a process's task timeout: an operator wants it to run.
 -- Locks in (shard, key, queue) order and skips what others have locked. What is not answered was not freed.
+-- Rides the primary key, one visit at a time: a join would walk over all that is parked at times, for every page of it.
 with wanted as materialized (
   select v.shard, v.key, v.queue
-  from unnest(%(shards)s::integer[], %(keys)s::text[], %(queues)s::text[]) as i(shard, key, queue)
-  join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
-  where v.parked_at is not null
-  order by v.shard, v.key, v.queue
-  for update of v skip locked
+  from (
+    select shard, key, queue
+    from unnest(%(shards)s::integer[], %(keys)s::text[], %(queues)s::text[]) as i(shard, key, queue)
+    order by shard, key collate "C", queue collate "C"
+  ) i
+  cross join lateral (
+    select shard, key, queue
+    from mainspring.visit
+    where shard = i.shard and key = i.key and queue = i.queue and parked_at is not null
+    for update skip locked
+  ) v
 ),
 freed as (
   update mainspring.visit v
