@@ -1,7 +1,8 @@
-"""Every statement of a decision commit and of a mass restart touches its own rows, whatever the statistics say.
+"""Every statement of a decision commit touches its own rows, whatever the statistics say.
 
-A commit is walked on an engine's connection among many other processes. Each of its statements is
-explained first and undone, then sent; what its plan has looked at must not grow with the tables.
+So does every statement of a mass restart. They are walked on an engine's connection among many other
+processes. Each statement is explained first and undone, then sent; what its plan has looked at must not
+grow with the tables.
 """
 
 from __future__ import annotations
@@ -63,11 +64,14 @@ with parked as (
   update mainspring.visit v set parked_at = mainspring.now()
   from mainspring.task t
   where t.id = v.id and t.waits = 0 and v.version > 0 and t.id < (
-    select o.id from mainspring.task o where o.process_id = t.process_id and o.waits = 0 and o.id <> t.id)
+    select o.id from mainspring.task o
+    where o.process_id = t.process_id and o.waits = 0 and o.id <> t.id)
   returning t.process_id, t.id
 ),
 states as (
-  update mainspring.task t set state = 'parked' from parked p where t.process_id = p.process_id and t.id = p.id
+  update mainspring.task t set state = 'parked'
+  from parked p
+  where t.process_id = p.process_id and t.id = p.id
 )
 insert into mainspring.parked_task (task, process_id, type, actor, fingerprint)
 select id, process_id, 'other', 'work', 'f' from parked
@@ -133,7 +137,9 @@ class Explaining:
 @pytest.fixture(params=["as empty", "fresh"])
 async def crowd(scene: Scene, request: pytest.FixtureRequest) -> None:
     """Many processes, with statistics of empty tables, as they are at first, and with fresh ones."""
-    names = "mainspring.process, mainspring.task, mainspring.edge, mainspring.wait, mainspring.visit"
+    names = (
+        "mainspring.process, mainspring.task, mainspring.edge, mainspring.wait, mainspring.visit"
+    )
     names += ", mainspring.parked_task"
     if request.param == "as empty":
         scene.query(f"analyze {names}")

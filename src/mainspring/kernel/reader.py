@@ -195,7 +195,7 @@ class Reader:
         Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
         with nothing at hand but the low lane, being told too is rare and sooner.
         """
-        is_low = self._buffer.has_below(LANE) or self._low.gives_way(moment.local())
+        is_low = self._buffer.has_below(LANE) or self._low_at > moment.local()
         told = not self._database.pooled and is_low and not self._buffer.has_from(LANE)
         if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
             self._idle_at = moment.local()
@@ -239,9 +239,7 @@ class Reader:
 
     def _low_opens_at(self, now: float) -> float:
         unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
-        return self._low.opens_at(
-            now, waiting=self._buffer.has_below(LANE), unsettled=unsettled
-        )
+        return self._low.opens_at(now, waiting=self._buffer.has_below(LANE), unsettled=unsettled)
 
     def _least(self, queue: QueueState) -> int:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
