@@ -19,18 +19,19 @@ _number = count()  # keeps visits of one position apart, in the order they came
 class Level:
     """Oldest first."""
 
-    __slots__ = ("_back", "_pages")
+    __slots__ = ("_back", "_pages", "front")
 
     def __init__(self, visits: Iterable[Visit] = ()) -> None:
         """Visits oldest first."""
         self._pages = deque(visits)
         self._back: list[tuple[Position, int, Visit]] = []
+        # The position of the next; kept, for every choice between queues asks each of them.
+        self.front: Position = END
+        self._set_front()
 
-    @property
-    def front(self) -> Position:
-        """The position of the next."""
+    def _set_front(self) -> None:
         front = self._pages[0].position if self._pages else END
-        return min(front, self._back[0][0]) if self._back else front
+        self.front = min(front, self._back[0][0]) if self._back else front
 
     def __len__(self) -> int:
         return len(self._pages) + len(self._back)
@@ -44,6 +45,7 @@ class Level:
         if self._pages and visits[0].position < self._pages[-1].position:
             return False
         self._pages.extend(visits)
+        self._set_front()
         return True
 
     def push(self, visit: Visit) -> None:
@@ -53,13 +55,17 @@ class Level:
             heappush(self._back, (position, next(_number), visit))
         else:
             self._pages.append(visit)
+        self.front = min(self.front, position)
 
     def pop(self) -> Visit:
         """The oldest."""
         pages, back = self._pages, self._back
         if back and (not pages or back[0][0] <= pages[0].position):
-            return heappop(back)[2]
-        return pages.popleft()
+            visit = heappop(back)[2]
+        else:
+            visit = pages.popleft()
+        self._set_front()
+        return visit
 
     def keep(self, wanted: Iterable[Visit]) -> None:
         """Only these, of those that are here, stay."""
@@ -67,3 +73,4 @@ class Level:
         self._pages = deque(visit for visit in self._pages if id(visit) in kept)
         self._back = [entry for entry in self._back if id(entry[2]) in kept]
         heapify(self._back)
+        self._set_front()
