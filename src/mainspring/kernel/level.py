@@ -19,19 +19,22 @@ _number = count()  # keeps visits of one position apart, in the order they came
 class Level:
     """Oldest first."""
 
-    __slots__ = ("_back", "_pages", "front")
+    __slots__ = ("_back", "_front", "_pages")
 
     def __init__(self, visits: Iterable[Visit] = ()) -> None:
         """Visits oldest first."""
         self._pages = deque(visits)
         self._back: list[tuple[Position, int, Visit]] = []
-        # The position of the next; kept, for every choice between queues asks each of them.
-        self.front: Position = END
-        self._set_front()
+        # Kept while it holds: a choice between queues asks each of them, and only one is then changed.
+        self._front: Position | None = None
 
-    def _set_front(self) -> None:
-        front = self._pages[0].position if self._pages else END
-        self.front = min(front, self._back[0][0]) if self._back else front
+    @property
+    def front(self) -> Position:
+        """The position of the next."""
+        if self._front is None:
+            front = self._pages[0].position if self._pages else END
+            self._front = min(front, self._back[0][0]) if self._back else front
+        return self._front
 
     def __len__(self) -> int:
         return len(self._pages) + len(self._back)
@@ -45,7 +48,7 @@ class Level:
         if self._pages and visits[0].position < self._pages[-1].position:
             return False
         self._pages.extend(visits)
-        self._set_front()
+        self._front = None
         return True
 
     def push(self, visit: Visit) -> None:
@@ -55,7 +58,7 @@ class Level:
             heappush(self._back, (position, next(_number), visit))
         else:
             self._pages.append(visit)
-        self.front = min(self.front, position)
+        self._front = None
 
     def pop(self) -> Visit:
         """The oldest."""
@@ -64,7 +67,7 @@ class Level:
             visit = heappop(back)[2]
         else:
             visit = pages.popleft()
-        self._set_front()
+        self._front = None
         return visit
 
     def keep(self, wanted: Iterable[Visit]) -> None:
@@ -73,4 +76,4 @@ class Level:
         self._pages = deque(visit for visit in self._pages if id(visit) in kept)
         self._back = [entry for entry in self._back if id(entry[2]) in kept]
         heapify(self._back)
-        self._set_front()
+        self._front = None
