@@ -4,7 +4,8 @@
 seconds it took. `engine` is Mainspring. `loop` is what one writes first: psycopg, one entity at a time,
 each stage run in a transaction of its own that checks the version. `bare` has the same statements in
 batches and nothing else: no leases, no retries, no limits, no turns, nobody to take over. A worker that has
-a process of its own calms Python's collector; so the other two have it calmed as well. All three keep visits and history in Mainspring's tables, and end with the same rows.
+a process of its own calms Python's collector; so the other two have it calmed as well. All three keep
+visits and history in Mainspring's tables, and end with the same rows.
 """
 
 from __future__ import annotations
