@@ -3,6 +3,9 @@
 How late the due ones start is read from history, by the database's clock. What the waiting ones cost the
 others is counted in buffers: of one offer and of one settle of a hundred entities, on the empty table and
 beside the million.
+
+The slow lane has ten times as many and takes minutes, so no run of all workloads has it:
+`python -m benchmarks.workloads.timers 10000000` prints its figures, on a server of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from uuid import UUID
 
 import psycopg
 
+from benchmarks.lab import Lab
 from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 from mainspring.db.connect import Database
@@ -57,10 +61,14 @@ where queue = 'listing/expiry'
 
 
 def measure(trial: Trial) -> list[Figure]:
-    waiting = QUICK_WAITING if trial.quick else WAITING
-    trial.lab.drop(DATABASE)
-    trial.lab.run(f"create database {DATABASE}")
-    url = trial.lab.server.url(DATABASE)
+    return measure_beside(trial.lab, QUICK_WAITING if trial.quick else WAITING)
+
+
+def measure_beside(lab: Lab, waiting: int) -> list[Figure]:
+    """The figures beside so many waiting timers."""
+    lab.drop(DATABASE)
+    lab.run(f"create database {DATABASE}")
+    url = lab.server.url(DATABASE)
     try:
         _listings("prepare", url)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -71,7 +79,7 @@ def measure(trial: Trial) -> list[Figure]:
             full = buffers(url)
             late = lateness(url, connection)
     finally:
-        trial.lab.drop(DATABASE)
+        lab.drop(DATABASE)
     extra: dict[str, Any] = {"waiting": waiting, "due": DUE, "curve": curve(late)}
     figures = [Figure("timers-1m", percentile(late, 99), "ms late p99", False, extra)]
     for what in ("offer", "settle"):
@@ -210,7 +218,14 @@ def _touched(connection: psycopg.Connection[Any], statement: str, values: dict[s
 
 
 def main() -> None:
-    """The worker: until it is terminated."""
+    """The worker, until it is terminated; or the slow lane, if a number is given."""
+    if sys.argv[1].isdigit():
+        with Lab() as lab:
+            for figure in measure_beside(lab, int(sys.argv[1])):
+                more = figure.extra.get("more_percent")
+                beside = "" if more is None else f" ({more:+.1f} % beside an empty table)"
+                print(f"{figure.workload}: {figure.value:,.1f} {figure.unit}{beside}")
+        return
     import asyncio
 
     import uvloop

@@ -347,6 +347,36 @@ async def test_a_kind_may_be_told_not_to_notify(stages: Stages, database_url: st
     assert heard[0].endswith(" listing")
 
 
+async def test_only_a_visit_that_was_not_due_already_wakes_a_sleeper(
+    stages: Stages, database_url: str
+) -> None:
+    """S3: whoever merges into a visit that waits tells nobody: it was told of; a waiting timer that is
+    brought forward is told of, one in its backoff is not brought forward."""
+    await installed(stages)
+    stages.query(
+        "insert into mainspring.worker (id, pool, queues, slots, asleep, host, process) "
+        "values (gen_random_uuid(), 'default', '{listing}', 1, true, 'here', 1)"
+    )
+    steps = {
+        "new": "insert into listing (id) values (1)",
+        "merged": "update listing set price = price + 1 where id = 1",
+        "put off": "update mainspring.visit set due_at = now() + interval '1 hour'",
+        "brought forward": "update listing set price = price + 1 where id = 1",
+        "failed": "update mainspring.visit set due_at = now() + interval '1 hour', attempt = 1",
+        "in its backoff": "update listing set price = price + 1 where id = 1",
+    }
+    heard = []
+    with psycopg.connect(database_url, autocommit=True) as ear:
+        ear.execute("listen mainspring")
+        for name, statement in steps.items():
+            stages.query(statement)
+            ear.execute("select 1")  # brings what was said before it
+            heard += [name for _ in ear.notifies(timeout=0)]
+    stages.query("delete from mainspring.worker")
+
+    assert heard == ["new", "brought forward"]
+
+
 async def test_an_id_has_one_text_whatever_the_sessions_settings(stages: Stages) -> None:
     """S25: times, bytes, floats and intervals print the same for every writer, by every way in."""
     types = {

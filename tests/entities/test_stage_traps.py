@@ -605,7 +605,7 @@ async def test_no_update_is_lost_by_sums(stages: Stages) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-        await stages.rest(worker, timeout=30)
+        await stages.rest(worker, timeout=90)
 
     row = stages.listing()
     assert (row["hits"], row["price"]) == (written["hits"], written["past"])

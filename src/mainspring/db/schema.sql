@@ -251,31 +251,34 @@ declare
   keys constant text[] := tg_argv[1];
   version_column constant text := tg_argv[2];
   left_out constant text[] := tg_argv[3];
-  plain constant boolean := tg_argv[4] = 'plain';
-  new_few jsonb[];
-  old_few jsonb[];
+  old_row jsonb;
+  new_row jsonb;
+  one boolean;
 begin
   -- The engine offers its own saves itself. What a user's trigger writes in such a save is one level deeper.
   if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
     return null;
   end if;
-  if tg_op <> 'DELETE' then
-    select array_agg(mainspring.row_json(r.*)) into new_few from (select * from new_rows limit 2) r;
-    if new_few is null then
-      return null;
+  begin
+    if tg_op = 'UPDATE' then
+      select to_jsonb(o.*), to_jsonb(n.*) into strict old_row, new_row from old_rows o, new_rows n;
+    elsif tg_op = 'INSERT' then
+      select to_jsonb(n.*) into strict new_row from new_rows n;
+    else
+      select to_jsonb(o.*) into strict old_row from old_rows o;
     end if;
-  end if;
-  if tg_op <> 'INSERT' then
-    select array_agg(mainspring.row_json(r.*)) into old_few from (select * from old_rows limit 2) r;
-    if old_few is null then
-      return null;
-    end if;
-  end if;
-  if plain and coalesce(cardinality(new_few), 1) = 1 and coalesce(cardinality(old_few), 1) = 1
-    and (tg_op = 'DELETE' or new_few[1] ?& keys) and (tg_op = 'INSERT' or old_few[1] ?& keys)
-  then
-    perform mainspring.capture_change(kind, mainspring.json_key(old_few[1], keys), mainspring.json_key(new_few[1], keys),
-      old_few[1], new_few[1], version_column, left_out, tg_argv[5] = 'notify');
+    one := tg_argv[4] = 'plain' and coalesce(old_row ?& keys, true) and coalesce(new_row ?& keys, true);
+  exception
+    when no_data_found then return null;
+    when others then one := false;  -- many rows, or one that JSON cannot hold
+  end;
+  if one then
+    -- Assigned, not performed: an expression is evaluated without a query around it.
+    one := mainspring.capture_one(
+      kind,
+      case when cardinality(keys) = 1 then old_row->>keys[1] else mainspring.json_key(old_row, keys) end,
+      case when cardinality(keys) = 1 then new_row->>keys[1] else mainspring.json_key(new_row, keys) end,
+      old_row, new_row, version_column, left_out, tg_argv[5] = 'notify');
   else
     declare
       old_key constant text := mainspring.key_expression(tg_relid, keys, 'o');
@@ -306,8 +309,9 @@ begin
         execute format(
           'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
           ' select distinct on (2, 1) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
-          '   c.key collate "C", $1, gen_random_uuid(), $2, i.now, uuid_hash_extended(gen_random_uuid(), 0), c.payload, i.now, i.now'
-          ' from (%s) c, (select shard_count, mainspring.now() as now from mainspring.install) i'
+          '   c.key collate "C", $1, c.id, $2, i.now, uuid_hash_extended(c.id, 0), c.payload, i.now, i.now'
+          ' from (select s.*, gen_random_uuid() as id from (%s) s) c,'
+          '   (select shard_count, mainspring.now() as now from mainspring.install) i'
           ' where octet_length(c.key) between 1 and 1300'
           ' order by 2, 1'
           ' on conflict on constraint visit_pkey do update'
@@ -342,38 +346,6 @@ begin
   return null;
 end
 $_$;
-
-CREATE FUNCTION mainspring.capture_change(kind text, old_key text, new_key text, old_row jsonb, new_row jsonb, version_column text, left_out text[], notify boolean) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-  lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
-  queue constant text := case when lane then kind || '~' else kind end;
-  payload jsonb;
-begin
-  if new_key is not null then
-    if old_key is distinct from new_key or old_row is null or new_row is null then
-      payload := '{"new": 1}';
-    else
-      select jsonb_object_agg('f:' || x.key, 1) into payload from jsonb_each_text(new_row) x
-        where x.key <> all (left_out) and x.value is distinct from old_row->>x.key;
-    end if;
-    if payload is not null then
-      payload := payload || '{"out": 1}';
-      if jsonb_typeof(new_row->version_column) = 'number' then
-        payload := payload || jsonb_build_object('v', new_row->version_column);
-      end if;
-      if mainspring.offer_visits(queue, array[new_key], array[payload], case when lane then 2 else 5 end) > 0 and notify then
-        perform mainspring.wake(queue, mainspring.now());
-      end if;
-    end if;
-  end if;
-  if old_key is not null and old_key is distinct from new_key then
-    perform mainspring.end_entities(kind, array[old_key], array[old_row]);
-  end if;
-end
-$$;
 
 CREATE FUNCTION mainspring.capture_clear() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -468,6 +440,36 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.capture_one(kind text, old_key text, new_key text, old_row jsonb, new_row jsonb, version_column text, left_out text[], notify boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare
+  lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
+  payload jsonb;
+  ended integer;
+begin
+  if old_key is not null and old_key is distinct from new_key then
+    ended := mainspring.end_entities(kind, array[old_key], array[old_row]);
+  end if;
+  if new_key is null then
+    return false;
+  end if;
+  if old_key is distinct from new_key or old_row is null or new_row is null then
+    payload := '{"new": 1}';
+  else
+    select jsonb_object_agg('f:' || x.key, 1) into payload from jsonb_each_text(new_row) x
+      where x.key <> all (left_out) and x.value is distinct from old_row->>x.key;
+    if payload is null then
+      return false;
+    end if;
+  end if;
+  payload := payload || case when jsonb_typeof(new_row->version_column) = 'number'
+    then jsonb_build_object('out', 1, 'v', new_row->version_column) else '{"out": 1}' end;
+  return mainspring.offer_visit(
+    case when lane then kind || '~' else kind end, new_key, payload, case when lane then 2 else 5 end, notify);
+end
+$$;
+
 CREATE FUNCTION mainspring.capture_row() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -515,7 +517,7 @@ begin
     end if;
     new_key := case when there is null then old_key end;
   end if;
-  perform mainspring.capture_change(
+  perform mainspring.capture_one(
     kind, old_key, new_key, old_row, new_row, tg_argv[2], tg_argv[3]::text[], tg_argv[5] = 'notify');
   return null;
 end
@@ -1110,6 +1112,36 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.offer_visit(queue text, key text, payload jsonb, priority integer, notify boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare
+  fresh constant uuid := gen_random_uuid();
+  due timestamptz;
+begin
+  if key is null or octet_length(key) not between 1 and 1300 then
+    raise warning 'mainspring: 1 of 1 keys cannot be a visit''s key in queue %: they are null, empty or longer than 1300 bytes',
+      quote_literal(queue);
+    return false;
+  end if;
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  values (mainspring.shard(offer_visit.key, (select i.shard_count from mainspring.install i)), offer_visit.key, offer_visit.queue,
+    fresh, offer_visit.priority, mainspring.now(), uuid_hash_extended(fresh, 0), offer_visit.payload, mainspring.now(), mainspring.now())
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at
+  returning v.due_at into due;
+  if notify and due = mainspring.now() then
+    perform mainspring.wake(queue, due);
+  end if;
+  return true;
+end
+$$;
+
 CREATE FUNCTION mainspring.offer_visits(queue text, keys text[], payloads jsonb[], priority integer DEFAULT 5) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1119,9 +1151,9 @@ declare
   count integer;
 begin
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select distinct on (1, 2) mainspring.shard(i.key, s.shard_count), i.key, offer_visits.queue, gen_random_uuid(), offer_visits.priority,
-    mainspring.now(), uuid_hash_extended(gen_random_uuid(), 0), i.payload, mainspring.now(), mainspring.now()
-  from unnest(keys, payloads) as i(key, payload), mainspring.install s
+  select distinct on (1, 2) mainspring.shard(i.key, s.shard_count), i.key, offer_visits.queue, i.id, offer_visits.priority,
+    mainspring.now(), uuid_hash_extended(i.id, 0), i.payload, mainspring.now(), mainspring.now()
+  from (select u.key, u.payload, gen_random_uuid() as id from unnest(keys, payloads) as u(key, payload)) i, mainspring.install s
   where octet_length(i.key) between 1 and 1300
   order by 1, 2
   on conflict on constraint visit_pkey do update
@@ -1492,13 +1524,17 @@ CREATE FUNCTION mainspring.uuid7() RETURNS uuid
   $$;
 
 CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-    select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
-    where exists (
-      select from mainspring.worker w
-      where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
-  $$;
+begin
+  if exists (
+    select from mainspring.worker w
+    where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue)
+  ) then
+    perform pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue);
+  end if;
+end
+$$;
 
 CREATE TABLE mainspring.consumer (
     kind text NOT NULL COLLATE pg_catalog."C",

@@ -19,18 +19,22 @@ _number = count()  # keeps visits of one position apart, in the order they came
 class Level:
     """Oldest first."""
 
-    __slots__ = ("_back", "_pages")
+    __slots__ = ("_back", "_front", "_pages")
 
     def __init__(self, visits: Iterable[Visit] = ()) -> None:
         """Visits oldest first."""
         self._pages = deque(visits)
         self._back: list[tuple[Position, int, Visit]] = []
+        # Kept while it holds: a choice between queues asks each of them, and only one is then changed.
+        self._front: Position | None = None
 
     @property
     def front(self) -> Position:
         """The position of the next."""
-        front = self._pages[0].position if self._pages else END
-        return min(front, self._back[0][0]) if self._back else front
+        if self._front is None:
+            front = self._pages[0].position if self._pages else END
+            self._front = min(front, self._back[0][0]) if self._back else front
+        return self._front
 
     def __len__(self) -> int:
         return len(self._pages) + len(self._back)
@@ -44,6 +48,7 @@ class Level:
         if self._pages and visits[0].position < self._pages[-1].position:
             return False
         self._pages.extend(visits)
+        self._front = None
         return True
 
     def push(self, visit: Visit) -> None:
@@ -53,13 +58,17 @@ class Level:
             heappush(self._back, (position, next(_number), visit))
         else:
             self._pages.append(visit)
+        self._front = None
 
     def pop(self) -> Visit:
         """The oldest."""
         pages, back = self._pages, self._back
         if back and (not pages or back[0][0] <= pages[0].position):
-            return heappop(back)[2]
-        return pages.popleft()
+            visit = heappop(back)[2]
+        else:
+            visit = pages.popleft()
+        self._front = None
+        return visit
 
     def keep(self, wanted: Iterable[Visit]) -> None:
         """Only these, of those that are here, stay."""
@@ -67,3 +76,4 @@ class Level:
         self._pages = deque(visit for visit in self._pages if id(visit) in kept)
         self._back = [entry for entry in self._back if id(entry[2]) in kept]
         heapify(self._back)
+        self._front = None

@@ -47,7 +47,7 @@ begin
     end if;
     new_key := case when there is null then old_key end;
   end if;
-  perform mainspring.capture_change(
+  perform mainspring.capture_one(
     kind, old_key, new_key, old_row, new_row, tg_argv[2], tg_argv[3]::text[], tg_argv[5] = 'notify');
   return null;
 end

@@ -3,10 +3,14 @@
 -- is the same for all offers of one transaction, so they coalesce. The time lets readers step back to a visit whose
 -- transaction lasted long.
 create or replace function mainspring.wake(queue text, due_at timestamptz) returns void
-  language sql volatile
+  language plpgsql volatile
   as $$
-    select pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue)
-    where exists (
-      select from mainspring.worker w
-      where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue))
-  $$;
+begin
+  if exists (
+    select from mainspring.worker w
+    where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue)
+  ) then
+    perform pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue);
+  end if;
+end
+$$;
