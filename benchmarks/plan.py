@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from benchmarks import install
-from benchmarks.book import Book
+from benchmarks.book import Book, Key
 from benchmarks.catalog import System, tuned
 from benchmarks.install import NotInstallable
 from benchmarks.lab import Lab
@@ -48,28 +48,26 @@ class Plan:
     quick: bool
     seconds: float  # after which nothing is begun
     say: Callable[[str], None]
-    took: dict[str, float] = field(default_factory=dict)  # of a workload in the pass before
+    took: dict[Key, float] = field(default_factory=dict)  # seconds of its last run
     begin: float = 0.0
 
     def carry_out(self) -> None:
         self.begin = time.monotonic()
         ready = self.installed()
         for run in range(1, self.runs + 1):
-            for workload in self.in_order(run):
-                turns = [s for s in ready if self.has_turn(s, workload, run)]
-                if run > 1 and turns and not self.is_time_for(workload):
+            turns = [(w, [s for s in ready if self.has_turn(s, w, run)]) for w in self.workloads]
+            if run > 1:
+                turns.sort(key=lambda turn: self.expected(*turn))
+            for workload, systems in turns:
+                if run > 1 and systems and not self.is_time_for(workload, systems):
                     self.say(f"{workload.name}: no time for run {run}")
                     continue
-                started = time.monotonic()
-                for system in turns:
+                for system in systems:
                     self.measure(workload, system, run)
-                if turns:
-                    self.took[workload.name] = time.monotonic() - started
 
-    def in_order(self, run: int) -> list[Workload]:
-        if run == 1:
-            return self.workloads
-        return sorted(self.workloads, key=lambda workload: self.took.get(workload.name, 0.0))
+    def expected(self, workload: Workload, systems: list[System]) -> float:
+        """Seconds that one more run of each of these will take."""
+        return sum(self.took.get((workload.name, system.name), 0.0) for system in systems)
 
     def installed(self) -> list[System]:
         ready = []
@@ -100,9 +98,9 @@ class Plan:
             return False
         return self.book.runs(workload.records, system.name) == run - 1
 
-    def is_time_for(self, workload: Workload) -> bool:
+    def is_time_for(self, workload: Workload, systems: list[System]) -> bool:
         spent = time.monotonic() - self.begin
-        return spent + self.took.get(workload.name, 0.0) < self.seconds
+        return spent + self.expected(workload, systems) < self.seconds
 
     def measure(self, workload: Workload, system: System, run: int) -> None:
         started = time.monotonic()
@@ -113,6 +111,7 @@ class Plan:
             outcome = self.attempt(workload, system) or self.shown(workload, system)
         self.book.save()
         now = time.monotonic()
+        self.took[workload.name, system.name] = now - started
         at = f"{(now - self.begin) / 60:4.1f} min"
         what = f"{workload.name:14} {system.name:14} run {run}: {outcome}"
         self.say(f"{at}  {what}  ({now - started:.1f} s)")

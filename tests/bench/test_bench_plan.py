@@ -68,11 +68,18 @@ def test_every_workload_runs_once_before_any_runs_again(plan: Callable[..., Plan
 
 
 def test_repeats_begin_with_the_shortest(plan: Callable[..., Plan]) -> None:
-    made = plan(noting([], "a"), noting([], "b"))
-    made.took |= {"a": 60.0, "b": 5.0}
+    turns: list[tuple[str, str]] = []
 
-    assert [workload.name for workload in made.in_order(1)] == ["a", "b"]
-    assert [workload.name for workload in made.in_order(2)] == ["b", "a"]
+    def slow(trial: Trial) -> list[Figure]:
+        turns.append(("slow", trial.system.name))
+        time.sleep(0.05)
+        return [Figure("slow", 1.0)]
+
+    plan(Workload("slow", slow), noting(turns, "fast"), runs=2).carry_out()
+
+    assert [name for name, _ in turns] == ["slow", "slow", "fast", "fast"] + ["fast"] * 2 + [
+        "slow"
+    ] * 2
 
 
 def test_a_whole_run_gives_every_workload_of_the_main_table_three_runs_of_ours() -> None:
@@ -150,13 +157,14 @@ def test_a_run_that_hangs_is_ended(plan: Callable[..., Plan]) -> None:
 
 
 def test_repeats_are_left_out_when_the_time_is_short(plan: Callable[..., Plan]) -> None:
-    turns: list[tuple[str, str]] = []
-    made = plan(noting(turns, "a"))
+    made = plan(noting([], "a"))
     made.begin = time.monotonic()
-    made.took["a"] = 200.0
+    made.took["a", "mainspring"] = 80.0
+    made.took["a", "bare"] = 80.0
 
-    assert made.is_time_for(Workload("b", lambda trial: []))
-    assert not made.is_time_for(made.workloads[0])
+    assert not made.is_time_for(made.workloads[0], made.systems)
+    assert made.is_time_for(made.workloads[0], made.systems[:1])
+    assert made.is_time_for(Workload("b", lambda trial: []), made.systems)
 
 
 def test_what_is_not_begun_says_so(plan: Callable[..., Plan]) -> None:
