@@ -1,4 +1,4 @@
-"""Pages that the server touched, by table, as its own statistics tell: of every statement, whoever sent it."""
+"""Pages that the server touched, by table, as its statistics tell: of every statement, whoever sent it."""
 
 from __future__ import annotations
 

@@ -31,9 +31,10 @@ IDLE_SECONDS = 8.0
 FEW = Plan(tasks=100, params=50)
 PACE = 20  # advances a second, each in a transaction of its own
 PACED_SECONDS = 5.0
-# The kernel's: a worker beats and looks which visits are due whether anything is advanced or not (a look is one
-# statement for however many advances came since the last, and costs by the number of queues). What a visit
-# costs beside others that wait, not by the number of tasks, is told by timers-offer and timers-settle.
+# The kernel's: a worker beats and looks which visits are due whether anything is advanced or not (a
+# look is one statement for however many advances came since the last, and costs by the number of
+# queues). What a visit costs depends on those that wait beside it, not on the number of tasks:
+# timers-offer and timers-settle tell that.
 KERNEL = frozenset(["visit", "worker", "lease", "queue", "reach"])
 BURST = Plan(tasks=5_000, params=50, cap=100, run_seconds=0.01)
 BURST_MOST_SECONDS = 300.0
@@ -85,8 +86,9 @@ def pages(trial: Trial) -> list[Figure]:
 def pages_an_advance(trial: Trial, plan: Plan) -> float:
     """Pages an advance: of the setter, the checks of two consumers, and in one of ten of their runs.
 
-    Of the tables of params, tasks and their stories, history included. Vacuumed first, as autovacuum does within
-    a minute. The lower of two counts: once a minute a worker looks at all tasks for such as nobody declares.
+    Of the tables of params, tasks and their stories, history included. Vacuumed first, as autovacuum
+    does within a minute. The lower of two counts: once a minute a worker looks at all tasks for such as
+    nobody declares.
     """
     with database(trial, "pages") as url, worker(url, plan) as (process, app, params):
         with psycopg.connect(url, autocommit=True) as connection:

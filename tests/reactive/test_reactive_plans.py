@@ -129,7 +129,7 @@ CASES = {
 
 
 def plan_of(connection: Any, case: Case) -> dict[str, Any]:
-    """The cheapest plan of three: the first time the server reads its catalogue too, then it may tidy a page."""
+    """The cheapest of three: at first the server reads its catalogue too, later it may tidy a page."""
     return min((explained(connection, case) for _ in range(3)), key=touched)
 
 
