@@ -182,6 +182,7 @@ def remark(record: Record) -> str:
         ("worker_us_per_advance", "{} us of the worker an advance"),
         ("times_the_live_p95", "live p95 {} times as before"),
         ("more_percent", "{} % more than empty"),
+        ("percent_more_than_few", "{} % more than with 100 tasks"),
         ("without", "{} without"),
         ("fault", "{}"),
         ("sent_per_second", "at {:,}/s"),

@@ -88,6 +88,13 @@ TARGETS = (
     Target("search among 1,000,000, p95", "search-1m", most=200, unit="ms"),
     Target("1,000 advances/s, p99", "triggers", most=100, unit="ms"),
     Target("10,000 idle reactive tasks", "triggers-idle", most=1, unit="% of a core"),
+    Target(
+        "pages an advance, 10,000 tasks to 100",
+        "triggers-pages",
+        detail="percent_more_than_few",
+        most=20,
+        unit="%",
+    ),
 )
 
 

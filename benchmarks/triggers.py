@@ -151,7 +151,13 @@ def worker(url: str, plan: Plan) -> Iterator[tuple[Worker, Mainspring, list[Para
 
 
 def load(
-    url: str, app: Mainspring, params: Sequence[Param], *, rate: int, seconds: float
+    url: str,
+    app: Mainspring,
+    params: Sequence[Param],
+    *,
+    rate: int,
+    seconds: float,
+    above: int = 0,
 ) -> tuple[dict[tuple[int, int], float], float]:
     """Advance params round robin at a rate; answers when each value was committed, and the rate."""
     committed: dict[tuple[int, int], float] = {}
@@ -163,7 +169,8 @@ def load(
             if behind > 0:
                 time.sleep(behind)
             batch = [
-                ((number + n) % len(params), (number + n) // len(params) + 1) for n in range(size)
+                ((number + n) % len(params), above + (number + n) // len(params) + 1)
+                for n in range(size)
             ]
             app.advance_many_sync(((params[p], value) for p, value in batch), on=connection)
             committed |= dict.fromkeys(batch, time.time())

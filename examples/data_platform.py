@@ -89,6 +89,14 @@ def feed() -> Iterator[ParamSet]:
     yield ParamSet(restated + 11 * HOUR, orders, restated)
 
 
+STORIES = {
+    12: "twelfth: the rates are late, so revenue waits, and is missed",
+    13: "thirteenth: the rates come, and one run of revenue does both days",
+    18: "eighteenth: three days of orders are restated, and only what hangs on them runs again",
+    21: "twenty-first: fleet fails twice, and is checked afresh after a backoff each time",
+}
+
+
 def main() -> None:
     """Run the thirty days and show them."""
     takes = {"clean_orders": "12m", "count_rides": "3m", "revenue": "25m", "fleet": "8m"}
@@ -98,14 +106,15 @@ def main() -> None:
     sim.fail_next("fleet", 2)
     sim.run_until(START + 30 * DAY)
 
-    print("March 2026, runs a day (x: a run failed, !: an expectation was missed)\n")
+    print("March 2026, runs a day (x: a run failed, !: an expectation was missed, █: running)\n")
     print(sim.timeline.chart(tasks=app.reactive_tasks))
-    print(
-        "\nThe twelfth, when the rates were late, and the eighteenth, when orders were restated:\n"
-    )
-    for line in sim.timeline.lines():
-        if line[8:10] in ("12", "13", "18") and "count_rides" not in line:
-            print(f"  {line}")
+    for day, words in STORIES.items():
+        print(f"\nThe {words}\n")
+        print(sim.timeline.day_chart(START + (day - 1) * DAY, tasks=app.reactive_tasks))
+        print()
+        for line in sim.timeline.lines():
+            if line[8:10] == f"{day:02}" and "count_rides" not in line:
+                print(f"  {line}")
     print("\nAnd why revenue does not run now:\n")
     print("\n".join(f"  {line}" for line in lines_of(sim.why("revenue"))))
 

@@ -50,6 +50,7 @@ WORKLOADS: tuple[Workload, ...] = (
     timers.TIMERS,
     capture.CAPTURE,
     triggers.TRIGGERS,
+    triggers.TRIGGERS_PAGES,
     triggers.TRIGGERS_BURST,
     chains.CHAINS,
     chains.START,

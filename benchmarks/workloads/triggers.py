@@ -3,7 +3,9 @@
 Mainspring alone: its peers have none. `triggers` is the time from the loader's commit to the first
 line of the task, of 10,000 tasks over 5,000 params, two a param: every advance costs two checks, and
 every tenth task fires on each advance of its param. `triggers-idle` is the worker's CPU before that,
-when nothing changes. `burst` makes 5,000 tasks ready at once in a pool with a cap.
+when nothing changes. `triggers-pages` is what one advance makes the server touch, from the loader's
+statement to the settled run, with 10,000 tasks and with 100. `burst` makes 5,000 tasks ready at once in
+a pool with a cap.
 """
 
 from __future__ import annotations
@@ -15,16 +17,25 @@ from contextlib import contextmanager
 import psycopg
 
 from benchmarks import meter
+from benchmarks.pages import REPORTED_SECONDS, touched
 from benchmarks.stage import Failed
 from benchmarks.triggers import Plan, left, load, worker
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 
 STEADY = Plan(tasks=10_000, params=5_000)
 RATE = 1_000  # advances a second
-SECONDS = 20.0
+SECONDS = 30.0  # as long as the target says
 QUICK_SECONDS = 10.0
 WARM_SECONDS = 4.0
 IDLE_SECONDS = 8.0
+FEW = Plan(tasks=100, params=50)
+PACE = 20  # advances a second, each in a transaction of its own
+PACED_SECONDS = 5.0
+# The kernel's: a worker beats and looks which visits are due whether anything is advanced or not (a
+# look is one statement for however many advances came since the last, and costs by the number of
+# queues). What a visit costs depends on those that wait beside it, not on the number of tasks:
+# timers-offer and timers-settle tell that.
+KERNEL = frozenset(["visit", "worker", "lease", "queue", "reach"])
 BURST = Plan(tasks=5_000, params=50, cap=100, run_seconds=0.01)
 BURST_MOST_SECONDS = 300.0
 
@@ -64,6 +75,37 @@ def triggers(trial: Trial) -> list[Figure]:
         Figure("triggers", p99, "ms", higher_is_better=False, extra=extra),
         Figure("triggers-idle", idle, "% of a core", higher_is_better=False),
     ]
+
+
+def pages(trial: Trial) -> list[Figure]:
+    few, many = (pages_an_advance(trial, plan) for plan in (FEW, STEADY))
+    extra = {"few": round(few, 1), "percent_more_than_few": round(100 * (many / few - 1), 1)}
+    return [Figure("triggers-pages", many, "pages", higher_is_better=False, extra=extra)]
+
+
+def pages_an_advance(trial: Trial, plan: Plan) -> float:
+    """Pages an advance: of the setter, the checks of two consumers, and in one of ten of their runs.
+
+    Of the tables of params, tasks and their stories, history included. Vacuumed first, as autovacuum
+    does within a minute. The lower of two counts: once a minute a worker looks at all tasks for such as
+    nobody declares.
+    """
+    with database(trial, "pages") as url, worker(url, plan) as (process, app, params):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("vacuum (analyze)")
+        step = max(1, plan.params // 100 - 1)  # all over the tables
+        counts = []
+        for above in (0, 1_000):
+            time.sleep(REPORTED_SECONDS)
+            before = touched(url)
+            chosen = params[::step]
+            advanced, _ = load(url, app, chosen, rate=PACE, seconds=PACED_SECONDS, above=above)
+            time.sleep(REPORTED_SECONDS)
+            found = touched(url) - before
+            path = sum(count for table, count in found.items() if table not in KERNEL)
+            counts.append(path / len(advanced))
+        process.finish()
+    return min(counts)
 
 
 def burst(trial: Trial) -> list[Figure]:
@@ -155,6 +197,7 @@ TRIGGERS = Workload(
     systems=("mainspring",),
     quick_systems=("mainspring",),
 )
+TRIGGERS_PAGES = Workload("triggers-pages", pages, systems=("mainspring",), most_runs=1)
 TRIGGERS_BURST = Workload(
     "burst",
     burst,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -373,6 +374,27 @@ class TestSql:
             app.advance_sync(count, 1, on=second)
 
         assert len(base.visits("mainspring.change")) == 2
+
+    async def test_a_setter_that_waited_writes_to_the_row_that_it_found_then(
+        self, app: Mainspring, count: Param, base: Base
+    ) -> None:
+        """Trap: a row is written by its address, and has moved while the setter waited for its lock."""
+        with psycopg.connect(base.url) as first:
+            app.advance_sync(count, 1, on=first)
+            second = asyncio.create_task(asyncio.to_thread(app.advance_sync, count, 2))
+            while not base.value(
+                "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+                " and datname = current_database()"
+            ):
+                await asyncio.sleep(0)
+            first.commit()
+            assert await second
+
+        assert base.rows("select old_num, num from mainspring.param_log order by id") == [
+            {"old_num": None, "num": 1},
+            {"old_num": 1, "num": 2},
+        ]
+        assert base.value("select num from mainspring.param where name = 'dwh.orders.rows'") == 2
 
     async def test_many_advances_in_one_transaction_write_one_visit(self, base: Base) -> None:
         """Trap: the offer is not repeated for a visit that this very transaction wrote."""

@@ -401,6 +401,45 @@ def test_a_timeline_is_drawn(app: Mainspring, orders: Param, declare: Declare) -
     )
 
 
+def test_a_day_is_drawn_with_what_waited_and_failed(
+    app: Mainspring, orders: Param, declare: Declare
+) -> None:
+    """R8: with one slot the less important waits for it, and the chart shows that."""
+    declare(new_day(orders), name="first", priority=9)
+    declare(new_day(orders), name="second", expect_within="5h")
+    sim = ReactiveSimulation(app, start=START, takes={"first": "1h", "second": "30m"}, cap=1)
+    sim.set(orders, START)
+    sim.run_until(START + 20 * HOUR)
+
+    assert sim.timeline.day_chart(START) == "\n".join(
+        [
+            f"{'':24} 00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
+            f"{'first':24} ███{69 * '·'}",
+            f"{'second':24} ░░░██{14 * '·'}!{52 * '·'}",
+        ]
+    )
+    assert sim.timeline.usual_duration("second") == timedelta(minutes=30)
+    assert sim.timeline.usual_duration("third") is None
+
+
+def test_why_names_the_producer_and_how_long_it_usually_takes(
+    app: Mainspring, orders: Param, declare: Declare
+) -> None:
+    """R17: the next fact comes with who brings it, without a database too."""
+    built = app.data("mart.revenue").param("built_to")
+    declare(new_day(orders), name="build", produces=[built])
+    declare(new_day(built), name="report")
+    sim = ReactiveSimulation(app, start=START, takes={"build": "25m"}, calls=False)
+    sim.set(orders, START)
+    sim.run_until(START + HOUR)
+    sim.set(orders, START + DAY)
+    sim.run_until(START + HOUR + timedelta(minutes=10))
+
+    assert sim.why("report").next[0].producers == (
+        "build brings it, running for 10m, usually takes 25m",
+    )
+
+
 def test_what_cannot_be_is_refused(app: Mainspring, orders: Param, declare: Declare) -> None:
     declare(new_day(orders))
     with pytest.raises(InvalidValue, match="got the naive"):

@@ -346,6 +346,22 @@ async def test_of_two_verdicts_on_one_state_only_the_first_is_written(
     assert base.state("daily")["verdict"] is True
 
 
+async def test_a_state_that_moved_is_looked_at_again_though_its_turn_holds(
+    app: Mainspring, base: Base, steps: Steps, orders: Param
+) -> None:
+    """R7: a verdict finds its state by address; one that is elsewhere by now is read anew, never missed."""
+    app.task(name="daily", when=Delta(orders))(nothing)
+    await app.reactive_apply()
+    await app.advance(orders, day(1))
+    looked = await steps.look("daily")
+    assert looked is not None
+    base.rows("update mainspring.reactive_task set missing_since = null")
+
+    assert not await steps.write(looked)
+    await steps.spread(orders)
+    assert base.state("daily")["firing"] is not None
+
+
 async def test_a_firing_whose_run_visit_is_gone_is_ended_and_reported(
     app: Mainspring, base: Base, steps: Steps, orders: Param
 ) -> None:

@@ -117,10 +117,8 @@ declare
   looked jsonb;
   moment timestamptz;
 begin
-  perform from mainspring.param p where p.name = any(names) order by p.name for no key update;
-  moment := mainspring.clock();
   select jsonb_agg(to_jsonb(c) order by c.name) into looked from (
-    select i.name, p.kind, coalesce(p.num::text, p.ver) as old, i.given as value,
+    select i.name, p.address, p.kind, coalesce(p.num::text, p.ver) as old, i.given as value,
       case
         when p.name is null then 'unknown'
         when i.kind <> p.kind then 'kind'
@@ -130,32 +128,41 @@ begin
         when i.given::bigint = p.num then 'same'
         else 'lower'
       end as answer,
-      case when p.kind = 'instant' and i.kind = 'instant' then i.given::bigint > mainspring.micros(moment + p.warn_ahead)
+      case when p.kind = 'instant' and i.kind = 'instant' then i.given::bigint > mainspring.micros(mainspring.clock() + p.warn_ahead)
         else false end as ahead
     from unnest(names, kinds, given) as i(name, kind, given)
-    left join mainspring.param p on p.name = i.name
+    left join (
+      select p.ctid as address, p.name, p.kind, p.num, p.ver, p.warn_ahead
+      from unnest(names) as n(name)
+      join mainspring.param p on p.name = n.name
+      order by p.name
+      for no key update of p
+    ) p on p.name = i.name
   ) c;
+  moment := mainspring.clock();
   if not exists (
     select from jsonb_to_recordset(looked) as c(answer text)
     where c.answer in ('unknown', 'kind', 'range') or (c.answer = 'lower' and not only_greater)
   ) then
     with fresh as (
-      select c.name, c.kind, c.value, c.ahead,
-        case when c.kind <> 'version' then c.value::bigint end as num, case when c.kind = 'version' then c.value end as ver
-      from jsonb_to_recordset(looked) as c(name text, answer text, kind text, value text, ahead boolean)
+      select c.name, c.address, c.ahead,
+        case when c.kind <> 'version' then c.value::bigint end as num, case when c.kind = 'version' then c.value end as ver,
+        case when c.kind <> 'version' then c.old::bigint end as old_num, case when c.kind = 'version' then c.old end as old_ver
+      from jsonb_to_recordset(looked)
+        as c(name text, address tid, answer text, kind text, old text, value text, ahead boolean)
       where c.answer = 'set'
     ),
     logged as (
       insert into mainspring.param_log (param, num, ver, old_num, old_ver, changed_by, why, at)
-      select p.name, f.num, f.ver, p.num, p.ver, advance_params.changed_by, advance_params.why, moment
-      from fresh f join mainspring.param p on p.name = f.name
+      select f.name, f.num, f.ver, f.old_num, f.old_ver, advance_params.changed_by, advance_params.why, moment
+      from fresh f
       order by f.name
     )
     update mainspring.param p
     set num = f.num, ver = f.ver, changed_at = moment, changed_by = advance_params.changed_by, why = advance_params.why,
       ahead = f.ahead
     from fresh f
-    where p.name = f.name;
+    where p.ctid = f.address;
     perform mainspring.offer_changes(array(
       select c.name from jsonb_to_recordset(looked) as c(name text, answer text) where c.answer = 'set'));
   end if;
@@ -2705,7 +2712,7 @@ ALTER TABLE ONLY mainspring.edge_other
     ADD CONSTRAINT edge_other_pkey PRIMARY KEY (process_id, promise, task);
 
 ALTER TABLE ONLY mainspring.evaluation
-    ADD CONSTRAINT evaluation_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT evaluation_pkey PRIMARY KEY (task, id);
 
 ALTER TABLE ONLY mainspring.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (shard, kind, key, number);
@@ -2738,7 +2745,7 @@ ALTER TABLE ONLY mainspring.operation
     ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring.param_log
-    ADD CONSTRAINT param_log_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT param_log_pkey PRIMARY KEY (param, id);
 
 ALTER TABLE ONLY mainspring.param
     ADD CONSTRAINT param_pkey PRIMARY KEY (name);
@@ -2830,8 +2837,6 @@ CREATE INDEX edge_other_process_id_task_pos_idx ON mainspring.edge_other USING b
 
 CREATE INDEX evaluation_age ON mainspring.evaluation USING brin (at);
 
-CREATE INDEX evaluation_of_task ON mainspring.evaluation USING btree (task, id);
-
 CREATE INDEX event_age ON mainspring.event USING btree (created_at);
 
 CREATE INDEX external_of_process ON mainspring.external USING btree (process_id, name);
@@ -2850,9 +2855,9 @@ CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin 
 
 CREATE INDEX lease_of_worker ON mainspring.lease USING btree (worker_id);
 
-CREATE INDEX param_log_age ON mainspring.param_log USING brin (at);
+CREATE INDEX param_by_name ON mainspring.param USING hash (name);
 
-CREATE INDEX param_log_of_param ON mainspring.param_log USING btree (param, id);
+CREATE INDEX param_log_age ON mainspring.param_log USING brin (at);
 
 CREATE INDEX parked_task_group ON mainspring.parked_task USING btree (type, actor, fingerprint, task);
 
@@ -2872,7 +2877,7 @@ CREATE INDEX process_search ON mainspring.process USING btree (type, state, crea
 
 CREATE INDEX process_unfinished ON mainspring.process USING btree (state, created_at) WHERE (state <> 'finished'::mainspring.process_state);
 
-CREATE INDEX produces_of_task ON mainspring.produces USING btree (task, param);
+CREATE INDEX produces_of_task ON mainspring.produces USING hash (task);
 
 CREATE INDEX reach_of_worker ON mainspring.reach USING btree (worker_id);
 
@@ -2882,11 +2887,13 @@ CREATE INDEX reactive_missed ON mainspring.reactive_task USING btree (task) WHER
 
 CREATE INDEX reactive_ready ON mainspring.reactive_task USING btree (pool, priority DESC, fired_at, task) WHERE (firing IS NOT NULL);
 
+CREATE INDEX reactive_task_by_name ON mainspring.reactive_task USING hash (task);
+
 CREATE INDEX repair_of_process ON mainspring.repair USING btree (process_id);
 
 CREATE INDEX scope_of_process ON mainspring.scope USING btree (process_id);
 
-CREATE INDEX uses_of_task ON mainspring.uses USING btree (task, param);
+CREATE INDEX uses_of_task ON mainspring.uses USING hash (task);
 
 CREATE INDEX visit_due ON mainspring.visit USING btree (queue, priority, due_at, key) WHERE ((pass IS NULL) AND (parked_at IS NULL));
 

@@ -203,6 +203,7 @@ class Check:
             connection,
             "write_checks",
             tasks=[c.row["task"] for c in ordered],
+            addresses=[c.row["address"] for c in ordered],
             turns=[c.row["turn"] for c in ordered],
             fires=fires,
             firings=[drawn if f else None for f, drawn in zip(fires, tokens(count), strict=True)],

@@ -79,7 +79,8 @@ class End:
         for run in waiting:
             answers[run.token] = "locked"
         runs_left = [run for run in runs if run.token not in answers]
-        answers |= await _lock_firings(connection, runs_left)
+        addresses, refused = await _lock_firings(connection, runs_left)
+        answers |= refused
         ending = [run for run in runs_left if run.token not in answers]
         errors: dict[int, str | None] = {}
         products: list[tuple[str, Product]] = []
@@ -87,7 +88,7 @@ class End:
             kept, errors[run.token] = _try_products(run.note, locked)
             products += [(run.note.task, product) for product in kept]
         await _set_products(connection, products)
-        await self._end(connection, ending, errors, products)
+        await self._end(connection, ending, addresses, errors, products)
         for run in ending:
             answers[run.token] = _verdict(run.note, errors[run.token])
         return [answers[run.token] for run in runs]
@@ -96,6 +97,7 @@ class End:
         self,
         connection: Any,
         runs: Sequence[Run],
+        addresses: dict[str, str],
         errors: dict[int, str | None],
         products: Sequence[tuple[str, Product]],
     ) -> None:
@@ -108,6 +110,7 @@ class End:
         ]
         values = {
             "tasks": [note.task for note in notes],
+            "addresses": [addresses[note.task] for note in notes],
             "succeeded": [n.how == "success" and not f for n, f in zip(notes, failed, strict=True)],
             "failed": failed,
             "backoffs": [n.backoff.delay(n.failures + 1) for n in notes],
@@ -115,7 +118,9 @@ class End:
             "turns": [token() for _ in notes],
         }
         rows = await connection.fetch(SQL["end_runs"].numbered, *SQL["end_runs"].arguments(values))
-        self._ended_at = rows[0]["now"] if rows else None
+        if len(rows) != len(runs):
+            raise RuntimeError(f"{len(runs) - len(rows)} locked states of ending runs have moved")
+        self._ended_at = rows[0]["now"]
         offers = [Offer(CHECK, row["task"], row["retry_at"], FIRST) for row in rows]
         capped = {row["task"]: row["pool"] for row in rows if row["capped"]}
         if brought := [(task, p) for task, p in products if task in capped]:
@@ -143,10 +148,12 @@ def _products(run: Run) -> set[str]:
     return {p.param.key for p in note.products} if note.how == "success" else set()
 
 
-async def _lock_firings(connection: Any, runs: Sequence[Run]) -> dict[int, Verdict]:
-    """Lock the states; answers why for those that could not be, by run."""
+async def _lock_firings(
+    connection: Any, runs: Sequence[Run]
+) -> tuple[dict[str, str], dict[int, Verdict]]:
+    """Lock the states; answers where they are, by task, and why for those that could not be, by run."""
     if not runs:
-        return {}
+        return {}, {}
     values = {
         "tasks": [run.note.task for run in runs],
         "firings": [run.note.firing for run in runs],
@@ -154,17 +161,18 @@ async def _lock_firings(connection: Any, runs: Sequence[Run]) -> dict[int, Verdi
     }
     locking = SQL["lock_firings"]
     rows = await connection.fetch(locking.numbered, *locking.arguments(values))
-    mine = {row["task"] for row in rows}
+    mine = {row["task"]: row["address"] for row in rows}
     if len(mine) == len(runs):
-        return {}
+        return mine, {}
     finding = SQL["find_firings"]
     rows = await connection.fetch(finding.numbered, *finding.arguments(values))
     there = {row["task"] for row in rows}
-    return {
+    refused: dict[int, Verdict] = {
         run.token: "locked" if run.note.task in there else "gone"
         for run in runs
         if run.note.task not in mine
     }
+    return mine, refused
 
 
 def _try_products(note: Ending, current: dict[str, str | None]) -> tuple[list[Product], str | None]:

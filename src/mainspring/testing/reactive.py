@@ -26,7 +26,7 @@ from mainspring.errors import InvalidSetting, UnknownReactiveTask, WentBack
 from mainspring.reactive.chunks import Chunk
 from mainspring.reactive.decide import Definition, Fire, View, decide
 from mainspring.reactive.durations import Duration, check_duration
-from mainspring.reactive.explain import Why, explain
+from mainspring.reactive.explain import Around, Producer, Why, explain
 from mainspring.reactive.rewinds import Rewind, Seen, chunks_to_do
 from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
@@ -190,7 +190,19 @@ class ReactiveSimulation:
         """The tree with values and verdicts, and the next fact that would change it."""
         known = self.find(task)
         notes = [] if known.firing is None else [f"it is {known.firing.state}"]
-        return explain(task, known.definition, self._view(known), self.now, notes=notes)
+        around = Around(producers=self._producers())
+        view = self._view(known)
+        return explain(task, known.definition, view, self.now, around=around, notes=notes)
+
+    def _producers(self) -> dict[str, list[Producer]]:
+        """Who brings a param, since when it runs and how long it usually takes, by the param's key."""
+        found: dict[str, list[Producer]] = {}
+        for name, known in sorted(self._tasks.items()):
+            running_since = None if known.firing is None else known.firing.started_at
+            producer = Producer(name, running_since, self.timeline.usual_duration(name))
+            for param in known.task.settings.produces:
+                found.setdefault(param.key, []).append(producer)
+        return found
 
     # -- time
 

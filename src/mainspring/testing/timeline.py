@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from statistics import median
 
 from mainspring.reactive.chunks import Chunk, check_chunk
 from mainspring.reactive.durations import show_duration
 from mainspring.reactive.texts import show_moment
 
 _NAME_WIDTH = 24
+_CELL = timedelta(minutes=20)  # of the chart of a day: three an hour fill a terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ class Timeline:
         """The runs of one task."""
         return [ran for ran in self.runs if ran.task == task]
 
+    def usual_duration(self, task: str) -> timedelta | None:
+        """How long its successful runs take: the median."""
+        done = [ran for ran in self.of(task) if ran.outcome == "done"]
+        took = [(ran.ended_at - ran.started_at).total_seconds() for ran in done]
+        return timedelta(seconds=median(took)) if took else None
+
     def lines(self) -> list[str]:
         """One line for each run and each missed expectation, by time."""
         events: list[tuple[datetime, str]] = [(ran.started_at, str(ran)) for ran in self.runs]
@@ -78,6 +86,35 @@ class Timeline:
         labels = [chunk.show(start)[-2:] for start in columns]
         head = f"{'':{wide}} {' '.join(f'{label:>2}' for label in labels)}"
         return "\n".join([head, *(self._row(name, wide, chunk, columns) for name in names)])
+
+    def day_chart(self, day: datetime, *, tasks: Iterable[str] | None = None) -> str:
+        """24 hours from a moment on, a row for each task: █ runs, ░ ready but waits, x failed, ! missed."""
+        names = list(tasks) if tasks is not None else sorted({ran.task for ran in self.runs})
+        wide = max([_NAME_WIDTH, *(len(name) for name in names)])
+        hours = (day + timedelta(hours=hour) for hour in range(24))
+        head = f"{'':{wide}} {''.join(f'{hour:%H} ' for hour in hours)}".rstrip()
+        return "\n".join([head, *(f"{name:{wide}} {self._strip(name, day)}" for name in names)])
+
+    def _strip(self, task: str, day: datetime) -> str:
+        cells = ["·"] * (timedelta(days=1) // _CELL)
+
+        def draw(mark: str, first: datetime, last: datetime) -> None:
+            for n in range(
+                max(0, (first - day) // _CELL), min(len(cells), (last - day) // _CELL + 1)
+            ):
+                cells[n] = mark
+
+        moment = timedelta(microseconds=1)  # an end belongs to the cell before it
+        for ran in self.of(task):
+            if ran.started_at > ran.fired_at:
+                draw("░", ran.fired_at, ran.started_at - moment)
+            last = max(ran.started_at, ran.ended_at - moment)
+            if ran.outcome != "void":
+                draw("x" if ran.outcome == "failed" else "█", ran.started_at, last)
+        for missed in self.missed:
+            if missed.task == task:
+                draw("!", missed.at, missed.at)
+        return "".join(cells)
 
     def _row(self, task: str, wide: int, chunk: Chunk, columns: list[datetime]) -> str:
         done = dict.fromkeys(columns, 0)

@@ -99,6 +99,7 @@ end
 $$;
 
 -- Set params, all or none, in the caller's transaction: lock their rows by name, compare, write, log, offer the changes.
+-- Each row is looked up once: what is locked cannot move, so it is written by its address.
 -- Answers one row a param: 'set', 'same' (nothing happens), 'lower' (with only_greater: nothing happens to it), or why nothing
 -- at all was written: 'unknown', 'kind' (given another kind, which is answered), 'range' or 'lower'. Nothing is raised, so
 -- the caller's transaction is not spoilt. Rows stay locked until the transaction ends: advance last.
@@ -114,10 +115,8 @@ declare
   looked jsonb;
   moment timestamptz;
 begin
-  perform from mainspring.param p where p.name = any(names) order by p.name for no key update;
-  moment := mainspring.clock();
   select jsonb_agg(to_jsonb(c) order by c.name) into looked from (
-    select i.name, p.kind, coalesce(p.num::text, p.ver) as old, i.given as value,
+    select i.name, p.address, p.kind, coalesce(p.num::text, p.ver) as old, i.given as value,
       case
         when p.name is null then 'unknown'
         when i.kind <> p.kind then 'kind'
@@ -127,32 +126,41 @@ begin
         when i.given::bigint = p.num then 'same'
         else 'lower'
       end as answer,
-      case when p.kind = 'instant' and i.kind = 'instant' then i.given::bigint > mainspring.micros(moment + p.warn_ahead)
+      case when p.kind = 'instant' and i.kind = 'instant' then i.given::bigint > mainspring.micros(mainspring.clock() + p.warn_ahead)
         else false end as ahead
     from unnest(names, kinds, given) as i(name, kind, given)
-    left join mainspring.param p on p.name = i.name
+    left join (
+      select p.ctid as address, p.name, p.kind, p.num, p.ver, p.warn_ahead
+      from unnest(names) as n(name)
+      join mainspring.param p on p.name = n.name
+      order by p.name
+      for no key update of p
+    ) p on p.name = i.name
   ) c;
+  moment := mainspring.clock();
   if not exists (
     select from jsonb_to_recordset(looked) as c(answer text)
     where c.answer in ('unknown', 'kind', 'range') or (c.answer = 'lower' and not only_greater)
   ) then
     with fresh as (
-      select c.name, c.kind, c.value, c.ahead,
-        case when c.kind <> 'version' then c.value::bigint end as num, case when c.kind = 'version' then c.value end as ver
-      from jsonb_to_recordset(looked) as c(name text, answer text, kind text, value text, ahead boolean)
+      select c.name, c.address, c.ahead,
+        case when c.kind <> 'version' then c.value::bigint end as num, case when c.kind = 'version' then c.value end as ver,
+        case when c.kind <> 'version' then c.old::bigint end as old_num, case when c.kind = 'version' then c.old end as old_ver
+      from jsonb_to_recordset(looked)
+        as c(name text, address tid, answer text, kind text, old text, value text, ahead boolean)
       where c.answer = 'set'
     ),
     logged as (
       insert into mainspring.param_log (param, num, ver, old_num, old_ver, changed_by, why, at)
-      select p.name, f.num, f.ver, p.num, p.ver, advance_params.changed_by, advance_params.why, moment
-      from fresh f join mainspring.param p on p.name = f.name
+      select f.name, f.num, f.ver, f.old_num, f.old_ver, advance_params.changed_by, advance_params.why, moment
+      from fresh f
       order by f.name
     )
     update mainspring.param p
     set num = f.num, ver = f.ver, changed_at = moment, changed_by = advance_params.changed_by, why = advance_params.why,
       ahead = f.ahead
     from fresh f
-    where p.name = f.name;
+    where p.ctid = f.address;
     perform mainspring.offer_changes(array(
       select c.name from jsonb_to_recordset(looked) as c(name text, answer text) where c.answer = 'set'));
   end if;

@@ -1,11 +1,11 @@
--- End runs whose state is locked, whatever they came to. A recorded success replaces what the task has seen as a whole: what
+-- End runs whose state is locked, found by its address, whatever they came to. A recorded success replaces what the task has seen as a whole: what
 -- its check captured, with the repairs made since laid over it. A failure counts and sets the end of its backoff. All clear the
--- firing and begin a new turn. Answers when the next check is due, and the pool if it has a cap. Rides the primary key.
+-- firing and begin a new turn. Answers when the next check is due, and the pool if it has a cap.
 with item as (
-  select task, succeeded, failed, backoff, error, turn
-  from unnest(%(tasks)s::text[], %(succeeded)s::boolean[], %(failed)s::boolean[], %(backoffs)s::double precision[],
+  select task, address::tid as address, succeeded, failed, backoff, error, turn
+  from unnest(%(tasks)s::text[], %(addresses)s::text[], %(succeeded)s::boolean[], %(failed)s::boolean[], %(backoffs)s::double precision[],
     %(errors)s::text[], %(turns)s::bigint[])
-    as i(task, succeeded, failed, backoff, error, turn)
+    as i(task, address, succeeded, failed, backoff, error, turn)
 ),
 ended as (
   update mainspring.reactive_task t
@@ -26,7 +26,7 @@ ended as (
     turn = i.turn, firing = null, fired_at = null, run = null, started_at = null, admitted_at = null, captured = null,
     repair = null, kind = null, record = null, base = null, kept_back_at = null, verdict = null, since = null
   from item i
-  where t.task = i.task
+  where t.ctid = i.address and t.task = i.task
   returning t.task, t.pool, t.retry_at
 )
 select e.task, e.pool, e.retry_at, p.cap is not null as capped, mainspring.now() as now

@@ -1,5 +1,5 @@
 -- What was set of a param, newest first; the next page begins before the last id. The chunks that a rewind named are answered
--- while the rewind is kept. Rides param_log_of_param and param_rewind_pkey.
+-- while the rewind is kept. Rides param_log_pkey and param_rewind_pkey.
 select l.id, l.param, p.kind, coalesce(l.num::text, l.ver) as value, coalesce(l.old_num::text, l.old_ver) as old, l.is_rewind,
   l.changed_by, l.why, l.at,
   case when l.is_rewind then (select r.chunks from mainspring.param_rewind r where r.param = l.param and r.at = l.at

@@ -1,7 +1,7 @@
 -- Lock the params that ending runs set, by name, skipping those that somebody's open transaction has: their runs end later.
--- Answers their values. Rides the primary key.
-select name, kind, coalesce(num::text, ver) as value
-from mainspring.param
-where name = any(%(names)s::text[])
-order by name
-for no key update skip locked
+-- Answers their values. Rides param_by_name.
+select p.name, p.kind, coalesce(p.num::text, p.ver) as value
+from unnest(%(names)s::text[]) as n(name)
+join mainspring.param p on p.name = n.name
+order by p.name
+for no key update of p skip locked

@@ -1,15 +1,16 @@
 -- Tasks of a pool that are more important than some candidate and use what others bring: a row for each such task, its producer
 -- and the param. Producers are those named (running, or about to), and those that have ended within the last moments, of which
--- the change or the check is still due. Rides produces_of_task, uses_pkey, reactive_task_pkey, reactive_ended_of_pool, visit_pkey.
+-- the change or the check is still due. Rides produces_of_task, uses_pkey, reactive_task_by_name, reactive_ended_of_pool, visit_pkey.
 with ended as (
   delete from mainspring.reactive_ended
   where pool = %(pool)s::text and at < mainspring.clock() - make_interval(secs => %(linger)s::double precision)
 )
 select o.task as producer, o.param, t.task, t.priority, null::timestamptz as ended_at
-from mainspring.produces o
+from unnest(%(producers)s::text[]) as r(task)
+join mainspring.produces o on o.task = r.task
 join mainspring.uses u on u.param = o.param
 join mainspring.reactive_task t on t.task = u.task
-where o.task = any(%(producers)s::text[]) and t.pool = %(pool)s::text and t.priority > %(above)s::integer
+where t.pool = %(pool)s::text and t.priority > %(above)s::integer
   and t.firing is null and t.paused_at is null and t.retired_at is null
 union all
 select e.task, p.param, t.task, t.priority, e.at

@@ -1,13 +1,14 @@
 -- All that the checks of some tasks have to know, in one statement and so in one snapshot: params that were set together are
 -- seen together. The tasks are named, or they are those that use some params, of which so many at most.
--- Rides uses_pkey, reactive_task_pkey, uses_of_task, param_pkey and param_rewind_pkey.
+-- The address of a task's row is what its write finds it by. Rides uses_pkey and, a page each, reactive_task_by_name,
+-- uses_of_task and param_by_name; param_rewind_pkey after a rewind.
 with chosen as materialized (
   select u.task from mainspring.uses u where u.param = any(%(params)s::text[])
   union
   select n.task from unnest(%(tasks)s::text[]) as n(task)
   limit %(most)s::integer
 )
-select t.task, t.fingerprint, t.turn, t.firing is not null as in_flight, t.paused_at is not null as paused,
+select t.task, t.ctid::text as address, t.fingerprint, t.turn, t.firing is not null as in_flight, t.paused_at is not null as paused,
   t.retired_at is not null as retired, t.request::text as request, t.seen::text as seen, t.retry_at,
   t.succeeded_at, t.ended_at, t.last_fired_at, t.verdict, t.leaves::text as leaves, t.since, c.now, f.params::text as params,
   case when f.rewound then (

@@ -1,7 +1,7 @@
 -- Offer a check of the tasks that use some params: a page of them, by name. Tasks in flight are skipped: the end of their run
 -- offers a check, and this snapshot is later than the read of the change. A failed task is looked at when its backoff ends.
 -- Merges with a check that waits (the earlier time wins). Upserts in (shard, key, queue) order. Answers the last task looked
--- at (null: none) and how many. Rides uses_pkey and reactive_task_pkey. Versions count up from a random token and ids are digests:
+-- at (null: none) and how many. Rides uses_pkey and reactive_task_by_name. Versions count up from a random token and ids are digests:
 -- drawing random bits for each row took most of the statement's time.
 with page as materialized (
   select distinct u.task

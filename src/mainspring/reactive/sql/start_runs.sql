@@ -3,7 +3,8 @@
 -- check captured, and whether a param of it was moved back since. 'newer': the check was of a newer release, which captured
 -- less than this worker's code wants to know; it is not started here. 'unknown': this worker has no code of it; it can only
 -- find out that an earlier start has died.
--- Locks reactive_task rows in the order of the items, which is by name. Rides reactive_task_pkey and param_pkey.
+-- Locks reactive_task rows in the order of the items, which is by name. Rides reactive_task_by_name (once a run that starts),
+-- param_by_name and produces_of_task.
 with item as materialized (
   select i.task, i.firing, i.run, i.needs is not null as known,
     array(select jsonb_array_elements_text(coalesce(i.needs, '[]')::jsonb)) as needs
@@ -15,18 +16,24 @@ started as (
   from item i
   where i.known and t.task = i.task and t.firing = i.firing and (t.run is null or t.run = i.run) and t.admitted_at is not null
     and (t.captured ?& i.needs or t.release <= %(release)s::bigint)
-  returning t.task
-)
-select i.task,
-  case
-    when i.task in (select task from started) then 'started'
+  returning t.task, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run, t.captured ?& i.needs as knows
+),
+answered as (
+  select task, 'started' as answer, kind, record, cause, captured, seen, base, failures, run, knows
+  from started
+  union all
+  select i.task, case
     when t.firing is distinct from i.firing then 'other'
     when t.run is not null then 'again'
     when not i.known then 'unknown'
     when not t.captured ?& i.needs then 'newer'
     else 'other'
-  end as answer,
-  t.kind, t.record, t.cause, t.captured::text as captured, t.seen::text as seen, t.base, t.failures, t.run, t.captured ?& i.needs as knows,
+  end, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run, t.captured ?& i.needs
+  from item i
+  left join mainspring.reactive_task t on t.task = i.task
+  where i.task not in (select task from started)
+)
+select t.task, t.answer, t.kind, t.record, t.cause, t.captured::text as captured, t.seen::text as seen, t.base, t.failures, t.run, t.knows,
   exists (
     select from jsonb_each(t.captured) c join mainspring.param p on p.name = c.key
     where p.rewinds > (c.value ->> 1)::integer
@@ -38,5 +45,4 @@ select i.task,
   (select jsonb_object_agg(o.param, coalesce(to_jsonb(p.num), to_jsonb(p.ver)))
     from mainspring.produces o join mainspring.param p on p.name = o.param
     where o.task = t.task)::text as products
-from item i
-left join mainspring.reactive_task t on t.task = i.task
+from answered t
