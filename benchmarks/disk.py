@@ -8,6 +8,7 @@ as after any fault. Prints the figure as JSON.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ FULL_SECONDS = 5.0
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # and the lab takes its server away
     with tempfile.TemporaryDirectory(prefix="full-disk-") as folder:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=755", "tmpfs", folder]
         subprocess.run(mount, check=True)
