@@ -53,18 +53,36 @@ def test_the_greatest_priority_and_within_it_the_oldest_comes_first() -> None:
     assert popped(found) == ["high", "a", "b", "low"]
 
 
-def test_it_knows_whether_low_and_other_priorities_wait() -> None:
+def test_it_knows_whether_all_that_waits_is_of_a_low_priority() -> None:
     found = buffer()
-    assert not found.has_below(4)
+    assert not found.only_below(4), "nothing waits"
     assert not found.has_from(4)
 
     found.add([visit("low", priority=1)])
-    assert found.has_below(4)
+    assert found.only_below(4)
     assert not found.has_from(4)
 
     found.add([visit("live", priority=4)])
-    assert found.has_below(4)
+    assert not found.only_below(4)
     assert found.has_from(4)
+
+
+@pytest.mark.parametrize("how", ["limit", "pause", "share"])
+def test_what_waits_for_something_else_than_a_slot_keeps_no_other_low_queue_back(how) -> None:
+    """A queue at its limit starves no other; a background queue has its share."""
+    found = buffer(queue("free"), queue("kept", share=0.5 if how == "share" else None))
+    if how == "limit":
+        found.queues["kept"].limit(paused=False, concurrency=1, rate=None)
+    if how == "pause":
+        pause(found, "kept", True)
+    found.add([visit("a", name="kept", priority=1)])
+    assert not found.startable_below(3, 0.0)
+
+    found.add([visit("a", name="free", priority=3)])
+    assert not found.startable_below(3, 0.0)
+
+    found.add([visit("b", name="free", priority=2)])
+    assert found.startable_below(3, 0.0)
 
 
 def test_the_oldest_of_several_queues_comes_first() -> None:

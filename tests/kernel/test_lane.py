@@ -1,4 +1,4 @@
-"""The low lane: what is below the usual priority gives way while other work is about (T4, P10, S18)."""
+"""The low lane: background priorities give way while other work is about (T4, P10, S18)."""
 
 from __future__ import annotations
 
@@ -90,6 +90,28 @@ async def test_low_priorities_are_read_by_bursts_while_other_work_is_about(
 
     assert started == 2 + BURST
     assert len(set(gate.ended)) == 302
+
+
+@pytest.mark.parametrize("free", ["priority", "share"])
+async def test_other_priorities_and_shares_do_not_give_way(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch, free: str
+) -> None:
+    """S18: who was promised a part of the starts has it; and 3 and 4 are only behind 5."""
+    monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
+    monkeypatch.setattr(lane, "LONGEST_BURST", 1000.0)
+    monkeypatch.setattr("mainspring.kernel.reader.QUICK_SECONDS", 1000.0)
+    gate = Gate()
+    share = 1.0 if free == "share" else None
+    queues = [queue(handler=gate), queue("behind", handler=gate, share=share)]
+    async with working(database_url, *queues, lease=60.0, concurrency=500):
+        visits.offer("live")
+        await wait_until(lambda: len(gate.runs) == 1)
+        keys = [f"low {n:03}" for n in range(3 * BURST)]
+        visits.offer(*keys, queue="behind", priority=1 if free == "share" else lane.LANE)
+
+        await wait_until(lambda: len(gate.runs) == 1 + 3 * BURST, 15)
+
+        gate.open.set()
 
 
 async def test_runs_that_wait_do_not_keep_low_priorities_back(

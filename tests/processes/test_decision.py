@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from deciders import application, record
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from mainspring.processes.decision import (
     fingerprint,
     validate,
 )
+from mainspring.processes.map import decide_chunk
 from mainspring.tasks.promise import Failure, Outcome, Promise
 
 ours = Child("work")
@@ -43,6 +45,8 @@ BAD: dict[str, tuple[Decision, str]] = {
         Decision((ours, Child("work", edges=(Edge(0, "value"), Edge(0, "order"))))),
         "two edges on one promise",
     ),
+    "priority": (Decision((Child("work", priority=50),)), "has the priority 50, which is not 0 to 9"),
+    "group": (Decision((Child("work", group=""),)), "has a group of 0 bytes, not 1 to 255"),
     "unknown built-in": (Decision((Child("@magic"),)), "has the actor '@magic', which is none"),
     "no actor": (Decision((Child(""),)), "has the actor '', which is none"),
     "arguments": (Decision((Child("work", "[1]"),)), "cannot be read as JSON"),
@@ -201,3 +205,9 @@ def test_failures_that_differ_by_actor_type_text_or_place_are_not() -> None:
     }
 
     assert len(prints) == 5
+
+
+def test_a_chunk_of_a_map_with_a_priority_that_nobody_reads_is_refused() -> None:
+    """A remote decision may have made it."""
+    with pytest.raises(msgspec.ValidationError, match="<= 9"):
+        decide_chunk('{"actor": "work", "calls": [{}], "priority": 50}')

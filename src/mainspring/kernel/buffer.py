@@ -58,9 +58,18 @@ class Buffer:
     def size(self) -> int:
         return sum(len(level) for _, level in self._levels())
 
-    def has_below(self, priority: int) -> bool:
-        """Whether any visit of a lower priority than this waits."""
-        return any(self._waiting[:priority])
+    def only_below(self, priority: int) -> bool:
+        """Whether there are visits, all of a lower priority than this."""
+        return any(self._waiting[:priority]) and not self.has_from(priority)
+
+    def startable_below(self, priority: int, now: float) -> bool:
+        """Whether any visit of a lower priority waits for nothing but a slot; those of background
+        queues have a share of these."""
+        return any(
+            queue.settings.share is None and (not queue.limited or queue.ready_at(now) <= now)
+            for waiting in self._waiting[:priority]
+            for queue in waiting.values()
+        )
 
     def has_from(self, priority: int) -> bool:
         """Whether any visit of this priority or a greater one waits."""

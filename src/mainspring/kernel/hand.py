@@ -81,7 +81,9 @@ class Hand:
     def unsettled_below(self, priority: int, since: float) -> int:
         """Runs of lower priorities that began after this moment, or have ended and are not settled."""
         return sum(
-            run.visit.priority < priority and (run.outcome is not None or run.began > since)
+            run.visit.priority < priority
+            and (run.outcome is not None or run.began > since)
+            and (run.settings is None or run.settings.share is None)
             for run in self.runs.values()
         )
 

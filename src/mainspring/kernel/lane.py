@@ -1,19 +1,18 @@
-"""The low lane: visits below the usual priority give way while others are about. Pure, no I/O.
+"""The low lane: visits of background priorities (0 to 2) give way while others are about. Pure, no I/O.
 
 The greatest priority starts first, but a run that has begun, a page that is read and a batch that is
 settled are not interrupted: beside a full lane of low priorities others would wait for all of these,
 and for the server's time. So while other work is about, low priorities are read by small bursts, each
 when the one before is settled (or runs on, as long runs do) and after as long a rest as it took.
+A queue with a share of the starts has that share, and is not in the lane.
 """
 
 from __future__ import annotations
 
 import math
 
-from mainspring.kernel.visit import DEFAULT_PRIORITY
-
 # Priorities below this are the low lane.
-LANE = DEFAULT_PRIORITY
+LANE = 3
 # Others are about for so long after one was read (seconds).
 ABOUT_SECONDS = 1.0
 # Visits of a level that are then read at once: about as many as a worker usually has slots for.

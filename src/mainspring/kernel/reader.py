@@ -28,6 +28,7 @@ from mainspring.kernel.line import Line
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
+    DEFAULT_PRIORITY,
     END,
     PRIORITIES,
     START,
@@ -101,6 +102,12 @@ class Reader:
             for queue in buffer.queues
         }
         self._low = LowLane()
+        self._giving_way = {
+            cursor
+            for queue in buffer.queues.values()
+            if queue.settings.share is None
+            for cursor in self._levels[queue.name][:LANE]
+        }
         self._low_at = 0.0  # from this local moment on low priorities may be read
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
@@ -193,10 +200,12 @@ class Reader:
         """Full: the runner wakes us when it has room, the sweep is due soon in any case.
 
         Whoever is busy looks for urgent visits now and then instead of being told of every offer; but
-        with nothing at hand but the low lane, being told too is rare and sooner.
+        with nothing at hand that is not put behind the rest, being told too is rare and sooner.
         """
-        is_low = self._buffer.has_below(LANE) or self._low_at > moment.local()
-        told = not self._database.pooled and is_low and not self._buffer.has_from(LANE)
+        is_low = self._buffer.only_below(DEFAULT_PRIORITY) or (
+            self._low_at > moment.local() and not self._buffer.has_from(DEFAULT_PRIORITY)
+        )
+        told = not self._database.pooled and is_low
         if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
             self._idle_at = moment.local()
             await self._set_asleep(told)
@@ -228,10 +237,10 @@ class Reader:
             for cursor in self._levels[queue.name]
             if cursor.more and cursor.priority > least
         ]
-        if self._low.gives_way(now) and any(cursor.priority < LANE for cursor in wanting):
+        if self._low.gives_way(now) and not self._giving_way.isdisjoint(wanting):
             self._low_at = self._low_opens_at(now)
             if self._low_at > now:
-                wanting = [cursor for cursor in wanting if cursor.priority >= LANE]
+                wanting = [cursor for cursor in wanting if cursor not in self._giving_way]
         if look and wanting:
             every = LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
             self._look_at = now + max(every, min(LOOK_PART * self._look_cost, LOOK_MOST_SECONDS))
@@ -239,7 +248,13 @@ class Reader:
 
     def _low_opens_at(self, now: float) -> float:
         unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
-        return self._low.opens_at(now, waiting=self._buffer.has_below(LANE), unsettled=unsettled)
+        waiting = self._buffer.startable_below(LANE, now)
+        return self._low.opens_at(now, waiting=waiting, unsettled=unsettled)
+
+    def met(self, visits: Sequence[Visit]) -> None:
+        """Visits came to be started: whether others have to give way."""
+        if any(visit.priority >= LANE for visit in visits):
+            self._low.met(moment.local())
 
     def _least(self, queue: QueueState) -> int:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
@@ -262,7 +277,8 @@ class Reader:
         return datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
 
     async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
-        most = self._shares(cursors)
+        page_size = max(10, self._page // len({c.queue for c in cursors}))
+        most = self._shares(cursors, page_size)
         for cursor in cursors:
             cursor.sent()
         sent, now = moment.local(), self._now()
@@ -272,21 +288,17 @@ class Reader:
         for cursor, asked in zip(cursors, most, strict=True):
             page = pages.get((cursor.queue, cursor.priority), [])
             cursor.answered(page[-1] if page else None, full=len(page) >= asked, now=now)
-            if page and cursor.priority < LANE:
+            if page and self._take_in(page) and cursor in self._giving_way:
                 self._low.burst(sent)
-        for page in pages.values():
-            self._take_in(page)
-        self._fit(rows, max(most))
+        self._fit(rows, page_size)
         # A read of few rows after it does not make the next look cheap.
         self._look_cost = max(moment.local() - sent, self._look_cost / 2)
         await self._let_run()
 
-    def _shares(self, cursors: Sequence[Cursor]) -> list[int]:
-        """How many visits are asked for of each level: the queues share a page, and a level that gives
-        way is read by bursts."""
-        page = max(10, self._page // len({c.queue for c in cursors}))
+    def _shares(self, cursors: Sequence[Cursor], page: int) -> list[int]:
+        """How many visits are asked for of each level: one that gives way is read by bursts."""
         low = min(page, BURST) if self._low.gives_way(moment.local()) else page
-        return [low if c.priority < LANE else page for c in cursors]
+        return [low if c in self._giving_way else page for c in cursors]
 
     async def _fetch(
         self,
@@ -321,17 +333,18 @@ class Reader:
     def _mask(self) -> bytes:
         return shard_mask(self._hand.shards, self._database.shard_count)
 
-    def _take_in(self, visits: Sequence[Visit]) -> None:
-        """Buffer what is mine and not in hand yet, of one level."""
+    def _take_in(self, visits: Sequence[Visit]) -> bool:
+        """Buffer what is mine and not in hand yet, of one level; answers whether anything was."""
         fresh = self._buffer.new_of(visits, self._hand.shards)
         is_known = not fresh and len(visits) >= KNOWN_MANY
         cursor = self._cursors[visits[0].queue, visits[0].priority]
         cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
-            if cursor.priority >= LANE and not self._buffer.queues[cursor.queue].settings.beside:
-                self._low.met(moment.local())
+            if not self._buffer.queues[cursor.queue].settings.beside:
+                self.met(fresh)
             self.filled()
+        return bool(fresh)
 
     async def _let_run(self) -> None:
         """Let the slots take what was read before we look whether there is room."""

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from mainspring.db.connect import Database
-from mainspring.errors import NotFound
+from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask, decoded
 from mainspring.kernel.config import DEFAULT_POOL, QueueSettings, own_queue
 from mainspring.kernel.cron import check_schedule, last_tick, next_tick
@@ -27,7 +27,7 @@ from mainspring.kernel.offer import Offer, offer, offer_new
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY, PRIORITIES, Run, new_ids, shard_of, token
 
 QUEUE = "mainspring.recurring"
 
@@ -46,6 +46,10 @@ class Schedule:
 
     def __post_init__(self) -> None:
         check_schedule(self.cron, self.zone)
+        if self.priority not in PRIORITIES:
+            raise InvalidSetting(
+                f"priority must be 0 to 9 (greater is sooner), got {self.priority!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

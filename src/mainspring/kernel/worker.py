@@ -291,6 +291,7 @@ class Worker:
         fresh = self.buffer.new_of(known, self.hand.shards)
         if fresh:
             self.buffer.add(fresh)
+            self.reader.met(fresh)
             self._filled()
 
     def serves(self, queue: str, shard: int) -> bool:

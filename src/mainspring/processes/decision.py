@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.kernel.visit import PRIORITIES
 from mainspring.processes.arguments import read_holes
 from mainspring.tasks.promise import Failure
 
@@ -177,6 +178,10 @@ def _of_options(n: int, child: Child, decision: Decision) -> Any:
         yield from _of_undo(f"the compensation of {_named(n, child)}", child.undo)
     if child.delay is not None and not 0 <= child.delay <= 10_000_000_000:
         yield f"{_named(n, child)} has the delay {child.delay!r}, which is not 0 or more seconds"
+    if child.priority is not None and child.priority not in PRIORITIES:
+        yield f"{_named(n, child)} has the priority {child.priority!r}, which is not 0 to 9"
+    if child.group is not None and not 1 <= len(child.group.encode()) <= 255:
+        yield f"{_named(n, child)} has a group of {len(child.group.encode())} bytes, not 1 to 255"
     if child.on_task_timeout not in (None, "slide", "force"):
         yield (
             f"{_named(n, child)} has on_task_timeout {child.on_task_timeout!r}; "

@@ -10,7 +10,7 @@ items before it is done. Pure: recording the chunks here, deciding one in `decid
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -33,8 +33,9 @@ class Chunk(msgspec.Struct, frozen=True):
     calls: list[msgspec.Raw]
     version: int = 1
     outcomes: bool = False
-    priority: int | None = None
-    group: str | None = None
+    # Checked, for a remote decision may have brought them.
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
+    group: Annotated[str, msgspec.Meta(min_length=1, max_length=255)] | None = None
 
 
 _chunk_decoder = msgspec.json.Decoder(Chunk)

@@ -18,8 +18,8 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
+from mainspring.kernel.lane import LANE
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
-from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.drive import drive
 from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
@@ -34,7 +34,7 @@ from mainspring.processes.structural import (
 from mainspring.tasks.task import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
-LOW_PRIORITY = DEFAULT_PRIORITY - 2
+LOW_PRIORITY = LANE - 1  # gives way to live work
 # Parked tasks that are freed in one transaction.
 TASKS = 250
 # What could not be freed because its process was being changed is tried again, so often and after so long.

@@ -1,7 +1,7 @@
 -- Admit firings that wait: their runs are offered. Locks reactive_task rows by name, skipping those that others have locked, and
 -- upserts visits in (shard, key, queue) order. A task that is not answered was locked, or its firing is over.
 with mine as materialized (
-  select t.ctid as address, i.firing, i.id
+  select t.task, i.firing, i.id
   from unnest(%(tasks)s::text[], %(firings)s::bigint[], %(ids)s::uuid[]) as i(task, firing, id)
   join mainspring.reactive_task t on t.task = i.task
   where t.firing = i.firing and t.admitted_at is null
@@ -12,7 +12,7 @@ admitted as (
   update mainspring.reactive_task t
   set admitted_at = mainspring.clock()
   from mine m
-  where t.ctid = m.address
+  where t.task = m.task
   returning t.task, t.pool, t.priority, m.firing, m.id
 ),
 wanted as (

@@ -1,12 +1,11 @@
 -- Write what checks came to: fire, or note that the verdict or a leaf's changed. Only where the turn is still the one that was
--- read: a verdict on an older state starts nothing. The row is found by the address that was read (it moves with every write,
--- as the turn does, so one that is not there has moved on). A firing in a pool without a cap is admitted here and now, and its run
+-- read: a verdict on an older state starts nothing. The row is found by the address that was read: one that is not there was
+-- written since, by whomever. A firing in a pool without a cap is admitted here and now, and its run
 -- offered; in a pool with one, its admission is offered.
 -- Locks reactive_task rows by name and skips those that others have locked, then shares the pools' rows, then upserts visits
 -- in (shard, key, queue) order. A task that is not answered was locked or has moved on: look again.
 with mine as materialized (
-  select i.task, i.fires, i.firing, i.new_turn, i.kind, i.record, i.captured, i.verdict, i.leaves, i.cause, i.noted, i.id, t.pool,
-    t.ctid as address
+  select i.task, i.fires, i.firing, i.new_turn, i.kind, i.record, i.captured, i.verdict, i.leaves, i.cause, i.noted, i.id, t.pool
   from unnest(%(tasks)s::text[], %(addresses)s::text[], %(turns)s::bigint[], %(fires)s::boolean[], %(firings)s::bigint[], %(new_turns)s::bigint[],
     %(kinds)s::text[], %(records)s::boolean[], %(captured)s::text[], %(verdicts)s::boolean[], %(leaves)s::text[],
     %(causes)s::text[], %(noted)s::boolean[], %(ids)s::uuid[])
@@ -44,14 +43,14 @@ written as (
     verdict = coalesce(i.verdict, t.verdict),
     leaves = coalesce(i.leaves::jsonb, t.leaves)
   from mine i
-  where t.ctid = i.address
-  returning t.task, t.pool, t.priority, i.fires, i.firing, i.id, t.admitted_at is not null as admitted
+  where t.task = i.task
+  returning t.task, t.pool, t.priority, i.fires, i.firing, i.id, t.admitted_at is not null as admitted, i.noted, i.verdict, i.leaves, i.cause
 ),
 story as (
   insert into mainspring.evaluation (task, at, verdict, fired, leaves, cause)
-  select i.task, mainspring.clock(), coalesce(i.verdict, false), i.fires, coalesce(i.leaves::jsonb, '[]'), i.cause
-  from mine i
-  where i.noted
+  select w.task, mainspring.clock(), coalesce(w.verdict, false), w.fires, coalesce(w.leaves::jsonb, '[]'), w.cause
+  from written w
+  where w.noted
 ),
 wanted as (
   select mainspring.shard(w.task, s.shard_count) as shard, w.task as key, 'mainspring.run.' || w.pool as queue, w.id, w.priority,
