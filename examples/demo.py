@@ -25,8 +25,8 @@ from rich.table import Table
 from mainspring.db.embedded import EmbeddedServer
 
 DIRECTORY = Path(".mainspring") / "demo"
-LIMIT_SECONDS = 55.0
-PATIENCE_SECONDS = 150.0  # of the listings, on a machine that is busy with other things
+LIMIT_SECONDS = 150.0  # on a machine that is busy with other things
+PATIENCE_SECONDS = 60.0  # of the listings, while nothing moves
 
 
 def start_worker() -> subprocess.Popen[bytes]:
@@ -113,7 +113,7 @@ def run(console: Console) -> int:
         from listings import demo as listings
 
         url = server.url("listings")
-        return max(answer, listings.play(console, url, seconds=PATIENCE_SECONDS))
+        return max(answer, listings.play(console, url, patience=PATIENCE_SECONDS))
     finally:
         for worker in workers:
             if worker.poll() is None:

@@ -51,9 +51,9 @@ from listing
 class Demo:
     """The workers, and what the database says."""
 
-    def __init__(self, url: str, live: Live, until: float) -> None:
+    def __init__(self, url: str, live: Live, patience: float) -> None:
         self.url = url
-        self.until = until
+        self.patience = patience  # seconds in which nothing may have moved
         self.news: list[str] = []
         self.facts: dict[str, int] = {}
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -98,11 +98,14 @@ class Demo:
             return cursor.fetchall() if cursor.description else []
 
     def wait(self, condition: Callable[[], bool]) -> bool:
-        """Show the facts until a condition holds, or time is up."""
-        while time.monotonic() < self.until:
+        """Show the facts until a condition holds, or nothing moves any more."""
+        moved_at, before = time.monotonic(), self.facts
+        while time.monotonic() - moved_at < self.patience:
             self.look()
             if condition():
                 return True
+            if self.facts != before:
+                moved_at, before = time.monotonic(), self.facts
             time.sleep(0.1)
         return False
 
@@ -126,7 +129,7 @@ class Demo:
         return table
 
 
-def play(console: Console, url: str, *, seconds: float) -> int:
+def play(console: Console, url: str, *, patience: float) -> int:
     """The whole story; 0 if every listing is as it must be."""
     began = time.monotonic()
     with psycopg.connect(url) as connection:
@@ -134,11 +137,12 @@ def play(console: Console, url: str, *, seconds: float) -> int:
     prepare(url)
     console.print(f"\n{LISTINGS} cars are posted while two workers run six stages on them")
     with Live(Table(), console=console, refresh_per_second=8) as live:
-        demo = Demo(url, live, began + seconds)
+        demo = Demo(url, live, patience)
         try:
             complete = act(demo)
         finally:
             demo.kill_workers()
+    console.print()
     return account(console, demo, complete, time.monotonic() - began)
 
 
@@ -221,5 +225,10 @@ def account(console: Console, demo: Demo, complete: bool, seconds: float) -> int
         table.add_row(name, str(count))
     console.print(table)
     console.print(f"{seconds:.1f} s")
+    if not complete:
+        console.print(
+            f"given up: nothing has moved for {demo.patience:g} s, and {facts['due']} visits are still due "
+            "(they wait in the database; nothing is lost)"
+        )
     faults = (wrong, lost_photos, unsorted, parked, violations)
     return 0 if complete and not any(faults) and facts["expired"] == LISTINGS else 1

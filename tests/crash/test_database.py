@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import crash_app
 import pytest
 from scene import Scene, cpu_seconds
 
 from mainspring.db.embedded import EmbeddedServer
+from mainspring.errors import ResultTimeout
 
 slow = pytest.mark.slow
 _TERMINATE = "select pg_terminate_backend(pid) from unnest(%s::int[]) pid"
@@ -66,6 +70,37 @@ def test_results_that_wait_for_the_database_are_kept_and_settled_after(
     assert len(scene.starts()) == 7, "no task ran twice"
     stories = "select attempt, outcome::text, result #>> '{}' from mainspring.history"
     assert set(scene.sql(stories)) == {(1, "done", "late")}
+
+
+def test_callers_wait_for_their_results_through_an_outage(
+    own_scene: Scene, own_server: EmbeddedServer
+) -> None:
+    scene = own_scene
+    worker = scene.worker(lease=10.0)
+    scene.joined(worker)
+    scene.enqueue("stubborn", range(1), seconds=1.0)
+    [first] = scene.handles
+
+    async def ask() -> str:
+        async with crash_app.make(scene.url) as app:
+            second = await app.tasks["stubborn"].enqueue(n=1, seconds=1.0)
+            scene.handles.append(second)
+            return await second.result(60)
+
+    with ThreadPoolExecutor(2) as callers:
+        plain = callers.submit(first.result_sync, 60)
+        awaited = callers.submit(asyncio.run, ask())
+        scene.wait(lambda: len(scene.starts()) == 2, "both run")
+        own_server.stop(fast_seconds=5)
+        with pytest.raises(
+            ResultTimeout, match=r"no answer from the database at the end of 0\.1 s"
+        ):
+            first.result_sync(timeout=0.1)
+        own_server.start()
+
+        assert (plain.result(), awaited.result()) == ("late", "late")
+
+    scene.check()
 
 
 def test_a_server_that_crashes_loses_nothing(own_scene: Scene, own_server: EmbeddedServer) -> None:

@@ -122,7 +122,8 @@ class EmbeddedServer:
         with (
             self.locked(),  # two at a time would fight over the template
             psycopg.connect(self.url("postgres"), autocommit=True) as connection,
-            contextlib.suppress(psycopg.errors.DuplicateDatabase),
+            # Seen only at its end (a violation) where whoever began it was killed, and its server not.
+            contextlib.suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation),
         ):
             connection.execute(create)
 

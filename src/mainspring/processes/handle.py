@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import psycopg
 
-from mainspring.errors import NotFound, ProcessFailed, ResultTimeout
+from mainspring.errors import NotFound, ProcessFailed
 from mainspring.tasks.promise import Failure
+from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
 
@@ -72,29 +72,24 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the result; raises `ProcessFailed` or `ResultTimeout` (seconds).
 
-        It is there when the process's own promise is kept; other branches may still be open.
+        It is there when the process's own promise is kept; other branches may still be open. While a
+        step is parked it is waited for, and so is a database that goes away meanwhile.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.01
-        while True:
-            found = await self._lookup.look_up_process(self.type, self.id)
-            if self._has_ended(found):
-                return found.result  # type: ignore[no-any-return]
-            self._check_deadline(deadline, timeout)
-            await asyncio.sleep(pause)
-            pause = min(0.5, pause * 1.5)
+        return await wait_for(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_process(self.type, self.id),
+            self._ended,
+            self._late(timeout),
+            timeout,
+        )
 
     def result_sync(self, timeout: float | None = None) -> R:
         """The same for code that is not async."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.01
-        while True:
-            found = self._lookup.look_up_process_sync(self.type, self.id)
-            if self._has_ended(found):
-                return found.result  # type: ignore[no-any-return]
-            self._check_deadline(deadline, timeout)
-            time.sleep(pause)
-            pause = min(0.5, pause * 1.5)
+        return wait_for_sync(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_process_sync(self.type, self.id),
+            self._ended,
+            self._late(timeout),
+            timeout,
+        )
 
     async def signal(
         self,
@@ -151,9 +146,11 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             )
         return found.outcome == "ok"
 
-    def _check_deadline(self, deadline: float | None, timeout: float | None) -> None:
-        if deadline is not None and time.monotonic() >= deadline:
-            raise ResultTimeout(
-                f"process {self.type!r} {self.id} has no result after {timeout:g} s; "
-                f"ask `mainspring processes why {self.id}`"
-            )
+    def _ended(self, found: Found) -> tuple[Any] | None:
+        return (found.result,) if self._has_ended(found) else None
+
+    def _late(self, timeout: float | None) -> Callable[[Found], str]:
+        return lambda _: (
+            f"process {self.type!r} {self.id} has no result after {timeout:g} s; "
+            f"ask `mainspring processes why {self.id}`"
+        )

@@ -111,6 +111,7 @@ def start_children(batch: Batch, changes: list[Change]) -> Steps:
             )
         except IdInUse as error:
             change.failing = change.park = True
-            change.error = Failure("mainspring.errors.IdInUse", str(error), cause=change.task)
+            text = f"{error}; a child is never one that is there already: derive its id from its parent's"
+            change.error = Failure("mainspring.errors.IdInUse", text, cause=change.task)
             continue
         change.waiting.child = started.id

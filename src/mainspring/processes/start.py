@@ -95,7 +95,7 @@ def _existing(
     if refuse_taken:
         raise IdInUse(
             f"process {type!r} with the id {key!r} was started before and is {state}; "
-            "start it with another id, or without if_taken='refuse' to get the one that is there"
+            "start it with another id"
         )
     if msgspec.json.decode(start) != msgspec.json.decode(args):
         raise IdInUse(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from mainspring.errors import NotFound, ResultTimeout, TaskFailed
+from mainspring.errors import NotFound, TaskFailed
+from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
 
@@ -42,28 +42,19 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return self._lookup.look_up_sync(self)[0]
 
     async def result(self, timeout: float | None = None) -> R:
-        """Wait for the end and answer the result; raises TaskFailed or ResultTimeout (seconds)."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.01
-        while True:
-            found = await self._lookup.look_up(self)
-            if (ended := self._ended(found)) is not None:
-                return ended[0]  # type: ignore[no-any-return]
-            self._check_deadline(deadline, timeout, found[0])
-            await asyncio.sleep(pause)
-            pause = min(0.5, pause * 1.5)
+        """Wait for the end and answer the result; raises TaskFailed or ResultTimeout (seconds).
+
+        A database that goes away meanwhile is waited for.
+        """
+        return await wait_for(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up(self), self._ended, self._late(timeout), timeout
+        )
 
     def result_sync(self, timeout: float | None = None) -> R:
         """The same for code that is not async."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.01
-        while True:
-            found = self._lookup.look_up_sync(self)
-            if (ended := self._ended(found)) is not None:
-                return ended[0]  # type: ignore[no-any-return]
-            self._check_deadline(deadline, timeout, found[0])
-            time.sleep(pause)
-            pause = min(0.5, pause * 1.5)
+        return wait_for_sync(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_sync(self), self._ended, self._late(timeout), timeout
+        )
 
     def _ended(self, found: tuple[str, Any, str | None]) -> tuple[Any] | None:
         state, result, error = found
@@ -81,8 +72,5 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             )
         return None
 
-    def _check_deadline(self, deadline: float | None, timeout: float | None, state: str) -> None:
-        if deadline is not None and time.monotonic() >= deadline:
-            raise ResultTimeout(
-                f"task {self.task!r} {self.id} is still {state} after {timeout:g} s"
-            )
+    def _late(self, timeout: float | None) -> Callable[[tuple[str, Any, str | None]], str]:
+        return lambda found: f"task {self.task!r} {self.id} is still {found[0]} after {timeout:g} s"
