@@ -131,7 +131,8 @@ def of_a_session(asked: list[str]) -> list[str]:
     named = re.compile(r"execute (?!<unnamed>)")
     # The encoding is set by PgBouncer itself, when drivers that spell it differently take turns.
     sets = re.compile(
-        r"[:;]\s*(?:re)?set\s+(?!local\b|constraints\b|client_encoding\b)|set_config\(", re.I
+        r"[:;]\s*(?:re)?set\s+(?!local\b|constraints\b|client_encoding\b)|set_config\((?![^()]*,\s*true\))",
+        re.I,
     )
     speaks = re.compile(r":\s*(?:un)?listen\b", re.IGNORECASE)
     return [s for s in asked if named.match(s) or sets.search(s) or speaks.search(s)]
