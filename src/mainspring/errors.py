@@ -295,7 +295,8 @@ class WentBack(MainspringError, ValueError):
         self.new = new
         super().__init__(
             f"param {param!r} would go back from {old} to {new}; if the data was restated say so with "
-            "rewind, if others may be ahead use if_greater=True"
+            "rewind, if others may be ahead use if_greater=True "
+            "(`mainspring params rewind`, `--if-greater`)"
         )
 
 

@@ -142,6 +142,30 @@ def test_waiting_visits_are_given_by_load_once(visits: Visits, owners) -> None:
     assert one.hand.shards == table(visits, one)
 
 
+def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners) -> None:
+    """A3: a worker that has just joined has nothing but gifts; what came for its load stays a while."""
+    one, two = owners
+    one.look()
+    one.shards.share()  # the fair share
+    two.look()
+    two.shards.take()
+    visits.call("beat", worker_id=one.hand.worker_id, slots=4, free=4)
+    two.look()
+    two.thoughts.waiting = {(shard := max(two.hand.shards)): 1}
+
+    two.shards.share()
+
+    assert shard not in two.hand.shards
+    one.look()
+    one.shards.take()
+    assert shard in table(visits, one)
+    visits.call("beat", worker_id=two.hand.worker_id, slots=4, free=4)
+    one.look()
+    one.thoughts.waiting = {shard: 1}
+    one.shards.share()
+    assert shard in table(visits, one)
+
+
 def test_a_shard_whose_run_cannot_be_held_stays(visits: Visits, owners) -> None:
     one, two = owners
     visits.offer("a")

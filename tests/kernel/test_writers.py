@@ -143,6 +143,35 @@ async def test_a_run_whose_writes_fail_fails_alone(
     assert "division by zero" in visits.value("select error from mainspring.visit limit 1")
 
 
+async def test_a_visit_that_somebody_else_adds_meanwhile_fails_no_run(
+    visits: Visits, database_url: str
+) -> None:
+    """It was not there when the writer looked, and is when it adds it: it looks again."""
+
+    class Adding(Notes):
+        tries = 0
+
+        async def write(self, connection: Any, runs: Sequence[Run]) -> list[Any]:
+            self.tries += 1
+            if self.tries == 1:
+                await connection.execute(
+                    "insert into mainspring.visit select * from mainspring.visit where key = 'a'"
+                )
+            return [None] * len(runs)
+
+    adding = Adding()
+
+    async def handler(run: Run) -> Done:
+        return Done(writer=adding)
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=handler, retry=ONCE)):
+        await wait_until(lambda: left(visits) == 0)
+
+    assert adding.tries == 2
+    assert [story["outcome"] for story in visits.history("a")] == ["done"]
+
+
 async def test_a_run_that_is_answered_with_rerun_is_run_again_and_counts_no_attempt(
     visits: Visits, database_url: str, notes: Notes
 ) -> None:

@@ -106,10 +106,13 @@ def shards_to_take(leases: Sequence[Lease], alive: Collection[UUID], *, me: UUID
     return for_me + max(0, min(free, share - mine - for_me))
 
 
-def surplus_gift(leases: Sequence[Lease], peers: Sequence[Peer], *, me: UUID) -> Gift | None:
+def surplus_gift(
+    leases: Sequence[Lease], peers: Sequence[Peer], *, me: UUID, keep: Collection[int] = ()
+) -> Gift | None:
     """Shards above my fair share, for the poorest worker that is below its own.
 
-    Above the share rounded down: 32 workers with 32 shards each must make room for a 33rd.
+    Above the share rounded down: 32 workers with 32 shards each must make room for a 33rd. Those in
+    `keep`, which came for their load, go last.
     """
     alive = [p for p in peers if p.id != me]
     if not alive:
@@ -126,7 +129,8 @@ def surplus_gift(leases: Sequence[Lease], peers: Sequence[Peer], *, me: UUID) ->
     missing = floor - owned[poorest.id]
     if min(excess, missing) <= 0:
         return None
-    mine = sorted(lease.shard for lease in leases if lease.worker_id == me)
+    mine = [lease.shard for lease in leases if lease.worker_id == me]
+    mine.sort(key=lambda shard: (shard not in keep, shard))
     return Gift(poorest.id, tuple(mine[-min(excess, missing) :]))
 
 
@@ -135,7 +139,7 @@ def load_gift(
 ) -> Gift | None:
     """Shards whose visits wait for a slot here while another worker has slots free.
 
-    `waiting` says how many visits wait in each shard; shards in `keep` came as a gift themselves
+    `waiting` says how many visits wait in each shard; shards in `keep` came for their load themselves
     and stay for a while, so that none goes to and fro.
     """
     idle = max((p for p in peers if p.id != me), key=lambda p: p.free, default=None)

@@ -274,7 +274,7 @@ class Settler:
             return await self._write_and_settle(connection, writer, batch)
         except Exception as error:
             broken = connection.is_closed() or isinstance(error, asyncpg.InternalClientError)
-            if broken or not is_transient(error):
+            if broken or not (is_transient(error) or _is_late(error)):
                 raise
             if len(batch) > 1:
                 raise _NotAllSettled from error  # a lock or a conflict of one: again, smaller
@@ -353,6 +353,11 @@ def _is_refusal(part: list[Run], error: Exception) -> bool:
         return True  # a layer's own writes may fail for any reason of their own
     state = getattr(error, "sqlstate", None)
     return state not in _OURS if state else isinstance(error, ValueError | TypeError)
+
+
+def _is_late(error: Exception) -> bool:
+    """Whether somebody else added a visit that the writer did not find: it will at the next try."""
+    return isinstance(error, asyncpg.UniqueViolationError) and error.constraint_name == "visit_pkey"
 
 
 def _lock_order(run: Run) -> tuple[int, str, str]:

@@ -49,7 +49,7 @@ class Shards:
         # new objects a beat are work for the collector too.
         self._read: tuple[Sequence[Any], list[Lease]] = ([], [])
         self._epochs: dict[int, int] = {}  # of the shards that are mine, as memory knows them
-        self._given: dict[int, float] = {}  # shards that came as a gift, and when
+        self._given: dict[int, float] = {}  # shards that came for their load, and when
         self._said_waiting = False
         self._strangers: set[UUID] = set()  # workers that were warned of
         self.peers: list[Peer] = []
@@ -164,8 +164,10 @@ class Shards:
             return
         steps.reach("leases.taken")
         taken = {row[0]: Lease(row[0], me, row[1], None, row[2]) for row in rows}
-        for shard in gifts & taken.keys():
-            self._given[shard] = moment.local()
+        mine = sum(1 for lease in self._leases if lease.worker_id == me)
+        # What only fills my fair share was not given for its load, and may go for that at once.
+        if mine + len(taken) > len(self._leases) // max(1, len(staying)):
+            self._given.update(dict.fromkeys(gifts & taken.keys(), moment.local()))
         self._leases = [taken.get(lease.shard, lease) for lease in self._leases]
         self._adopt([lease for lease in self._leases if lease.worker_id == me])
 
@@ -212,10 +214,10 @@ class Shards:
         # A fair share for all versions of an application; what waits only for who can run all of it.
         staying = [p for p in self.peers if p.slots and not p.is_stranger(self._queues)]
         serving = [p for p in staying if p.id == me or p.queues >= self._queues]
-        gift = surplus_gift(self._leases, staying, me=me)
+        recent = moment.local() - self._settings.lease
+        keep = {shard for shard, at in self._given.items() if at > recent}
+        gift = surplus_gift(self._leases, staying, me=me, keep=keep)
         if gift is None and self._mind.free_slots() == 0:
-            recent = moment.local() - self._settings.lease
-            keep = {shard for shard, at in self._given.items() if at > recent}
             gift = load_gift(self._mind.waiting_by_shard(), serving, me=me, keep=keep)
         if gift is not None:
             self._give(gift.shards, gift.to)

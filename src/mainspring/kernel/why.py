@@ -138,7 +138,8 @@ def _stopping(row: Any) -> Iterator[Cause]:
         if row["attempt"]:
             failures = row["attempt"]
             facts |= {"failures": failures, "attempt": failures + 1, "error": row["error"]}
-            text = f"failed {counted(failures, 'time')}, tried again at {row['due_at']}: {_first_line(row)}"
+            again = f"failed {counted(failures, 'time')}, will be tried again at {row['due_at']}"
+            text = f"{again}: {_first_line(row)}"
             yield Cause("backoff", text, facts)
         else:
             yield Cause("scheduled", f"due at {row['due_at']}", facts)

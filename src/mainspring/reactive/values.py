@@ -114,7 +114,7 @@ def check_instant(given: datetime, *, what: str = "an instant") -> datetime:
     if given.tzinfo is None or given.utcoffset() is None:
         raise InvalidValue(
             f"{what} takes instants with a time zone, got the naive {given!r}; say which moment is "
-            "meant: .replace(tzinfo=UTC), or ZoneInfo('Europe/Berlin')"
+            "meant: .replace(tzinfo=UTC), or ZoneInfo('Europe/Berlin'); in text +00:00"
         )
     try:
         moment = given.astimezone(UTC)
