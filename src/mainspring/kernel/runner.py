@@ -4,6 +4,7 @@ A slot is one asyncio task that runs one visit after another. A handler is calle
 first suspends; one that never does costs neither a task nor a turn of the event loop. Each run has a
 context of its own all the same, and a run that is stopped from outside (timeout, fence, stop) ends
 alone: its slot goes on.
+Past 400 lines, for the slots, the start of a run and the tries of suspects decide together what runs next.
 """
 
 from __future__ import annotations
