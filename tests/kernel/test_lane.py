@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
@@ -98,8 +100,7 @@ async def test_other_priorities_and_shares_do_not_give_way(
 ) -> None:
     """S18: who was promised a part of the starts has it; and 3 and 4 are only behind 5."""
     monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
-    monkeypatch.setattr(lane, "LONGEST_BURST", 1000.0)
-    monkeypatch.setattr("mainspring.kernel.reader.QUICK_SECONDS", 1000.0)
+    monkeypatch.setattr(LowLane, "opens_at", lambda *_, **__: math.inf)
     gate = Gate()
     share = 1.0 if free == "share" else None
     queues = [queue(handler=gate), queue("behind", handler=gate, share=share)]
