@@ -15,7 +15,7 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.turns import Turn, Turns
-from mainspring.kernel.visit import END, PRIORITIES, Visit
+from mainspring.kernel.visit import PRIORITIES, Visit
 
 # A visit that waited in memory for longer than this is read again first: it may have been cancelled.
 STALE_SECONDS = 5.0
@@ -204,15 +204,14 @@ class Buffer:
             if not waiting[priority]:
                 continue
             best: Level | None = None
-            front = END
             for queue in waiting[priority].values():
                 if queue.settings.share is not None and self._is_crowded(queue):
                     continue
                 level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
-                elif best is None or level.front < front:
-                    best, front = level, level.front
+                elif best is None or level.front < best.front:
+                    best = level
             if best is not None:
                 return best
         return None

@@ -63,17 +63,6 @@ class Worker:
         self._listening = Line(database, "listener")
         self._side = Line(database, "side")
         self.reader = Reader(database, self._reading, self.hand, self.buffer, settings)
-        self.runner = Runner(
-            self.hand,
-            self.buffer,
-            concurrency=settings.concurrency,
-            hold=self._hold_now,
-            finished=lambda run: self.settler.add(run),
-            wants_more=self._slot_idle,
-            left=lambda visit: self.reader.settled(visit, 0),
-        )
-        self.reader.unsettled = lambda: self.settler.unsettled
-        self.reader.filled = self._filled
         self.settler = Settler(
             database,
             self._settling,
@@ -84,6 +73,17 @@ class Worker:
             failed=self._refused,
         )
         self.settler.wrote = self.reader.wake
+        self.runner = Runner(
+            self.hand,
+            self.buffer,
+            concurrency=settings.concurrency,
+            hold=self._hold_now,
+            finished=self.settler.add,
+            wants_more=self._slot_idle,
+            left=lambda visit: self.reader.settled(visit, 0),
+        )
+        self.reader.unsettled = lambda: self.settler.unsettled
+        self.reader.filled = self._filled
         self.mind = Mind(
             database,
             self.hand,
