@@ -1,7 +1,8 @@
 """Drain: a filled queue of no-op jobs, from the first handler start to the last handler run.
 
 The start of the worker process is not counted. Afterwards the store itself must say that
-nothing is left. One process also gives the cost: CPU, write-ahead log, peak memory.
+nothing is left. One process also gives the cost: CPU, write-ahead log, peak memory. `cores` is what worker
+and server had of the machine meanwhile: a second process can add no more than is left of it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ def drain(trial: Trial, processes: int) -> list[Figure]:
         log_before = trial.lab.wal_bytes()
         stage.start_workers(processes)
         seen = stage.wait_for(1, seconds=60)
+        began = time.monotonic()
         worker_cpu, server_cpu = stage.worker_cpu(), stage.server_cpu()
         stage.wait_for(n, seconds=MOST_SECONDS)
         time.sleep(0.05)
         end = stage.look()
         worker_cpu = stage.worker_cpu() - worker_cpu
+        cores = (worker_cpu + stage.server_cpu() - server_cpu) / (time.monotonic() - began)
         note = stage.wait_until_stored()
         server_cpu = stage.server_cpu() - server_cpu
         log = trial.lab.wal_bytes() - log_before
         peak = meter.memory_mb(stage.worker_pids(), "VmHWM")
     rate = (end.count - 1) / ((end.last - end.first) / 1e9)
-    extra = {"n": n, "settings": trial.settings, "note": note}
+    extra = {"n": n, "settings": trial.settings, "note": note, "cores": round(cores, 2)}
     figures = [Figure(f"drain-{processes}", rate, extra=extra)]
     if processes == 1:
         counted = n - seen.count
