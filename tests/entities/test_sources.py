@@ -313,6 +313,8 @@ async def test_a_dao_of_ones_own_loads_and_saves(stages: Stages, dao: Any) -> No
     assert (await orders.state("close", 2))[0] == {"at": 1}
     await orders.deleted(2)
     assert await orders.state("close", 2) == (None, 0)
+    assert await asyncio.to_thread(orders.deleted_sync, [1]) == 1
+    assert await orders.state("close", 1) == (None, 0)
 
 
 async def test_an_id_is_one_however_it_is_asked_for(stages: Stages) -> None:

@@ -73,7 +73,7 @@ class Scene:
         def worker_id() -> UUID | None:
             return holder[0].hand.worker_id if holder else None  # it may settle before we have it
 
-        layer = Processes(self.database, self.actors, worker_id=worker_id)
+        layer = Processes(self.database, worker_id=worker_id)
         queues = [
             layer.actor_queue(
                 actor,

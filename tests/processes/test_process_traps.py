@@ -197,7 +197,7 @@ async def test_ends_are_numbered_without_a_cache(scene: Scene) -> None:
 
 async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     """Trap: the others of its batch would wait for ten thousand inserts."""
-    layer = Processes(scene.database, {})
+    layer = Processes(scene.database)
     task = NewTask("c", "p", "t", 0, "c", "actor", "{}")
     await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")

@@ -85,14 +85,19 @@ async def test_a_task_is_pulled_and_completed_by_an_actor_elsewhere(app: Mainspr
 
 
 def test_the_same_from_plain_code(app: Mainspring) -> None:
-    """T8: pull, beat and complete exist for code that is not async."""
-    order = shop(app)
+    """T8: pull, beat, fail, decide and complete exist for code that is not async."""
+    order = shop(app, retry=RetryPolicy(attempts=2, first=0.0, most=0.0))
     app.run(drain=True, **FAST)
     handle = order.start_sync(4)
     app.run(drain=True, **FAST)
 
     [task] = app.remote.pull_sync("charge", limit=5, wait=0.1)
     assert app.remote.beat_sync(task.ticket)
+    assert app.remote.fail_sync(task.ticket, "busy") == "accepted"
+    [task] = app.remote.pull_sync("charge", wait=5)
+    decision = Decision((Child("charge", '{"order": 4, "amount": 1.0}'),), returned=0)
+    assert app.remote.decide_sync(task.ticket, decision) == "accepted"
+    [task] = app.remote.pull_sync("charge", wait=5)
     assert app.remote.complete_sync(task.ticket, "paid") == "accepted"
     app.run(drain=True, **FAST)
 

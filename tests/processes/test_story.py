@@ -76,6 +76,30 @@ async def test_a_signal_is_kept_when_early_and_taken_once(review: Mainspring) ->
     assert await late.result(5) == "page 2: no"
 
 
+def test_plain_code_signals_and_cancels_in_its_own_transaction(
+    review: Mainspring, database_url: str
+) -> None:
+    """P15, T8: the same for code that is not async; what is rolled back was never sent."""
+    publish = review.find_process("publish")
+    signalled, cancelled = publish.start_sync(1), publish.start_sync(2)
+
+    with psycopg.connect(database_url) as connection:
+        assert signalled.signal_sync("approved", True, on=connection)
+        cancelled.cancel_sync(on=connection)
+        connection.rollback()
+        assert signalled.signal_sync("approved", False, id="click-1", on=connection)
+        connection.commit()
+        assert not signalled.signal_sync("approved", True, id="click-1")
+    review.run(drain=True, lease=1.0, poll=0.05)
+    assert cancelled.status_sync() == "open"
+    cancelled.cancel_sync()
+    review.run(drain=True, lease=1.0, poll=0.05)
+
+    assert signalled.result_sync(5) == "page 1: no"
+    assert cancelled.status_sync() == "cancelled"
+    review.close_sync()
+
+
 async def test_a_signal_that_does_not_come_is_a_failure_that_can_be_caught(
     review: Mainspring, clock: Clock
 ) -> None:

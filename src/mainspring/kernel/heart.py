@@ -107,10 +107,6 @@ class Heart(threading.Thread):
         if began and moment.local() - began > self._settings.lease / 2:
             self._session.cut()
 
-    def poke(self) -> None:
-        """Turn soon: something changed that cannot wait for the next beat."""
-        self._poke.set()
-
     def poke_beat(self) -> None:
         """Beat now: shards were freed or settings changed."""
         self._beat_now = True

@@ -12,11 +12,9 @@ from mainspring.processes.decision import Decision
 from mainspring.processes.map import decide_chunk
 from mainspring.tasks.promise import Failure
 
-DECIDED = frozenset({"@gather", "@concat", "@leave", "@map", "@pass_on"})
-
 
 def decide(actor: str, args: str, inputs: Sequence[Any]) -> Decision:
-    """The decision of a built-in actor of DECIDED. `inputs[n]` is edge n."""
+    """The decision of a built-in actor. `inputs[n]` is edge n."""
     match actor:
         case "@map":
             return decide_chunk(args)

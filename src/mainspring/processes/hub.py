@@ -141,7 +141,7 @@ class Hub:
         self, database: Database, executor: Executor, connections: Connections, *, pool: str
     ) -> tuple[Processes, list[QueueSettings]]:
         """The layer inside a worker, and all queues that it serves, those of plain tasks too."""
-        layer = Processes(database, {}, worker_id=connections.worker_id)
+        layer = Processes(database, worker_id=connections.worker_id)
         queues = [layer.engine_queue(pool)]
         made: dict[str, tuple[FunctionActor, QueueSettings, Any]] = {}
 

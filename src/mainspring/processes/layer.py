@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -81,14 +81,12 @@ class Processes:
     def __init__(
         self,
         database: Database,
-        actors: Mapping[str, Actor],
         *,
         worker_id: Callable[[], UUID | None] = lambda: None,
     ) -> None:
         self.database = database
         self.worker_id = worker_id
         self.lines = Lines(database)
-        self._actors = actors
         self._desk = Desk(self.lines.fetch)
         self._terms: dict[str, ActorTerms] = {}
         self._beats = Beats(self.lines.fetch, self._work_timeout)
