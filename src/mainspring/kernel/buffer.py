@@ -293,9 +293,10 @@ class Buffer:
 
     def settled(self, visit: Visit) -> bool:
         """No longer in hand, and never again as it was read. Answers whether others may start now."""
-        self.queues[visit.queue].in_hand.discard(visit.key)
+        queue = self.queues[visit.queue]
+        queue.in_hand.discard(visit.key)
         self.consumed.add(visit.version)
-        return self.turn_over(visit) if self.turns else False
+        return queue.settings.turns is not None and self.turn_over(visit)
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""

@@ -121,7 +121,7 @@ class Runner:
                 continue
             try:
                 run.slot = slot
-                if self._needs_hold(run):
+                if run.suspect or self.buffer.queues[run.visit.queue].holds_first:
                     self.fill()
                     if not await self._hold_first(run):
                         continue
@@ -142,6 +142,7 @@ class Runner:
 
     def _next(self, beside: bool) -> Run | None:
         now = moment.local()
+        started = self.hand.time.at(now)
         while (visit := self._pop(now, beside)) is not None:
             suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
             if suspect and not self._may_try(visit):
@@ -149,7 +150,8 @@ class Runner:
                 self.buffer.turn_over(visit)
                 heappush(self._suspects, (-visit.priority, visit.position, id(visit), visit))
                 continue
-            run = self._run_of(visit, now)
+            settings = self.buffer.queues[visit.queue].settings
+            run = Run(visit, self._tokens.draw(), started, now, settings=settings)
             if self.hand.start(run):
                 run.suspect = suspect
                 self.suspects_running += suspect
@@ -162,13 +164,11 @@ class Runner:
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
-        while True:
-            stranded = self._stranded
-            if stranded:
-                self._put_back()
-            visit = self.buffer.pop(now, beside=beside)
-            if visit is not None or not stranded:
+        while self._suspects and not self.suspects_running:
+            self._put_back()
+            if (visit := self.buffer.pop(now, beside=beside)) is not None:
                 return visit
+        return self.buffer.pop(now, beside=beside)
 
     @property
     def _stranded(self) -> bool:
@@ -216,11 +216,6 @@ class Runner:
         else:
             self._left(visit)
 
-    def _run_of(self, visit: Visit, now: float) -> Run:
-        started = self.hand.time.at(now)
-        settings = self.buffer.queues[visit.queue].settings
-        return Run(visit, self._tokens.draw(), started, now, settings=settings)
-
     def _set_alarm(self, now: float) -> None:
         """Look again when a rate allows the next start."""
         if self.buffer.next_at == float("inf"):
@@ -237,10 +232,6 @@ class Runner:
         self._alarm = None
         self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
         self.fill()
-
-    def _needs_hold(self, run: Run) -> bool:
-        """Whether a run must be held before its start."""
-        return run.suspect or self.buffer.queues[run.visit.queue].holds_first
 
     def _begin(self, run: Run) -> Course | None:
         """Start a run; answers what is left of it, if it has not ended at once."""

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 import asyncpg
-import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.kernel import steps
@@ -30,7 +30,7 @@ from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
-_encode = msgspec.json.Encoder().encode
+_lock_order = attrgetter("visit.shard", "visit.key", "visit.queue")
 # A visit that somebody has locked: not waited for longer than this connection's lock_timeout.
 _LOCKED = "55P03"
 # From one of our own statements these mean that the server is being changed under us, not a bad value.
@@ -358,8 +358,3 @@ def _is_refusal(part: list[Run], error: Exception) -> bool:
 def _is_late(error: Exception) -> bool:
     """Whether somebody else added a visit that the writer did not find: it will at the next try."""
     return isinstance(error, asyncpg.UniqueViolationError) and error.constraint_name == "visit_pkey"
-
-
-def _lock_order(run: Run) -> tuple[int, str, str]:
-    visit = run.visit
-    return (visit.shard, visit.key, visit.queue)

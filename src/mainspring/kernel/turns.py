@@ -25,9 +25,6 @@ class Turns:
         # Of those, the ones whose first waiter was called up and has not started yet.
         self._called: set[Turn] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def __iter__(self) -> Iterator[Visit]:
         """Everything that waits."""
         for visits in self._waiting.values():
