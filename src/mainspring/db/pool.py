@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+import asyncpg
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from mainspring.db.connect import Database, is_usable
 from mainspring.db.sql import Statement
@@ -58,9 +60,10 @@ class AsyncPool:
                         yield connection
                 else:
                     yield connection
-            finally:
-                if not connection.is_closed():
-                    self._idle.append(connection)
+            except BaseException as error:
+                self._give_back(connection, error)
+                raise
+            self._give_back(connection)
 
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
         """Run one statement alone."""
@@ -71,10 +74,24 @@ class AsyncPool:
         async with self._room:
             connection = await self._take()
             try:
-                return await connection.fetch(statement.numbered, *arguments)  # type: ignore[no-any-return]
-            finally:
-                if not connection.is_closed():
-                    self._idle.append(connection)
+                rows = await connection.fetch(statement.numbered, *arguments)
+            except BaseException as error:
+                self._give_back(connection, error)
+                raise
+            self._give_back(connection)
+            return rows  # type: ignore[no-any-return]
+
+    def _give_back(self, connection: Any, error: BaseException | None = None) -> None:
+        """Keep a connection if the server has answered for all that was sent on it.
+
+        A caller that was cancelled may have left a transaction behind, even one whose BEGIN is still
+        on its way: what the next caller adds would be in it, answered and never committed.
+        """
+        answered = error is None or isinstance(error, asyncpg.PostgresError)
+        if not answered or connection.is_in_transaction():
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
 
     async def _take(self) -> Any:
         while (connection := pop_idle(self._idle)) is not None:
@@ -107,8 +124,11 @@ class SyncPool:
                         connection.execute(local)
                     yield connection
             finally:
-                if not connection.closed:
+                # One whose thread was stopped in the middle of a statement is no use to the next.
+                if connection.info.transaction_status is TransactionStatus.IDLE:
                     self._idle.append(connection)
+                else:
+                    connection.close()
 
     def _take(self) -> psycopg.Connection[Any]:
         while (connection := pop_idle(self._idle)) is not None:
