@@ -8,6 +8,9 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
+from mainspring.db.connect import Database
+from mainspring.db.sql import Statement
+from mainspring.kernel.line import Line
 
 TURNS = 12  # of the event loop: from before the first statement to after the last
 
@@ -39,6 +42,29 @@ async def test_what_is_enqueued_after_a_cancelled_call_is_committed(
         with psycopg.connect(database_url) as other:
             found = other.execute("select 1 from mainspring.visit where id = %s", (handle.id,))
             assert found.fetchone() is not None, f"answered, and not committed ({turns} turns)"
+
+
+async def test_what_the_engine_writes_after_a_cancelled_statement_is_committed(
+    database_url: str,
+) -> None:
+    """T1: behind a pooler every statement has a transaction; a run may be stopped in the middle of it."""
+    database = Database(database_url, pooled=True)
+    line = Line(database, "test")
+    note = Statement("note", "insert into noted values (%(n)s::integer)")
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("create table noted (n integer)")
+        for turns in range(TURNS):
+            cancelled = asyncio.create_task(database.fetch(await line.get(), note, -1))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
+
+            await database.fetch(await line.get(), note, turns)
+
+            found = other.execute("select 1 from noted where n = %s", (turns,)).fetchone()
+            assert found is not None, f"answered, and not committed ({turns} turns)"
+    await line.close()
 
 
 def test_a_thread_that_is_stopped_in_a_statement_leaves_no_connection_in_use(

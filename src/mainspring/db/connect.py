@@ -9,6 +9,7 @@ LISTEN; then each transaction sets what it needs.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import select
@@ -172,10 +173,15 @@ class Database:
     @asynccontextmanager
     async def transaction(self, connection: asyncpg.Connection[Any]) -> AsyncIterator[None]:
         """A READ COMMITTED transaction with the engine's settings in force."""
-        async with connection.transaction(isolation="read_committed"):
-            if self.pooled:
-                await connection.execute(_ENGINE_LOCAL)
-            yield
+        try:
+            async with connection.transaction(isolation="read_committed"):
+                if self.pooled:
+                    await connection.execute(_ENGINE_LOCAL)
+                yield
+        except asyncio.CancelledError:
+            # Its BEGIN may still be on its way: what is sent next would be in it, and not be committed.
+            connection.terminate()
+            raise
 
     @contextmanager
     def transaction_sync(self, connection: psycopg.Connection[Any]) -> Any:
