@@ -17,6 +17,7 @@ OWN = "mainspring."
 DEFAULT_POOL = "default"
 # The kind of a queue whose visits are pulled by somebody elsewhere: no worker serves it.
 REMOTE = "remote"
+SECONDS = "seconds (a number, or a timedelta)"
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 
@@ -106,10 +107,10 @@ class QueueSettings:
             raise InvalidSetting(
                 f"a queue's name must have 1 to 200 bytes and be printable, got {self.name!r}"
             )
-        _between("hold_after", self.hold_after, 0, 3600)
+        _between("hold_after", self.hold_after, 0, 3600, SECONDS)
         _whole("crash_limit", self.crash_limit, 1, 1000)
-        if not self.pool:
-            raise InvalidSetting("pool must have a name, got ''")
+        if not isinstance(self.pool, str) or not self.pool:
+            raise InvalidSetting(f"pool must have a name, got {self.pool!r}")
         for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
             value = getattr(self, name)
             if value is not None:
@@ -119,7 +120,8 @@ class QueueSettings:
         for name in ("rate", "group_rate", "timeout", "work_timeout"):
             value = getattr(self, name)
             if value is not None:
-                _between(name, value, 0.000_001, 10_000_000)
+                unit = "starts a second" if name.endswith("rate") else SECONDS
+                _between(name, value, 0.000_001, 10_000_000, unit)
 
     def declared(self) -> dict[str, object]:
         """What the database should know of it."""
@@ -152,6 +154,7 @@ def _whole(name: str, value: int, least: int, most: int) -> None:
         raise InvalidSetting(f"{name} must be a whole number, got {value!r}")
 
 
-def _between(name: str, value: float, least: float, most: float) -> None:
+def _between(name: str, value: float, least: float, most: float, unit: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidSetting(f"{name} must be {least} to {most}, got {value!r}")
+        span = f"{least:.6f}".rstrip("0").rstrip(".") + f" to {most}"
+        raise InvalidSetting(f"{name} must be {span}{unit and f' {unit}'}, got {value!r}")

@@ -17,12 +17,13 @@ def check_settings(
     given: Iterable[str],
     known: Collection[str],
     error: Callable[[str], MainspringError] = InvalidTask,
+    word: str = "setting",
 ) -> None:
     """Refuse a setting that does not exist, with the nearest that does."""
     for name in given:
         if name not in known:
             near = nearest(name, known) or f"; there are {', '.join(sorted(known))}"
-            raise error(f"{what} has no setting {name!r}{near}")
+            raise error(f"{what} has no {word} {name!r}{near}")
 
 
 def name_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mainspring.errors import InvalidSetting
@@ -38,7 +38,8 @@ class RetryPolicy:
             raise InvalidSetting(f"attempts must be 1 to 1000000, got {self.attempts!r}")
         for name in ("first", "factor", "most"):
             if not isinstance(getattr(self, name), int | float):
-                raise InvalidSetting(f"{name} must be a number, got {getattr(self, name)!r}")
+                what = "a number" if name == "factor" else "a number of seconds"
+                raise InvalidSetting(f"{name} must be {what}, got {getattr(self, name)!r}")
         if not 0 <= self.most <= LONGEST_DELAY:
             raise InvalidSetting(f"most must be 0 to {LONGEST_DELAY:g} seconds, got {self.most!r}")
         if not 0 <= self.first <= self.most:
@@ -48,7 +49,13 @@ class RetryPolicy:
         if not 1 <= self.factor <= STEEPEST:
             raise InvalidSetting(f"factor must be 1 to {STEEPEST:g}, got {self.factor!r}")
         for name in ("give_up_on", "only_on", "per_exception"):
-            for kind in getattr(self, name) or ():
+            given = getattr(self, name) or ()
+            if not isinstance(given, Iterable):
+                raise InvalidSetting(
+                    f"{name} must be a tuple of exception classes, got {given!r}; note the comma in "
+                    "(ValueError,)"
+                )
+            for kind in given:
                 if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                     raise InvalidSetting(f"{name} must name exception classes, got {kind!r}")
 
