@@ -5,14 +5,15 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.given import Seconds
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.decider import current
@@ -21,7 +22,7 @@ from mainspring.tasks.policy import declared
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import Signature
-from mainspring.tasks.task import KEY_BYTES, Connection, Options, check_text
+from mainspring.tasks.task import KEY_BYTES, Connection, Options, check_text, with_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -185,9 +186,10 @@ class Process(Generic[P, R]):
         if_taken: str | None = None,
         attrs: dict[str, Any] | None = None,
         at: datetime | None = None,
-        delay: timedelta | None = None,
+        delay: Seconds | None = None,
         priority: int | None = None,
         on: Connection | None = None,
+        **unknown: Never,
     ) -> Process[P, R]:
         """The same process with options for what is started through it.
 
@@ -197,8 +199,7 @@ class Process(Generic[P, R]):
         """
         given = {"id": id, "if_taken": if_taken, "attrs": attrs, "at": at, "delay": delay,
                  "priority": priority, "on": on}  # fmt: skip
-        changes: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
-        options = replace(self._options, **changes)
+        options = with_options(f"process {self.name!r}", self._options, given, unknown)
         return Process(self.function, self.settings, self.signature, self._host, options)
 
     async def start(self, *args: Any, **kwargs: Any) -> ProcessHandle[R]:

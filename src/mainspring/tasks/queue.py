@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainspring.errors import InvalidTask
 from mainspring.kernel.config import REMOTE, Handler, QueueSettings
 from mainspring.kernel.recurring import Schedule
 from mainspring.tasks.policy import declared
@@ -35,7 +36,17 @@ def schedule(task: Task[Any, Any]) -> Schedule | None:
     """The recurring visit of a task that has a cron line: called without arguments."""
     s = task.settings
     if s.cron is None:
+        if s.zone != "UTC":
+            raise InvalidTask(
+                f"task {s.name!r}: zone={s.zone!r} is that of a cron line, and there is none: "
+                "give cron= too, or leave zone out"
+            )
         return None
+    if lacking := sorted(task.signature.required):
+        raise InvalidTask(
+            f"task {s.name!r} has a cron line, which calls it without arguments, but "
+            f"{', '.join(lacking)} must be given: give {'it' if len(lacking) == 1 else 'them'} a default"
+        )
     payload = task.signature.encode((), {}).decode()
     return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority, s.pool)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -69,6 +71,7 @@ class Signature:
                 "Arguments", declared, kw_only=True, forbid_unknown_fields=True
             )
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
+            self._given_decoder = self._strict_decoder(declared)
             result = self._result_type(hints.get("return", Any))
             self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
             _check_travels([*(f[1] for f in declared), result])
@@ -80,6 +83,14 @@ class Signature:
         self._fields = tuple(self._parameters)
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}  # of single arguments, as needed
         self.types = {name: hints.get(name, Any) for name in self._fields}
+
+    def _strict_decoder(self, declared: list[Any]) -> msgspec.json.Decoder[Any]:
+        """What checks a new call. What is stored already is read without the zones."""
+        zoned = [(name, with_zone(kind), *default) for name, kind, *default in declared]
+        if zoned == declared:
+            return self._decoder
+        struct = msgspec.defstruct("Arguments", zoned, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.json.Decoder(struct, dec_hook=_revive)
 
     def _result_type(self, declared: Any) -> Any:
         """What the result is read as; a process may say that it returns a promise of it."""
@@ -120,11 +131,11 @@ class Signature:
                 f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
             )
         try:
-            self._decoder.decode(payload)
+            self._given_decoder.decode(payload)
         except msgspec.ValidationError as error:
             raise InvalidArguments(
                 f"arguments of task {self.name!r} do not fit its signature: {error}; "
-                f"got {_shown(arguments)}"
+                f"got {_shown(arguments)}{_hint(error)}"
             ) from None
         self.check_values(payload, arguments)
         return payload
@@ -132,14 +143,14 @@ class Signature:
     def check_argument(self, name: str, text: bytes) -> None:
         """Check one argument, written as JSON, against its type."""
         if (decoder := self._decoders.get(name)) is None:
-            decoder = msgspec.json.Decoder(self.types[name], dec_hook=_revive)
+            decoder = msgspec.json.Decoder(with_zone(self.types[name]), dec_hook=_revive)
             self._decoders[name] = decoder
         try:
             decoder.decode(text)
         except msgspec.ValidationError as error:
             raise InvalidArguments(
                 f"argument {name!r} of {self.name!r} does not fit its type: {error}; "
-                f"got {text[:200].decode(errors='replace')}"
+                f"got {text[:200].decode(errors='replace')}{_hint(error)}"
             ) from None
 
     def check_values(self, payload: bytes, arguments: Any) -> None:
@@ -205,6 +216,28 @@ class Signature:
                 f"the stored result of task {self.name!r} does not fit its return type: {error}; "
                 f"got {result[:200] if result else result}"
             ) from None
+
+
+def with_zone(kind: Any) -> Any:
+    """The same type, but each plain `datetime` in it must say its zone.
+
+    A naive one means another moment on every machine; who wants that says so by `Annotated`.
+    """
+    if kind is datetime:
+        return typing.Annotated[datetime, msgspec.Meta(tz=True)]
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated or (zoned := tuple(map(with_zone, parts))) == parts:
+        return kind
+    return typing.Union[zoned] if origin is types.UnionType else origin[zoned]  # noqa: UP007
+
+
+def _hint(error: msgspec.ValidationError) -> str:
+    if "timezone" not in str(error):
+        return ""
+    return (
+        "; use datetime.now(UTC) or .replace(tzinfo=...), or declare a time without a zone: "
+        "Annotated[datetime, msgspec.Meta(tz=False)]"
+    )
 
 
 def _check_travels(kinds: Iterable[Any]) -> None:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 import psycopg
 
-from mainspring.errors import InvalidKey, InvalidSetting, InvalidTask, InvalidTime, NoDecider
-from mainspring.kernel.given import check_settings
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidKey,
+    InvalidSetting,
+    InvalidTask,
+    InvalidTime,
+    NoDecider,
+    PayloadTooLarge,
+)
+from mainspring.kernel.given import Seconds, check_settings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY, LATEST
 from mainspring.tasks.handle import Handle
@@ -75,12 +83,8 @@ class Options:
         check_time("expires_at", self.expires_at)
         if self.at is not None and self.delay is not None:
             raise InvalidTime(f"give at or delay, not both: at={self.at!r}, delay={self.delay!r}")
-        if self.delay is not None and not isinstance(self.delay, timedelta):
-            raise InvalidTime(f"delay must be a timedelta, got {self.delay!r}")
-        if self.delay is not None and abs(self.delay) > LONGEST_DELAY:
-            raise InvalidTime(
-                f"delay must be at most {LONGEST_DELAY.days} days, got {self.delay.days} days"
-            )
+        if self.delay is not None:
+            object.__setattr__(self, "delay", _as_delay(self.delay))
         if self.priority is not None:
             check_priority(self.priority)
         if self.key is not None:
@@ -89,6 +93,30 @@ class Options:
             check_text("group", self.group, GROUP_BYTES)
         if self.if_taken != "existing":
             raise InvalidSetting(f"if_taken must be 'existing', got {self.if_taken!r}")
+
+
+def _as_delay(given: timedelta | float) -> timedelta:
+    if isinstance(given, bool) or not isinstance(given, timedelta | int | float):
+        raise InvalidTime(f"delay must be seconds (a number, or a timedelta), got {given!r}")
+    try:
+        delay = given if isinstance(given, timedelta) else timedelta(seconds=given)
+    except (OverflowError, ValueError):
+        delay = timedelta.max
+    if abs(delay) > LONGEST_DELAY:
+        shown = f"{given.days} days" if isinstance(given, timedelta) else f"{given!r} seconds"
+        raise InvalidTime(f"delay must be at most {LONGEST_DELAY.days} days, got {shown}")
+    return delay
+
+
+Opted = TypeVar("Opted", bound=Options)
+
+
+def with_options(
+    what: str, options: Opted, given: Mapping[str, Any], unknown: Iterable[str]
+) -> Opted:
+    """Options with those changed that were given; one that does not exist is refused."""
+    check_settings(what, unknown, given, InvalidSetting, "option")
+    return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
 def check_priority(priority: int) -> None:
@@ -157,11 +185,17 @@ class Uniform(Sequence[Call]):
     def __getitem__(self, index: slice) -> list[Call]: ...
     def __getitem__(self, index: int | slice) -> Call | list[Call]:
         if isinstance(index, int):
-            return self._call(self._arguments[index])
-        return [self._call(arguments) for arguments in self._arguments[index]]
+            return _row(self.task, index, self._arguments[index], self.options)
+        numbers = range(len(self))[index]
+        return [_row(self.task, n, self._arguments[n], self.options) for n in numbers]
 
-    def _call(self, arguments: Mapping[str, Any]) -> Call:
-        return Call(self.task, self.task.signature.encode((), arguments), self.options)
+
+def _row(task: Task[Any, Any], number: int, arguments: Mapping[str, Any], options: Options) -> Call:
+    """One of many calls; an error says which."""
+    try:
+        return Call(task, task.signature.encode((), arguments), options)
+    except (InvalidArguments, PayloadTooLarge) as error:
+        raise type(error)(f"call {number} of enqueue_many: {error}") from None
 
 
 class Enqueuer(Protocol):
@@ -241,19 +275,20 @@ class Task(Generic[P, R]):
         self,
         *,
         at: datetime | None = None,
-        delay: timedelta | None = None,
+        delay: Seconds | None = None,
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
         expires_at: datetime | None = None,
         on: Connection | None = None,
+        **unknown: Never,
     ) -> Task[P, R]:
         """The same task with options for the calls made through it.
 
-        `at` or `delay`: not before. `priority`: 0 to 9, greater is sooner. `group`: what limits per
-        group count by. `key`: at most one such call at a time (within the group); a second one
-        returns the first. `expires_at`: not started after. `on`: your own psycopg connection, sync
-        or async; the call is part of its transaction.
+        `at` or `delay` (seconds or a timedelta): not before. `priority`: 0 to 9, greater is sooner.
+        `group`: what limits per group count by. `key`: at most one such call at a time (within the
+        group); a second one returns the first. `expires_at`: not started after. `on`: your own psycopg
+        connection, sync or async; the call is part of its transaction.
         """
         given = {
             "at": at,
@@ -264,10 +299,7 @@ class Task(Generic[P, R]):
             "expires_at": expires_at,
             "on": on,
         }
-        changes: dict[str, Any] = {
-            name: value for name, value in given.items() if value is not None
-        }
-        options = replace(self._options, **changes)
+        options = with_options(f"task {self.name!r}", self._options, given, unknown)
         return Task(self.function, self.settings, self.signature, self._enqueuer, options)
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
@@ -304,8 +336,7 @@ class Task(Generic[P, R]):
         if isinstance(calls, list | tuple):
             return Uniform(self, calls, self._options)
         # What else gives them may give the same object again and again, changed: each is written at once.
-        encode, options = self.signature.encode, self._options
-        return [Call(self, encode((), arguments), options) for arguments in calls]
+        return [_row(self, n, arguments, self._options) for n, arguments in enumerate(calls)]
 
 
 class TaskDecorator(Protocol):
