@@ -79,9 +79,13 @@ def test_a_thread_that_is_stopped_in_a_statement_leaves_no_connection_in_use(
     @app.task
     def note(n: int) -> None: ...
 
-    with pytest.raises(KeyboardInterrupt), app.sync_pool().connection() as connection:
-        connection.pgconn.send_query(b"select pg_sleep(1)")
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with app.sync_pool().connection() as connection:
+            connection.pgconn.send_query(b"select pg_sleep(1)")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
 
     assert note.enqueue_sync(n=3).is_new
     app.close_sync()
