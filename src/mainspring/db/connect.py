@@ -148,7 +148,7 @@ class Database:
         """Open a psycopg connection in autocommit."""
         arguments: dict[str, Any] = _options(self._startup(_CLIENT if client else _ENGINE, role))
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 self.url,
                 autocommit=True,
                 prepare_threshold=None if self.pooled else 2,
@@ -157,6 +157,8 @@ class Database:
             )
         except psycopg.Error as error:
             raise _unreachable(self.url, error) from error
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # said at each BEGIN
+        return connection
 
     def psycopg_arguments(self, role: str) -> dict[str, Any]:
         """Keyword arguments for a psycopg connection that a task's own SQL runs on."""
