@@ -78,6 +78,66 @@ def test_a_migration_that_fails_changes_nothing(empty: str, monkeypatch) -> None
     assert row == (None,)
 
 
+@pytest.fixture
+def next_migration(monkeypatch):
+    """Adds a migration to those that the code knows."""
+
+    def add(text: str) -> None:
+        known = migrate.migrations()
+        added = migrate.Migration(KNOWN[-1] + 1, "next", text)
+        monkeypatch.setattr(migrate, "migrations", lambda: [*known, added])
+
+    return add
+
+
+def test_nobody_waits_behind_a_migration_that_waits(database_url: str, next_migration) -> None:
+    """T11: a long reader (a backup, a report) keeps the migration waiting, and nobody else."""
+    next_migration("alter table mainspring.visit add column later integer")
+    applied: list[list[int]] = []
+    thread = threading.Thread(
+        target=lambda: applied.append(migrate.migrate(Database(database_url)))
+    )
+    with psycopg.connect(database_url) as reader:
+        reader.execute("select from mainspring.visit")
+        thread.start()
+        with psycopg.connect(database_url, autocommit=True) as other:
+            while not other.execute(_WAITING).fetchone():
+                pass
+            other.execute("set statement_timeout = '5s'")  # the migration would wait for longer
+            other.execute("select from mainspring.visit")
+        assert applied == []
+    thread.join(30)
+
+    assert applied == [[KNOWN[-1] + 1]]
+
+
+_WAITING = """
+select 1 from pg_stat_activity
+where application_name like 'mainspring:migrate%' and wait_event_type = 'Lock'
+  and datname = current_database()
+"""
+
+
+def test_a_migration_that_cannot_have_its_table_says_why(
+    database_url: str, next_migration, monkeypatch
+) -> None:
+    """T11: who is in the way is to be found."""
+    next_migration("alter table mainspring.visit add column later integer")
+    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
+    with psycopg.connect(database_url) as reader:
+        reader.execute("select from mainspring.visit")
+
+        with pytest.raises(MigrationFailed, match=r"nothing was changed.*a long transaction has"):
+            migrate.migrate(Database(database_url))
+
+
+def test_a_migration_of_a_great_table_may_take_its_time(database_url: str, next_migration) -> None:
+    """T11: one that is cancelled after a minute could never be applied."""
+    next_migration("do $$ begin assert current_setting('statement_timeout') = '0'; end $$")
+
+    assert migrate.migrate(Database(database_url)) == [KNOWN[-1] + 1]
+
+
 def test_the_printed_script_makes_the_same_schema(empty: str, mainspring_server) -> None:
     """For other tools to apply."""
     with psycopg.connect(empty, autocommit=True) as connection:

@@ -2,11 +2,15 @@
 
 Every migration is one transaction under one lock, so two that race apply each file once. Functions
 and views in `functions/` are replaced on every migrate; what they need is in the migrations. A
-migration must be safe while the previous release runs; what removes something waits a release.
+migration must be safe while the previous release runs; what removes something waits a release. A table
+that somebody's long transaction has is waited for by short tries: all others would wait behind one.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
+import time
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -14,9 +18,12 @@ from typing import Any
 import asyncpg
 import psycopg
 
-from mainspring.db.connect import Database
+from mainspring.db.connect import Database, backoff
 from mainspring.errors import MigrationFailed, MissingRights, SchemaError
 
+log = logging.getLogger("mainspring")
+# A table that somebody's long transaction has is asked for again and again, for so long (seconds).
+PATIENCE_SECONDS = 60.0
 _LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing.
 _FUNCTIONS = (
@@ -91,35 +98,55 @@ on conflict do nothing;
 
 def migrate(database: Database, *, upto: int | None = None) -> list[int]:
     """Bring the schema up to date; answers the numbers that were applied now."""
-    applied: list[int] = []
     with database.connect_sync("migrate", client=True) as connection:
-        try:
-            with connection.transaction():
-                if (local := database.local_settings(client=True)) is not None:
-                    connection.execute(local)
-                connection.execute("set local lock_timeout = '60s'")
-                connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-                connection.execute(_LEDGER)
-                refuse_newer(_newest(connection))
-                have = {r[0] for r in connection.execute("select number from mainspring.migration")}
-                for migration in migrations():
-                    if migration.number in have or (upto and migration.number > upto):
-                        continue
-                    connection.execute(migration.text.encode())
-                    connection.execute(
-                        "insert into mainspring.migration (number, name) values (%s, %s)",
-                        (migration.number, migration.name),
-                    )
-                    applied.append(migration.number)
-                connection.execute(functions().encode())
-                connection.execute(_LEASES)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise MissingRights(
-                f"the role may not change schema mainspring: {error.diag.message_primary}; "
-                "run the migration as the schema's owner, or: grant create on database ... to role"
-            ) from error
-        except psycopg.Error as error:
-            raise MigrationFailed(f"nothing was changed: {error}") from error
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        for tries in itertools.count():
+            try:
+                return _apply(database, connection, upto)
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+                if time.monotonic() > give_up_at:
+                    raise MigrationFailed(
+                        f"nothing was changed: {error}; a long transaction has the table, end it and "
+                        "migrate again (select pid, query from pg_stat_activity order by xact_start)"
+                    ) from error
+                if tries % 20 == 0:
+                    log.warning("migrate.waiting", extra={"error": str(error)})
+                time.sleep(backoff(tries))
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise MissingRights(
+                    f"the role may not change schema mainspring: {error.diag.message_primary}; "
+                    "run the migration as the schema's owner, or: grant create on database ... to role"
+                ) from error
+            except psycopg.Error as error:
+                raise MigrationFailed(f"nothing was changed: {error}") from error
+    raise AssertionError("unreachable")
+
+
+def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | None) -> list[int]:
+    """All of it in one transaction, which waits for other migrators but hardly for anyone else."""
+    applied: list[int] = []
+    with connection.transaction():
+        if (local := database.local_settings(client=True)) is not None:
+            connection.execute(local)
+        connection.execute("set local lock_timeout = '60s'")
+        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        # Whoever comes behind a lock that is waited for waits too: readers, writers, workers.
+        connection.execute("set local lock_timeout = '300ms'")
+        connection.execute("set local statement_timeout = 0")  # a great table takes its time
+        connection.execute(_LEDGER)
+        refuse_newer(_newest(connection))
+        have = {r[0] for r in connection.execute("select number from mainspring.migration")}
+        for migration in migrations():
+            if migration.number in have or (upto and migration.number > upto):
+                continue
+            connection.execute(migration.text.encode())
+            connection.execute(
+                "insert into mainspring.migration (number, name) values (%s, %s)",
+                (migration.number, migration.name),
+            )
+            applied.append(migration.number)
+        connection.execute(functions().encode())
+        connection.execute(_LEASES)
     return applied
 
 
