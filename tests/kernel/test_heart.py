@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+import mainspring.kernel.worker
 from mainspring.kernel import moment
 from mainspring.kernel.outcome import Done
 from mainspring.testing import wait_until
@@ -30,6 +32,19 @@ def hung(visits: Visits) -> Iterator[int]:
         yield pid
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif("MAINSPRING_TEST_DSN" in os.environ, reason="not our own server")
+async def test_a_stop_ends_although_the_heart_hangs(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T10: a server that neither answers nor goes away keeps no worker from ending."""
+    monkeypatch.setattr(mainspring.kernel.worker, "END_SECONDS", 0.5)
+    async with working(database_url, queue(), lease=60.0, grace=0.0) as worker:
+        with hung(visits):
+            await asyncio.wait_for(worker.stop(), 20)
+
+        assert visits.query("select id from mainspring.worker") == []
 
 
 @pytest.mark.skipif("MAINSPRING_TEST_DSN" in os.environ, reason="not our own server")

@@ -107,6 +107,10 @@ class Heart(threading.Thread):
         if began and moment.local() - began > self._settings.lease / 2:
             self._session.cut()
 
+    def break_off(self) -> None:
+        """Whatever its connection waits for, at the worker's end."""
+        self._session.cut()
+
     def poke_beat(self) -> None:
         """Beat now: shards were freed or settings changed."""
         self._beat_now = True
@@ -245,6 +249,7 @@ class Heart(threading.Thread):
         """What is left goes back at once, and my row goes. Called after the thread has ended."""
         steps.reach("pool.leaving")
         session, me, pool = self._session, self._hand.worker_id, self._settings.pool
+        session.disconnect()  # a new one: that of the thread may hang
         try:
             for _ in range(LEAVE_TRIES):
                 # A hold that is left (its row is locked just now) would be taken for a crash.

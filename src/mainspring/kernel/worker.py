@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from mainspring.db.connect import Database
@@ -36,6 +36,8 @@ log = logging.getLogger("mainspring")
 # Visits and results in memory from which on what a commit of ours adds is left to the reader: a fan-out
 # would else wait here as a whole, run and not yet written.
 TAKEN_IN = 4000
+# A server that does not answer is not waited for longer at the end (seconds).
+END_SECONDS = 10.0
 
 
 class Worker:
@@ -226,10 +228,10 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.heart.end()
-        await asyncio.to_thread(self.heart.join, 10)
+        await self._in_time(self.heart.join)
         try:
             if self.hand.worker_id is not None:
-                await asyncio.to_thread(self.heart.leave)
+                await self._in_time(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
         for line in (
@@ -244,6 +246,14 @@ class Worker:
             "worker.stopped",
             extra={"worker": str(self.hand.worker_id), "seconds": round(moment.local() - began, 3)},
         )
+
+    async def _in_time(self, part: Callable[[], None]) -> None:
+        """A part of the end that may hang in a statement, as long as the server does: it is cut then."""
+        alarm = asyncio.get_running_loop().call_later(END_SECONDS, self.heart.break_off)
+        try:
+            await asyncio.to_thread(part)
+        finally:
+            alarm.cancel()
 
     async def _settle_rest(self, timeout: float) -> None:
         """Results that are in must get out, if the database is there to take them."""
