@@ -56,6 +56,16 @@ class TestWatch:
         assert watch.look([peer(ANN, 7)], me=ME, now=65) == []
         assert watch.look([peer(ANN, 7)], me=ME, now=70) == [peer(ANN, 7)]
 
+    def test_a_beat_that_came_while_the_server_was_slow_counts_from_the_answer(self) -> None:
+        """Asked at 2, answered at 6: it may have beaten at 6, and its runs go on until 13."""
+        watch = Watch(10)
+        watch.look([peer(ANN, 7)], me=ME, now=0)
+        watch.look([peer(ANN, 8)], me=ME, now=2, read_at=6)
+        for now in (6, 8, 10, 12, 14):
+            assert watch.look([peer(ANN, 8)], me=ME, now=now) == []
+
+        assert watch.look([peer(ANN, 8)], me=ME, now=16) == [peer(ANN, 8)]
+
     def test_i_never_declare_myself_dead(self) -> None:
         watch = Watch(10)
 

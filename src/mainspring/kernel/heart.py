@@ -64,6 +64,7 @@ class Heart(threading.Thread):
         self._first_id = settings.worker_id
         self._poke = threading.Event()
         self._beat_at = 0.0  # when the last good beat was sent
+        self._read_at = 0.0  # and when it was answered
         self._beat_now = False  # the next turn beats, whatever the time
         self._turn_at = 0.0  # when the turn that is under way began
         self._shared_at = 0.0
@@ -169,7 +170,7 @@ class Heart(threading.Thread):
 
     def _look_after_shards(self, *, look: bool) -> None:
         if look:
-            self._shards.bury(self._beat_at)
+            self._shards.bury(self._beat_at, self._read_at)
             if not self.leaving.is_set():
                 self._shards.take()
                 self._shards.share()
@@ -217,7 +218,7 @@ class Heart(threading.Thread):
             leases = session.fetch("read_leases", pool=settings.pool)
             queues = session.fetch("read_queues", queues=self._watched)
         received = moment.local()
-        self._beat_at = sent
+        self._beat_at, self._read_at = sent, received
         hand.good_until = sent + settings.lease * FENCE_AFTER
         self._was_fenced = False
         if settings.fence == "exit":

@@ -67,8 +67,15 @@ class Watch:
         self._moved: set[UUID] = set()  # I have seen their counter move: they lived, for certain
         self._last = float("-inf")
 
-    def look(self, peers: Iterable[Peer], *, me: UUID, now: float) -> list[Peer]:
-        """Take note of all beats at a local time; answers the dead."""
+    def look(
+        self, peers: Iterable[Peer], *, me: UUID, now: float, read_at: float | None = None
+    ) -> list[Peer]:
+        """Take note of all beats; answers the dead.
+
+        `now`: the local time at which they were asked for, `read_at` that of the answer. A counter
+        that moved may have done so just before the answer, and stood still when it was asked for.
+        """
+        read_at = now if read_at is None else read_at
         if now - self._last > self._lease / 2:
             self._seen.clear()  # a gap of my own
         self._last = now
@@ -77,9 +84,9 @@ class Watch:
         for peer in peers:
             if peer.id == me:
                 continue
-            beat, since = self._seen.get(peer.id, (peer.beat, now))
+            beat, since = self._seen.get(peer.id, (peer.beat, read_at))
             if beat != peer.beat:  # any change is movement
-                since = now
+                since = read_at
                 self._moved.add(peer.id)
             seen[peer.id] = (peer.beat, since)
             if now - since >= self._lease:

@@ -133,10 +133,10 @@ class Shards:
             if owner is not None and owner in reach:
                 self._hand.suspects[shard] = reach[owner]
 
-    def bury(self, beat_at: float) -> None:
+    def bury(self, beat_at: float, read_at: float) -> None:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
-        for peer in self._watch.look(self.peers, me=self._me, now=beat_at):
+        for peer in self._watch.look(self.peers, me=self._me, now=beat_at, read_at=read_at):
             freed = bury(self._session, pool=pool, dead_id=peer.id, beat=peer.beat)
             if freed is None:
                 continue
