@@ -33,6 +33,7 @@ from mainspring.entities.install import examine_kinds, install_kinds, kinds_scri
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
+    InvalidArguments,
     InvalidSetting,
     InvalidTask,
     UnknownTask,
@@ -568,7 +569,14 @@ class Mainspring(Advancing):
         self, calls: Iterable[Call], *, on: Connection | None = None
     ) -> list[Handle[Any]]:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
-        return await self.enqueue_calls(list(calls), on)
+        listed = list(calls)
+        for number, call in enumerate(listed):
+            if not isinstance(call, Call):
+                raise InvalidArguments(
+                    f"app.enqueue_many takes calls made with task.bind(...), got {call!r} as number "
+                    f"{number}"
+                )
+        return await self.enqueue_calls(listed, on)
 
     async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]:
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""

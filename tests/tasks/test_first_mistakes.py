@@ -177,6 +177,17 @@ class TestCalls:
             "`int`, got `str` - at `$.n`; got {'n': 'three'}"
         )
 
+    async def test_many_of_any_task_are_bound_first(self, app: Mainspring) -> None:
+        @app.task
+        def note() -> None: ...
+
+        with pytest.raises(InvalidArguments) as caught:
+            await app.enqueue_many([note.bind(), note])  # type: ignore[list-item]
+
+        assert str(caught.value) == (
+            "app.enqueue_many takes calls made with task.bind(...), got <task note> as number 1"
+        )
+
 
 class TestElsewhere:
     """The same in other declarations."""
