@@ -33,12 +33,13 @@ from mainspring.entities.install import examine_kinds, install_kinds, kinds_scri
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
+    InvalidArguments,
     InvalidSetting,
     InvalidTask,
     UnknownTask,
 )
 from mainspring.kernel.config import WorkerSettings
-from mainspring.kernel.given import Seconds, in_seconds, name_of
+from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
@@ -112,7 +113,7 @@ class Mainspring(Advancing):
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
             connect.check_url(self._url)
-        self._directory = Path(directory)
+        self.directory = Path(directory)
         self._server: EmbeddedServer | None = None
         self._database: Database | None = None
         self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
@@ -414,7 +415,7 @@ class Mainspring(Advancing):
     @property
     def is_placed(self) -> bool:
         """Whether a database is named, or a private one has been made."""
-        return self._url is not None or (self._directory / "data" / "PG_VERSION").is_file()
+        return self._url is not None or (self.directory / "data" / "PG_VERSION").is_file()
 
     def redirect(self, url: str) -> None:
         """Use this database whatever was declared; before the first use."""
@@ -437,7 +438,7 @@ class Mainspring(Advancing):
         if self._url is not None:
             return self._url
         if self._server is None:
-            self._server = shared(self._directory)
+            self._server = shared(self.directory)
             self._server.create_database("mainspring")
         return self._server.url("mainspring")
 
@@ -455,7 +456,7 @@ class Mainspring(Advancing):
             url,
             pooled=database.pooled,
             shard_count=shard_count,
-            private_in="" if self._server is None else str(self._directory),
+            private_in="" if self._server is None else str(self.directory.absolute()),
         )
 
     async def migrate(self) -> list[int]:
@@ -568,7 +569,14 @@ class Mainspring(Advancing):
         self, calls: Iterable[Call], *, on: Connection | None = None
     ) -> list[Handle[Any]]:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
-        return await self.enqueue_calls(list(calls), on)
+        listed = list(calls)
+        for number, call in enumerate(listed):
+            if not isinstance(call, Call):
+                raise InvalidArguments(
+                    f"app.enqueue_many takes calls made with task.bind(...), got {call!r} as number "
+                    f"{number}"
+                )
+        return await self.enqueue_calls(listed, on)
 
     async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]:
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
@@ -665,8 +673,10 @@ class Mainspring(Advancing):
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
+        check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
+        wanted = WorkerSettings(**settings)
         database, pool = await self.database(), await self.pool()
-        async with crew(self, database, pool, WorkerSettings(**settings)) as worker:
+        async with crew(self, database, pool, wanted) as worker:
             yield worker
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:

@@ -235,12 +235,12 @@ def test_a_signal_handler_only_takes_note():
     supervisor._signalled(signal.SIGINT, None)
     assert process.signals == []
     supervisor._turn()
-    assert process.signals == [signal.SIGINT]
+    assert process.signals == [signal.SIGTERM]
 
     supervisor._signalled_at = 0
     supervisor._signalled(signal.SIGTERM, None)
     supervisor._turn()
-    assert process.signals == [signal.SIGINT]
+    assert process.signals == [signal.SIGTERM]
     assert supervisor._over()
 
 

@@ -170,6 +170,7 @@ def test_the_options_of_a_task() -> None:
         "key",
         "expires_at",
         "on",
+        "unknown",  # none: refused with the nearest that there is
     ]
 
 

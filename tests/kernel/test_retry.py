@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,3 +140,18 @@ def test_cleaned_text_can_always_be_stored(text: str, most: int) -> None:
 
 def test_lone_surrogates_are_replaced() -> None:
     assert clean("a\ud800b\x00c", 100) == "a?b\N{REPLACEMENT CHARACTER}c"
+
+
+def test_a_traceback_begins_in_the_user_s_code() -> None:
+    """What calls it is the engine's, the same for all, and says nothing."""
+
+    def users() -> None:
+        raise KeyError("a")
+
+    with ThreadPoolExecutor(1) as pool:
+        error = pool.submit(users).exception()
+    assert error is not None
+    _, text = describe(error)
+
+    assert "thread.py" not in text
+    assert "in users" in text

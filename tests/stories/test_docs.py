@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psycopg
 import pytest
+from typer.main import get_command
 
 from mainspring import Mainspring
+from mainspring.cli.main import cli
 from mainspring.testing import Clock
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -47,8 +50,6 @@ def test_the_code_of_a_page_runs(
 ) -> None:
     """The blocks of a page are one program; its coroutine functions and its tests are run."""
     monkeypatch.setenv("MAINSPRING_URL", mainspring_url)
-    with psycopg.connect(mainspring_url) as connection:
-        connection.execute("create table payment (number int)")
     module = ModuleType("page")
     monkeypatch.setitem(__import__("sys").modules, "page", module)
 
@@ -69,6 +70,25 @@ def test_the_code_of_a_page_runs(
     if page.name == "README.md":
         assert ran == ["main"]
         assert "hello world" in capsys.readouterr().out
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of its shell blocks that call Mainspring."""
+    lines = "\n".join(_SHELL.findall(page.read_text())).splitlines()
+    return [line for line in lines if line.startswith("mainspring ")]
+
+
+@pytest.mark.parametrize(
+    "line", [line for page in PAGES for line in commands(page)], ids=lambda line: line.split("#")[0]
+)
+def test_a_command_on_a_page_can_be_given_so(line: str) -> None:
+    """It, its arguments and its options are there; it is not run."""
+    command: Any = get_command(cli)
+    words = shlex.split(line, comments=True)[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+
+    command.make_context(command.name, words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -10,7 +10,13 @@ import msgspec
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
-from mainspring.errors import InvalidArguments, InvalidSetting, InvalidTask, InvalidTime
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidSetting,
+    InvalidStage,
+    InvalidTask,
+    InvalidTime,
+)
 
 NAIVE = datetime(2030, 1, 1, 12)
 NOON = NAIVE.replace(tzinfo=UTC)
@@ -22,7 +28,7 @@ def app() -> Mainspring:
     return Mainspring("postgresql://nobody@nowhere/none")
 
 
-def told(error: type[Exception], action: Any) -> str:
+def told(error: Any, action: Any) -> str:
     with pytest.raises(error) as caught:
         action()
     return str(caught.value)
@@ -169,4 +175,67 @@ class TestCalls:
         assert str(caught.value) == (
             "call 2 of enqueue_many: arguments of task 'note' do not fit its signature: Expected "
             "`int`, got `str` - at `$.n`; got {'n': 'three'}"
+        )
+
+    async def test_many_of_any_task_are_bound_first(self, app: Mainspring) -> None:
+        @app.task
+        def note() -> None: ...
+
+        with pytest.raises(InvalidArguments) as caught:
+            await app.enqueue_many([note.bind(), note])  # type: ignore[list-item]
+
+        assert str(caught.value) == (
+            "app.enqueue_many takes calls made with task.bind(...), got <task note> as number 1"
+        )
+
+
+class TestElsewhere:
+    """The same in other declarations."""
+
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            (
+                {"reads": ["titel"]},
+                "reads of stage 'Score' names 'titel', which the model of kind 'ad' does not have; did "
+                "you mean 'title'?",
+            ),
+            (
+                {"timeout": "5s"},
+                "timeout of stage 'Score' must be 0.000001 to 10000000 seconds (a number, or a "
+                "timedelta), got '5s'",
+            ),
+            ({"parallel": 0}, "parallel of stage 'Score' must be 1 to 1000000, got 0"),
+            (
+                {"rate": "5"},
+                "rate of stage 'Score' must be 0.000001 to 10000000 starts a second, got '5'",
+            ),
+        ],
+        ids=str,
+    )
+    def test_a_stage(self, app: Mainspring, settings, text) -> None:
+        class Ad(msgspec.Struct):
+            id: int
+            title: str
+
+        class Score:
+            def process(self, ad: Ad, state: None) -> Any: ...
+
+        kind = app.entities("ad", table="ad", model=Ad)
+
+        assert told((InvalidSetting, InvalidStage), lambda: kind.stage(**settings)(Score)) == text
+
+    def test_a_signal(self, app: Mainspring) -> None:
+        assert told(InvalidSetting, lambda: app.signal("paid", True)) == (  # type: ignore[arg-type]
+            "the type of signal 'paid' cannot travel as JSON: Type 'True' is not supported; such as "
+            "bool, or a dataclass"
+        )
+
+    async def test_a_worker(self, app: Mainspring) -> None:
+        with pytest.raises(InvalidSetting) as caught:
+            async with app.worker(concurency=3):
+                pass
+
+        assert str(caught.value) == (
+            "a worker has no setting 'concurency'; did you mean 'concurrency'?"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
@@ -26,6 +27,8 @@ def check(
     Triggers (pauses, circles, expectations, producers) need no database; the tables of kinds are
     looked at where one is named. Exits with 1 if something was found.
     """
+    # What declaring warns of is said below, once.
+    logging.getLogger("mainspring").setLevel(logging.ERROR)
     declared = resolve(url, named(app))
     tasks = [
         Declared(task.name, task.settings.when, task.settings.produces, task.settings.expect_within)

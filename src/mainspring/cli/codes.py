@@ -29,6 +29,7 @@ PROBLEM = 1
 USAGE = 2
 UNAVAILABLE = 3
 NOT_FOUND = 4
+INTERRUPTED = 130  # as a shell says it: twice signalled, or before anything began
 
 HELP = (
     "Exit codes: 0 done; 1 failed, or a problem was found; 2 wrong usage; "

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from mainspring.cli import codes, options, show
-from mainspring.cli.target import resolve
+from mainspring.cli.target import existing
 from mainspring.kernel.doctor import Finding
 
 
@@ -17,21 +17,23 @@ def doctor(url: options.Url = None, app: options.App = None, json: options.Json 
 
     Exits with 1 if something is bad; warnings alone do not count.
     """
-    found = _examined(url, app)
+    database, found = _examined(url, app)
     if json:
         show.as_json(found)
     else:
+        show.say(database)
         _print(found)
     if any(finding.level == "bad" for finding in found):
         raise typer.Exit(codes.PROBLEM)
 
 
-def _examined(url: str | None, app: str | None) -> list[Finding]:
-    target = resolve(url, app)
+def _examined(url: str | None, app: str | None) -> tuple[str, list[Finding]]:
+    target = existing(url, app)
 
-    async def examine() -> list[Finding]:
+    async def examine() -> tuple[str, list[Finding]]:
         try:
-            return await target.operator.doctor()
+            found = await target.operator.doctor()
+            return (await target.database()).shown, found
         finally:
             await target.close()
 

@@ -131,8 +131,8 @@ def _print_queues(found: EntityWhy) -> None:
 
 def _reason(queued: Queued) -> str:
     """Why it waits there, and what its last run said."""
-    last = show.first_line(queued.entry.error)
-    said = f" ({last})" if last and last not in queued.text else ""
+    last = (queued.entry.error or "").partition("\n")[0]
+    said = f" ({show.first_line(last)})" if last and last not in queued.text else ""
     return f"{queued.cause}: {queued.text}{said}"
 
 

@@ -10,7 +10,9 @@ import structlog
 
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
+from mainspring.kernel.config import OWN
 
+_FIRST = ("queue", "key", "attempt", "outcome", "error", "duration_ms")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -31,7 +33,10 @@ def configure(level: str, *, json: bool) -> None:
             structlog.processors.JSONRenderer(default=str),
         ]
     else:
-        last.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=20))
+        console = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), pad_event_to=20, pad_level=False, sort_keys=False
+        )
+        last += [_for_people, console]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=last)
@@ -45,6 +50,25 @@ def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     if isinstance(record := event.get("_record"), Event):
         event["event"] = record.msg
     return event
+
+
+def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    """What a line on a screen has room for; JSON has everything.
+
+    What names the task comes first, a traceback below.
+    """
+    event["timestamp"] = f"{event['timestamp'][:23].replace('T', ' ')}Z"
+    if event["event"].startswith("run."):
+        event.pop("run", None)
+        event.pop("id", None)  # its key is that, or what the user named it by
+    if worker := event.get("worker"):
+        event["worker"] = str(worker)[:8]
+    if isinstance(queues := event.get("queues"), list):
+        event["queues"] = " ".join(name for name in queues if not name.startswith(OWN))
+    first, _, rest = str(event.get("error") or "").partition("\n")
+    if rest:
+        event |= {"error": first, "exception": rest}
+    return {name: event.pop(name) for name in _FIRST if name in event} | event
 
 
 def flush() -> None:

@@ -81,11 +81,14 @@ def run() -> None:
     """Run a command: what a user may meet becomes one line and an exit code."""
     try:
         cli(prog_name="mainspring")
+    except KeyboardInterrupt:
+        sys.exit(codes.INTERRUPTED)
     except Exception as error:
         code = codes.code_of(error)
         if code is None:
             raise
-        show.complain(str(error) or type(error).__name__)
+        notes = getattr(error, "__notes__", ())
+        show.complain("; ".join([str(error) or type(error).__name__, *notes]))
         sys.exit(code)
 
 

@@ -40,11 +40,12 @@ def migrate(
         return
     try:
         applied = app.migrate_sync()
+        database = app.database_sync().shown
     finally:
         app.close_sync()
     if json:
-        show.as_json({"applied": applied})
+        show.as_json({"applied": applied, "database": database})
     elif applied:
-        show.say(f"applied migrations {', '.join(map(str, applied))}")
+        show.say(f"{database}: applied migrations {', '.join(map(str, applied))}")
     else:
-        show.say("the schema is up to date")
+        show.say(f"{database}: the schema is up to date")

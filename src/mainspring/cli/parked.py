@@ -75,12 +75,14 @@ def groups(
         return
     show.print_table(
         ("queue", "error", "count", "first", "last", "example"),
-        (
-            (g.queue, g.error_type, g.count, g.first_at, g.last_at, show.first_line(g.example))
-            for g in found
-        ),
+        ((g.queue, g.error_type, g.count, g.first_at, g.last_at, _message(g)) for g in found),
         empty="nothing is parked",
     )
+
+
+def _message(group: ParkedGroup) -> str:
+    """An example of the group without its type, which has a column of its own."""
+    return show.first_line((group.example or "").removeprefix(f"{group.error_type}: "))
 
 
 @group.command()

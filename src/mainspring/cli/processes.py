@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from mainspring.app import Mainspring
 from mainspring.cli import codes, options, show
 from mainspring.cli.operations import show_begun
-from mainspring.cli.target import ask, resolve
+from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
@@ -180,7 +180,7 @@ def start(
     app: options.App = None,
 ) -> None:
     """Start a process of the application (`--app`)."""
-    found = _application(app, url, "a start needs the application that declares the process: --app")
+    app = _named(app, "a start needs the application that declares the process: --app")
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -188,14 +188,12 @@ def start(
             f"arguments must be a JSON object by parameter name: {error}; got {arguments!r}"
         ) from None
 
-    async def begin() -> Any:
-        async with found:
-            process = found.find_process(type).options(
-                id=id, attrs=options.pairs("attr", attr) or None
-            )
-            return await process.start(**given)
+    async def begin(target: Mainspring) -> Any:
+        process = target.find_process(type)
+        attrs = options.pairs("attr", attr) or None
+        return await process.options(id=id, attrs=attrs).start(**given)
 
-    handle = asyncio.run(begin())
+    handle = ask_app(begin, url, app)
     show.say(f"{'started' if handle.is_new else 'it is there:'} {handle.id}")
 
 
@@ -211,20 +209,18 @@ def signal(
     app: options.App = None,
 ) -> None:
     """Send a signal that the application (`--app`) declares."""
-    found = _application(app, url, "a signal needs the application that declares it: --app")
+    app = _named(app, "a signal needs the application that declares it: --app")
     try:
         value = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:
         raise InvalidArguments(f"the payload must be JSON: {error}; got {payload!r}") from None
 
-    async def send() -> bool:
-        async with found:
-            process = await found.operator.processes.find(id)
-            handle = found.process_handle(process.type, process.id)
-            is_new: bool = await handle.signal(name, value, id=once, sent_by=options.source())
-            return is_new
+    async def send(target: Mainspring) -> bool:
+        process = await target.operator.processes.find(id)
+        handle = target.process_handle(process.type, process.id)
+        return await handle.signal(name, value, id=once, sent_by=options.source())
 
-    show.say("sent" if asyncio.run(send()) else "it was sent before")
+    show.say("sent" if ask_app(send, url, app) else "it was sent before")
 
 
 @group.command()
@@ -330,11 +326,10 @@ def repairs(
     )
 
 
-def _application(app: str | None, url: str | None, complaint: str) -> Any:
-    place = app or os.environ.get("MAINSPRING_APP")
-    if place is None:
+def _named(app: str | None, complaint: str) -> str:
+    if not (place := app or os.environ.get("MAINSPRING_APP")):
         raise InvalidSetting(complaint)
-    return resolve(url, place)
+    return place
 
 
 @group.command()

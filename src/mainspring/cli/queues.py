@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
+from mainspring.kernel.config import OWN
 from mainspring.kernel.queues import QueueLoad
 
 group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
@@ -31,12 +33,22 @@ Name = Annotated[str, typer.Argument(help="The queue.")]
 def list_queues(
     url: options.Url = None, app: options.App = None, json: options.Json = False
 ) -> None:
-    """All queues with what lies in them."""
+    """Queues with what lies in them: of the engine's own those that are not empty (--json: all)."""
     found = ask(lambda operator: operator.queues(), url, app)
     if json:
         show.as_json(found)
     else:
-        show.print_table(COLUMNS, map(queue_row, found), empty="there are no queues yet")
+        show.print_table(COLUMNS, queue_rows(found), empty="there are no queues yet")
+
+
+def queue_rows(found: Iterable[QueueLoad]) -> list[tuple[Any, ...]]:
+    """Queues as rows of COLUMNS; the engine's own only while something is in them."""
+    return [queue_row(queue) for queue in found if not _is_idle_own(queue)]
+
+
+def _is_idle_own(queue: QueueLoad) -> bool:
+    lying = queue.waiting + queue.scheduled + queue.running + queue.parked
+    return queue.name.startswith(OWN) and not lying and queue.paused_at is None
 
 
 def queue_row(queue: QueueLoad) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mainspring.kernel.keys import user_key
+from mainspring.kernel.words import instant
 
 T = TypeVar("T")
 _PIPE_WIDTH = 200  # a table that nobody sees need not fit a screen
@@ -63,7 +64,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return instant(value)
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, dict | list):

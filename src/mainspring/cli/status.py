@@ -14,8 +14,8 @@ from rich.text import Text
 
 from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.queues import COLUMNS, queue_row
-from mainspring.cli.target import ask_app, resolve
+from mainspring.cli.queues import COLUMNS, queue_rows
+from mainspring.cli.target import ask_app, existing
 from mainspring.kernel.status import Status
 from mainspring.kernel.words import counted
 from mainspring.processes.actors import Counts
@@ -40,13 +40,14 @@ def status(
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in sight.missed]
         more = {"missed": late, "reactive": sight.load, "recovered": sight.counted}
-        show.as_json({**_as_builtins(sight.status), **msgspec.to_builtins(more)})
+        known = {"database": sight.database, **_as_builtins(sight.status)}
+        show.as_json({**known, **msgspec.to_builtins(more)})
     else:
         show.console().print(_shown(sight))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
-    async with resolve(url, app) as target:
+    async with existing(url, app) as target:
         with Live(console=show.console(), auto_refresh=False, screen=False) as live:
             while True:
                 live.update(_shown(await _read(target)), refresh=True)
@@ -56,6 +57,7 @@ async def _watch(url: str | None, app: str | None, every: float) -> None:
 class _Sight(msgspec.Struct):
     """What there is to show."""
 
+    database: str  # which it is, without its password
     status: Status
     missed: list[TaskState]  # reactive tasks without the success that was expected (R14)
     load: list[ReactiveLoad]  # all reactive tasks, in numbers
@@ -64,6 +66,7 @@ class _Sight(msgspec.Struct):
 
 async def _read(target: Mainspring) -> _Sight:
     return _Sight(
+        (await target.database()).shown,
         await target.operator.status(),
         await target.reactive.tasks(missed_only=True),
         await target.reactive.load(),
@@ -87,7 +90,7 @@ def _shown(sight: _Sight) -> Group:
         f"{counted(len(found.workers), 'worker')}, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
     )
-    parts: list[Any] = [Text(head)]
+    parts: list[Any] = [Text(sight.database), Text(head)]
     workers = show.table(
         (
             "worker",
@@ -123,8 +126,8 @@ def _shown(sight: _Sight) -> Group:
         ((p.pool, p.workers, p.shards, p.owned) for p in found.pools),
         title="pools",
     )
-    queues = show.table(COLUMNS, map(queue_row, found.queues), title="queues")
-    parts += [workers, pools, queues]
+    queues = show.table(COLUMNS, queue_rows(found.queues), title="queues")
+    parts += [shown for shown in (workers, pools, queues) if shown.row_count]
     for queue in found.unserved:
         waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
         parts.append(Text(f"{waiting} in queue {queue.name!r}, which no worker knows"))

@@ -3,8 +3,9 @@
 A process that dies (a poison task, a fence, the kernel's memory killer) is declared dead at once and
 replaced after a pause that grows while they keep dying. A drain gives up in the end, and so does a
 worker whose processes all end because they were told what cannot be (exit code 2). The first signal
-is passed on and lets them end in order, a second one ends everything at once. Each process has a
-session of its own, so that a terminal's Ctrl-C reaches it once, through here.
+lets them end in order, a second one ends everything at once. Each process has a session of its own,
+so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a process that still imports
+then ends without a traceback.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from mainspring.serve import ECHO_SECONDS
 log = logging.getLogger("mainspring")
 STEADY_SECONDS = 30.0  # a process that lived so long did not die at its start
 STOP_MARGIN_SECONDS = 30.0  # beyond the grace, for settling and leaving
-SECOND_SIGNAL = 130
 # A seat is given up after so many deaths in a row: before the worker joined its pool, and at all.
 # (A task that kills its worker is parked after a few deaths; several may come one after the other.)
 START_TRIES = 3
@@ -99,9 +99,8 @@ class Supervisor:
         self._bury = bury  # declares a worker dead; answers whether it had joined its pool
         self._gives_up = gives_up
         self._seats = [Seat() for _ in range(count)]
-        # Set by the handler, which does nothing else; `_turn` passes the first signal on.
+        # Set by the handler, which does nothing else; `_turn` passes the first one on.
         self._signals = 0
-        self._signal = signal.SIGTERM
         self._signalled_at = 0.0
         self._passed_on = False
         self._deadline = float("inf")
@@ -127,7 +126,7 @@ class Supervisor:
                     seat.process.wait()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return SECOND_SIGNAL if self._signals > 1 else self._failed
+        return codes.INTERRUPTED if self._signals > 1 else self._failed
 
     def _over(self) -> bool:
         if self._signals > 1:
@@ -142,7 +141,7 @@ class Supervisor:
         if self._signals and not self._passed_on:
             self._passed_on = True
             self._deadline = self._signalled_at + self._grace + STOP_MARGIN_SECONDS
-            self._send(self._signal)
+            self._send(signal.SIGTERM)
         if now > self._deadline:
             log.error("worker.killed", extra={"seconds": self._grace + STOP_MARGIN_SECONDS})
             self._send(signal.SIGKILL)
@@ -222,12 +221,12 @@ class Supervisor:
             "again: its log says why; what is due is still there"
         )
 
-    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._signals and now - self._signalled_at < ECHO_SECONDS:
             return  # the same one, from the process group and from a wrapper
         self._signals += 1
-        self._signal, self._signalled_at = signal.Signals(number), now
+        self._signalled_at = now
 
     def _send(self, number: signal.Signals) -> None:
         for seat in self._seats:

@@ -11,13 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import mainspring
 from mainspring.app import Mainspring
-from mainspring.errors import InvalidSetting
+from mainspring.cli import codes
+from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.queues import nearest
 from mainspring.operator import Operator
 
 T = TypeVar("T")
 PRIVATE = Path(".mainspring")
+_PACKAGE = Path(mainspring.__file__).parent
 
 
 def named(place: str | None) -> str:
@@ -34,6 +37,8 @@ def load_app(place: str) -> Mainspring:
     module_name, _, name = place.partition(":")
     if not module_name or (":" in place and not name):
         raise InvalidSetting(f"write the application as module:name, got {place!r}")
+    if "/" in module_name or module_name.endswith(".py"):
+        raise InvalidSetting(f"{place!r} is a file; {_module_of(Path(module_name), name or 'app')}")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     module = _imported(module_name, place)
@@ -51,6 +56,13 @@ def load_app(place: str) -> Mainspring:
     return app
 
 
+def _module_of(file: Path, name: str) -> str:
+    """How the application in a file is named, and from where."""
+    if file.is_absolute() or ".." in file.parts:
+        return f"name its module, {file.stem}:{name}, from the directory {file.parent}"
+    return f"name its module: {'.'.join(file.with_suffix('').parts)}:{name}"
+
+
 def _imported(name: str, place: str) -> Any:
     try:
         return import_module(name)
@@ -66,7 +78,7 @@ def _imported(name: str, place: str) -> Any:
 
 def _broken(name: str, error: Exception) -> InvalidSetting:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<")]
+    own = [f for f in frames if not f.filename.startswith(("<", str(_PACKAGE)))]  # the user's
     named = isinstance(error, SyntaxError)  # says itself where it is
     where = "" if named or not own else f" at {own[-1].filename}:{own[-1].lineno}"
     reason = str(error).splitlines()[0] if str(error) else ""
@@ -96,25 +108,36 @@ def resolve(url: str | None, app: str | None = None) -> Mainspring:
     )
 
 
+def existing(url: str | None, app: str | None = None) -> Mainspring:
+    """The application that is meant, if its database is there: who asks makes none."""
+    target = resolve(url, app)
+    if not target.is_placed:
+        raise InvalidSetting(
+            f"no database is named, and there is no private one in {target.directory.absolute()}: "
+            "give --url, set MAINSPRING_URL, or go to the directory in which your program or worker "
+            "runs (that makes one)"
+        )
+    return target
+
+
 def ask(question: Callable[[Operator], Awaitable[T]], url: str | None, app: str | None = None) -> T:
     """Ask the operator's side of the application that is meant."""
-    target = resolve(url, app)
-
-    async def asking() -> T:
-        async with target:
-            return await question(target.operator)
-
-    return asyncio.run(asking())
+    return ask_app(lambda target: question(target.operator), url, app)
 
 
 def ask_app(
     question: Callable[[Mainspring], Awaitable[T]], url: str | None, app: str | None = None
 ) -> T:
-    """Ask the application that is meant itself."""
-    target = resolve(url, app)
+    """Ask the application that is meant itself; what is not found says where that was."""
+    target = existing(url, app)
 
     async def asking() -> T:
         async with target:
-            return await question(target)
+            try:
+                return await question(target)
+            except MainspringError as error:
+                if codes.code_of(error) == codes.NOT_FOUND:
+                    error.add_note(f"looked in {(await target.database()).shown}")
+                raise
 
     return asyncio.run(asking())

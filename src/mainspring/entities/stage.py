@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mainspring.entities.model import Model
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
+from mainspring.kernel.config import POSITIVE, SECONDS, STARTS, check_number, check_whole
 from mainspring.kernel.given import check_settings, in_seconds, name_of
+from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
 
 # should_process answers within this, or the entity is queued unasked (seconds).
@@ -86,6 +89,9 @@ class Declared(Protocol):
     def is_serial(self) -> bool: ...
 
     @property
+    def model(self) -> Model: ...
+
+    @property
     def stages(self) -> dict[str, Stage]: ...
 
 
@@ -112,6 +118,7 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
         upgrade=given.pop("upgrade", getattr(bound, "upgrade", None)),
     )
     settings = _settings(name, given)
+    _check_reads(kind, name, settings)
     _check_turns(kind, name, settings)
     function = bound if inspect.isroutine(bound) else None
     stage = Stage(
@@ -129,6 +136,17 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
+
+
+def _check_reads(kind: Declared, name: str, settings: StageSettings) -> None:
+    """What the model does not have could not be given; columns are looked at by the migration."""
+    known = kind.model.fields
+    for field_name in settings.reads or ():
+        if known is not None and field_name not in known:
+            raise InvalidStage(
+                f"reads of stage {name!r} names {field_name!r}, which the model of kind {kind.name!r} "
+                f"does not have{nearest(field_name, known) or '; add it there'}"
+            )
 
 
 def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
@@ -246,6 +264,7 @@ def _settings(name: str, given: dict[str, Any]) -> StageSettings:
         raise InvalidSetting(f"retry of stage {name!r} must be a RetryPolicy, got {retry!r}")
     check_settings(f"stage {name!r}", given, StageSettings.__dataclass_fields__, InvalidSetting)
     settings = StageSettings(retry=retry, **fields, **given)
+    _check_numbers(name, settings)
     if isinstance(settings.budget, bool) or not 0 < settings.budget <= 60:
         raise InvalidSetting(
             f"budget of stage {name!r} must be more than 0 to 60 seconds, got {settings.budget!r}"
@@ -255,6 +274,17 @@ def _settings(name: str, given: dict[str, Any]) -> StageSettings:
             f"sees_own of stage {name!r} must be True or False, got {settings.sees_own!r}"
         )
     return settings
+
+
+def _check_numbers(stage: str, s: StageSettings) -> None:
+    check_number(f"hold_after of stage {stage!r}", s.hold_after, 0, 3600, SECONDS)
+    check_whole(f"crash_limit of stage {stage!r}", s.crash_limit, 1, 1000)
+    if s.timeout is not None:
+        check_number(f"timeout of stage {stage!r}", s.timeout, *POSITIVE, SECONDS)
+    if s.rate is not None:
+        check_number(f"rate of stage {stage!r}", s.rate, *POSITIVE, STARTS)
+    if s.parallel is not None:
+        check_whole(f"parallel of stage {stage!r}", s.parallel, 1, 1_000_000)
 
 
 def _names(stage: str, setting: str, value: Iterable[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ DEFAULT_POOL = "default"
 # The kind of a queue whose visits are pulled by somebody elsewhere: no worker serves it.
 REMOTE = "remote"
 SECONDS = "seconds (a number, or a timedelta)"
+STARTS = "starts a second"
+POSITIVE = (0.000_001, 10_000_000)
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 
@@ -38,12 +40,12 @@ class WorkerSettings:
     worker_id: UUID | None = None
 
     def __post_init__(self) -> None:
-        _whole("concurrency", self.concurrency, 1, 10_000)
-        _between("lease", self.lease, 0.2, 3600)
-        _between("poll", self.poll, 0.01, 60)
-        _between("grace", self.grace, 0, 86_400)
-        _whole("page", self.page, 1, 5_000)
-        _whole("history_days", self.history_days, 1, 36_500)
+        check_whole("concurrency", self.concurrency, 1, 10_000)
+        check_number("lease", self.lease, 0.2, 3600)
+        check_number("poll", self.poll, 0.01, 60)
+        check_number("grace", self.grace, 0, 86_400)
+        check_whole("page", self.page, 1, 5_000)
+        check_whole("history_days", self.history_days, 1, 36_500)
         if self.fence not in ("cancel", "exit"):
             raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")
         if not self.pool:
@@ -107,21 +109,21 @@ class QueueSettings:
             raise InvalidSetting(
                 f"a queue's name must have 1 to 200 bytes and be printable, got {self.name!r}"
             )
-        _between("hold_after", self.hold_after, 0, 3600, SECONDS)
-        _whole("crash_limit", self.crash_limit, 1, 1000)
+        check_number("hold_after", self.hold_after, 0, 3600, SECONDS)
+        check_whole("crash_limit", self.crash_limit, 1, 1000)
         if not isinstance(self.pool, str) or not self.pool:
             raise InvalidSetting(f"pool must have a name, got {self.pool!r}")
         for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
             value = getattr(self, name)
             if value is not None:
-                _whole(name, value, 1, most)
+                check_whole(name, value, 1, most)
         if self.share is not None:
-            _between("share", self.share, 0.001, 1)
+            check_number("share", self.share, 0.001, 1)
         for name in ("rate", "group_rate", "timeout", "work_timeout"):
             value = getattr(self, name)
             if value is not None:
-                unit = "starts a second" if name.endswith("rate") else SECONDS
-                _between(name, value, 0.000_001, 10_000_000, unit)
+                unit = STARTS if name.endswith("rate") else SECONDS
+                check_number(name, value, *POSITIVE, unit)
 
     def declared(self) -> dict[str, object]:
         """What the database should know of it."""
@@ -148,13 +150,15 @@ def own_queue(name: str, pool: str) -> str:
     return name if pool == DEFAULT_POOL else f"{name}@{pool}"
 
 
-def _whole(name: str, value: int, least: int, most: int) -> None:
-    _between(name, value, least, most)
+def check_whole(name: str, value: int, least: int, most: int) -> None:
+    """Refuse what is no whole number of this range."""
+    check_number(name, value, least, most)
     if not isinstance(value, int):
         raise InvalidSetting(f"{name} must be a whole number, got {value!r}")
 
 
-def _between(name: str, value: float, least: float, most: float, unit: str = "") -> None:
+def check_number(name: str, value: float, least: float, most: float, unit: str = "") -> None:
+    """Refuse what is no number of this range; the unit says what it counts."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         span = f"{least:.6f}".rstrip("0").rstrip(".") + f" to {most}"
         raise InvalidSetting(f"{name} must be {span}{unit and f' {unit}'}, got {value!r}")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Iterable, Sequence
+from concurrent.futures import thread
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome, Parked, Retry
@@ -13,6 +16,8 @@ from mainspring.kernel.outcome import Outcome, Parked, Retry
 ERROR_BYTES = 16_000
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
+# Where calls come through before they are in the user's code: here, and a thread of the pool.
+_ENGINE = (str(Path(__file__).parents[1]), thread.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +102,20 @@ def describe(error: BaseException) -> tuple[str, str]:
     except BaseException as broken:  # an exception whose __str__ raises is still an exception
         message = f"(its text cannot be had: {type(broken).__name__})"
     try:
-        frames = "".join(traceback.format_tb(error.__traceback__, limit=-8))
+        frames = "".join(traceback.format_tb(_below(error.__traceback__), limit=-8))
     except BaseException:
         frames = ""
     return clean(name, 500), clean(
         f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
     )
+
+
+def _below(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the user's own code on; all of it where there is none."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        found = found.tb_next
+    return trace if found is None else found
 
 
 def clean(text: str, most: int) -> str:

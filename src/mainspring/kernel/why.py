@@ -16,7 +16,7 @@ from mainspring.kernel.ask import ask
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
 from mainspring.kernel.keys import stored_keys, user_key
 from mainspring.kernel.queues import nearest_queue
-from mainspring.kernel.words import counted
+from mainspring.kernel.words import counted, instant
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
 SILENT_SECONDS = 5.0
@@ -124,7 +124,7 @@ def _stopping(row: Any) -> Iterator[Cause]:
             "error": row["error"],
             "offered_while_parked": row["offered_while_parked"],
         }
-        text = f"parked since {row['parked_at']}: {_first_line(row)}"
+        text = f"parked since {instant(row['parked_at'])}: {_first_line(row)}"
         advice = f"restart it when its reason is gone: {_restart(row)}"
         yield Cause("parked", text, facts, advice)
         return
@@ -132,17 +132,19 @@ def _stopping(row: Any) -> Iterator[Cause]:
         yield _held(row)
         return
     if row["expires_at"] is not None and row["expires_at"] <= now:
-        yield Cause("expired", f"expired at {row['expires_at']}", {"at": row["expires_at"]})
+        yield Cause(
+            "expired", f"expired at {instant(row['expires_at'])}", {"at": row["expires_at"]}
+        )
     if row["due_at"] > now:
         facts = {"due_at": row["due_at"], "seconds": (row["due_at"] - now).total_seconds()}
         if row["attempt"]:
             failures = row["attempt"]
             facts |= {"failures": failures, "attempt": failures + 1, "error": row["error"]}
-            again = f"failed {counted(failures, 'time')}, will be tried again at {row['due_at']}"
+            again = f"failed {counted(failures, 'time')}, will be tried again at {instant(row['due_at'])}"
             text = f"{again}: {_first_line(row)}"
             yield Cause("backoff", text, facts)
         else:
-            yield Cause("scheduled", f"due at {row['due_at']}", facts)
+            yield Cause("scheduled", f"due at {instant(row['due_at'])}", facts)
 
 
 def _held(row: Any) -> Cause:
@@ -156,9 +158,9 @@ def _held(row: Any) -> Cause:
     }
     if not row["holder_lives"] and row["held_until"] is None:
         return Cause("orphaned", f"its worker {row['holder']} is gone", facts)
-    until = f" until {row['held_until']}" if row["held_until"] else ""
+    until = f" until {instant(row['held_until'])}" if row["held_until"] else ""
     where = f"{row['holder_host']} process {row['holder_process']}"
-    text = f"run by {where} since {row['started_at']}{until}"
+    text = f"run by {where} since {instant(row['started_at'])}{until}"
     if row["holder_silent"] is None:
         text += "; that worker is gone"
     elif row["holder_silent"] >= SILENT_SECONDS:
@@ -172,7 +174,7 @@ def _serving(row: Any) -> Iterator[Cause]:
         yield Cause("unknown_queue", f"no code has declared queue {row['queue']!r}; it is kept")
         return
     if row["paused_at"] is not None:
-        text = f"queue {row['queue']!r} is paused since {row['paused_at']}"
+        text = f"queue {row['queue']!r} is paused since {instant(row['paused_at'])}"
         yield Cause("paused", text, {"since": row["paused_at"]})
     facts = {"pool": row["pool"], "pool_workers": row["pool_workers"]}
     if not row["workers"]:

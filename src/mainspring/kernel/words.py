@@ -1,6 +1,8 @@
-"""Words for numbers of things."""
+"""Words for numbers of things and for instants."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 
 def counted(number: int, noun: str, one: str = "", many: str = "") -> str:
@@ -8,3 +10,8 @@ def counted(number: int, noun: str, one: str = "", many: str = "") -> str:
     named = f"{number} {noun}" if number == 1 else f"{number} {noun}s"
     verb = one if number == 1 else many
     return f"{named} {verb}" if verb else named
+
+
+def instant(at: datetime) -> str:
+    """An instant as people read it: in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

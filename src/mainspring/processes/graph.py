@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import decoded
-from mainspring.kernel.words import counted
+from mainspring.kernel.words import counted, instant
 from mainspring.processes.search import FoundProcess, find_process
 from mainspring.processes.store import SQL
 
@@ -106,7 +106,7 @@ def label(task: GraphTask) -> str:
     if task.external == "child":
         text += f" for process {task.child}"
     if task.external is not None and task.due_at is not None:
-        text += f" until {task.due_at:%Y-%m-%d %H:%M:%S}Z"
+        text += f" until {instant(task.due_at)}"
     if task.error is not None and task.status in ("failed", "parked"):
         text += f" {task.error.get('type', '')}: {str(task.error.get('message', ''))[:80]}"
     if task.visit_error and task.status in ("queued", "running"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import psycopg
 
 from mainspring.errors import NotFound, ProcessFailed
+from mainspring.kernel.given import Seconds
 from mainspring.tasks.promise import Failure
 from mainspring.tasks.waiting import wait_for, wait_for_sync
 
@@ -69,7 +69,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """The same for code that is not async."""
         return self._lookup.look_up_process_sync(self.type, self.id).state
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Seconds | None = None) -> R:
         """Wait for the result; raises `ProcessFailed` or `ResultTimeout` (seconds).
 
         It is there when the process's own promise is kept; other branches may still be open. While a
@@ -78,16 +78,16 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return await wait_for(  # type: ignore[no-any-return]
             lambda: self._lookup.look_up_process(self.type, self.id),
             self._ended,
-            self._late(timeout),
+            self._late,
             timeout,
         )
 
-    def result_sync(self, timeout: float | None = None) -> R:
+    def result_sync(self, timeout: Seconds | None = None) -> R:
         """The same for code that is not async."""
         return wait_for_sync(  # type: ignore[no-any-return]
             lambda: self._lookup.look_up_process_sync(self.type, self.id),
             self._ended,
-            self._late(timeout),
+            self._late,
             timeout,
         )
 
@@ -149,8 +149,8 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     def _ended(self, found: Found) -> tuple[Any] | None:
         return (found.result,) if self._has_ended(found) else None
 
-    def _late(self, timeout: float | None) -> Callable[[Found], str]:
-        return lambda _: (
-            f"process {self.type!r} {self.id} has no result after {timeout:g} s; "
+    def _late(self, _found: Found, seconds: float) -> str:
+        return (
+            f"process {self.type!r} {self.id} has no result after {seconds:g} s; "
             f"ask `mainspring processes why {self.id}`"
         )

@@ -119,6 +119,8 @@ class Host(Protocol):
 class ProcessSignature(Signature):
     """The signature of a decider, which may say that it returns a promise of its result."""
 
+    noun = "process"
+
     def _result_type(self, declared: Any) -> Any:
         return unpromised(declared)
 

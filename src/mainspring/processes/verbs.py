@@ -106,7 +106,12 @@ class Signal(Generic[T]):
         check_text("a signal's name", name, NAME_BYTES)
         self.name = name
         self.kind = kind
-        self._decoder = msgspec.json.Decoder(kind)
+        try:
+            self._decoder = msgspec.json.Decoder(kind)
+        except TypeError as error:
+            raise InvalidSetting(
+                f"the type of signal {name!r} cannot travel as JSON: {error}; such as bool, or a dataclass"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<signal {self.name}>"

@@ -16,6 +16,7 @@ from mainspring.db.connect import Database
 from mainspring.kernel.ask import decoded
 from mainspring.kernel.why import REMEDIES as VISIT_REMEDIES
 from mainspring.kernel.why import why as why_visit
+from mainspring.kernel.words import instant
 from mainspring.processes.search import FoundProcess, find_process
 from mainspring.processes.store import SQL
 
@@ -62,8 +63,8 @@ class ProcessWhy(msgspec.Struct, frozen=True):
 async def explain(database: Database, connection: Any, id: str) -> ProcessWhy:
     """Why a process does not go on, by its id or the user's."""
     process = await find_process(database, connection, id)
-    if process.state != "open":
-        text = f"the process is {process.state} since {process.ended_at:%Y-%m-%d %H:%M:%S}Z"
+    if process.ended_at is not None:
+        text = f"the process is {process.state} since {instant(process.ended_at)}"
         return ProcessWhy(process, [ProcessCause(process.state, text)])
     causes: list[ProcessCause] = []
     if process.inconsistent is not None:
@@ -89,7 +90,7 @@ def external_cause(row: Any) -> ProcessCause | None:
         command = ["mainspring", "processes", "restart-tasks", "--task", row["actor"]]
         advice = f"restart all such when their reason is gone: {join(command)}"
         return ProcessCause("parked_task", text, task, advice)
-    until = "" if row["due_at"] is None else f" until {row['due_at']:%Y-%m-%d %H:%M:%S}Z"
+    until = "" if row["due_at"] is None else f" until {instant(row['due_at'])}"
     match row["external"]:
         case "signal":
             return ProcessCause(
@@ -106,7 +107,7 @@ def external_cause(row: Any) -> ProcessCause | None:
 
 async def _queued_cause(database: Database, connection: Any, row: Any) -> ProcessCause:
     if row["remote"] and row["held"]:
-        text = f"{row['actor']!r} is run by an actor elsewhere until {row['held_until']:%H:%M:%S}Z"
+        text = f"{row['actor']!r} is run by an actor elsewhere until {instant(row['held_until'])}"
         return ProcessCause("running", text, row["id"])
     found = await why_visit(database, connection, row["queue"], row["id"])
     first = found.causes[0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from mainspring.errors import NotFound, TaskFailed
+from mainspring.kernel.given import Seconds
 from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
@@ -41,19 +41,19 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """The same for code that is not async."""
         return self._lookup.look_up_sync(self)[0]
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Seconds | None = None) -> R:
         """Wait for the end and answer the result; raises TaskFailed or ResultTimeout (seconds).
 
         A database that goes away meanwhile is waited for.
         """
         return await wait_for(  # type: ignore[no-any-return]
-            lambda: self._lookup.look_up(self), self._ended, self._late(timeout), timeout
+            lambda: self._lookup.look_up(self), self._ended, self._late, timeout
         )
 
-    def result_sync(self, timeout: float | None = None) -> R:
+    def result_sync(self, timeout: Seconds | None = None) -> R:
         """The same for code that is not async."""
         return wait_for_sync(  # type: ignore[no-any-return]
-            lambda: self._lookup.look_up_sync(self), self._ended, self._late(timeout), timeout
+            lambda: self._lookup.look_up_sync(self), self._ended, self._late, timeout
         )
 
     def _ended(self, found: tuple[str, Any, str | None]) -> tuple[Any] | None:
@@ -72,5 +72,8 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             )
         return None
 
-    def _late(self, timeout: float | None) -> Callable[[tuple[str, Any, str | None]], str]:
-        return lambda found: f"task {self.task!r} {self.id} is still {found[0]} after {timeout:g} s"
+    def _late(self, found: tuple[str, Any, str | None], seconds: float) -> str:
+        return (
+            f"task {self.task!r} {self.id} is still {found[0]} after {seconds:g} s; "
+            f"ask `mainspring why {self.task} {self.id}`"
+        )

@@ -47,6 +47,8 @@ _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_refuse)
 class Signature:
     """How a function's arguments are written and read."""
 
+    noun = "task"
+
     def __init__(self, name: str, function: Callable[..., Any], context_type: type) -> None:
         self.name = name
         self.context_parameter: str | None = None
@@ -111,7 +113,7 @@ class Signature:
         for field in fields:
             if field not in self._fields:
                 raise InvalidTask(
-                    f"{setting} of task {self.name!r} names {field!r}, which is not one of its "
+                    f"{setting} of {self.noun} {self.name!r} names {field!r}, which is not one of its "
                     f"arguments ({', '.join(self._fields)})"
                 )
 
@@ -122,19 +124,19 @@ class Signature:
             payload = _encoder.encode(arguments)
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
             raise InvalidArguments(
-                f"arguments of task {self.name!r} cannot be written as JSON: {error}; "
+                f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {error}; "
                 f"got {_shown(arguments)}"
             ) from None
         if len(payload) > PAYLOAD_BYTES:
             raise PayloadTooLarge(
-                f"arguments of task {self.name!r} are {len(payload)} bytes, the limit is "
+                f"arguments of {self.noun} {self.name!r} are {len(payload)} bytes, the limit is "
                 f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
             )
         try:
             self._given_decoder.decode(payload)
         except msgspec.ValidationError as error:
             raise InvalidArguments(
-                f"arguments of task {self.name!r} do not fit its signature: {error}; "
+                f"arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
                 f"got {_shown(arguments)}{_hint(error)}"
             ) from None
         self.check_values(payload, arguments)
@@ -157,12 +159,12 @@ class Signature:
         """Refuse what JSON or PostgreSQL cannot hold, though it fits the types."""
         if b"null" in payload and _has_nan(arguments):
             raise InvalidArguments(
-                f"arguments of task {self.name!r} contain NaN or an infinity, which JSON cannot "
+                f"arguments of {self.noun} {self.name!r} contain NaN or an infinity, which JSON cannot "
                 "say; pass None, or a text"
             )
         if b"\\u0000" in payload and _has_nul(arguments):
             raise InvalidArguments(
-                f"arguments of task {self.name!r} contain the character NUL, which PostgreSQL "
+                f"arguments of {self.noun} {self.name!r} contain the character NUL, which PostgreSQL "
                 "cannot store; remove it, or encode the bytes"
             )
 
@@ -170,12 +172,12 @@ class Signature:
         """The arguments of a call by name."""
         if len(positional) > len(self._fields):
             raise InvalidArguments(
-                f"task {self.name!r} takes {len(self._fields)} arguments "
+                f"{self.noun} {self.name!r} takes {len(self._fields)} arguments "
                 f"({', '.join(self._fields)}), got {len(positional)}"
             )
         bound = dict(zip(self._fields, positional, strict=False))
         if twice := bound.keys() & named.keys():
-            raise InvalidArguments(f"task {self.name!r} got {sorted(twice)[0]!r} twice")
+            raise InvalidArguments(f"{self.noun} {self.name!r} got {sorted(twice)[0]!r} twice")
         return {**bound, **named}
 
     def decode(self, payload: str) -> dict[str, Any]:
@@ -184,7 +186,7 @@ class Signature:
             arguments = self._decoder.decode(payload)
         except msgspec.MsgspecError as error:
             raise InvalidArguments(
-                f"the stored arguments of task {self.name!r} do not fit its signature: {error}; "
+                f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
                 f"got {payload[:200]}"
             ) from None
         return msgspec.structs.asdict(arguments)
@@ -197,12 +199,12 @@ class Signature:
             encoded = _encoder.encode(result)
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             raise InvalidArguments(
-                f"the result of task {self.name!r} cannot be written as JSON: {error}; "
+                f"the result of {self.noun} {self.name!r} cannot be written as JSON: {error}; "
                 f"got {type(result).__name__}"
             ) from None
         if len(encoded) > PAYLOAD_BYTES:
             raise PayloadTooLarge(
-                f"the result of task {self.name!r} is {len(encoded)} bytes, the limit is "
+                f"the result of {self.noun} {self.name!r} is {len(encoded)} bytes, the limit is "
                 f"{PAYLOAD_BYTES}; store it elsewhere and return a reference"
             )
         return encoded.decode()
@@ -213,7 +215,7 @@ class Signature:
             return None if result is None else self._result_decoder.decode(result)
         except msgspec.MsgspecError as error:
             raise InvalidArguments(
-                f"the stored result of task {self.name!r} does not fit its return type: {error}; "
+                f"the stored result of {self.noun} {self.name!r} does not fit its return type: {error}; "
                 f"got {result[:200] if result else result}"
             ) from None
 

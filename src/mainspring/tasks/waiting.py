@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from mainspring.db.connect import is_transient
 from mainspring.errors import ResultTimeout
+from mainspring.kernel.given import Seconds
 
 Found = TypeVar("Found")
 FIRST_PAUSE = 0.01
@@ -17,14 +20,14 @@ LONGEST_PAUSE = 0.5
 Judge = Callable[
     [Found], tuple[Any] | None
 ]  # the result once there is one; raises if there never will be
-Late = Callable[[Found], str]  # what to say of it when the time is over
+Late = Callable[[Found, float], str]  # what to say of it when so many seconds are over
 
 
 async def wait_for(
     look: Callable[[], Awaitable[Found]],
     ended: Judge[Found],
     late: Late[Found],
-    timeout: float | None,
+    timeout: Seconds | None,
 ) -> Any:
     """Look until it has ended. A database that is away is waited for like the end itself."""
     waiting = _Waiting(ended, late, timeout)
@@ -40,7 +43,7 @@ async def wait_for(
 
 
 def wait_for_sync(
-    look: Callable[[], Found], ended: Judge[Found], late: Late[Found], timeout: float | None
+    look: Callable[[], Found], ended: Judge[Found], late: Late[Found], timeout: Seconds | None
 ) -> Any:
     """The same for code that is not async."""
     waiting = _Waiting(ended, late, timeout)
@@ -56,17 +59,18 @@ def wait_for_sync(
 
 
 class _Waiting:
-    def __init__(self, ended: Judge[Any], late: Late[Any], timeout: float | None) -> None:
+    def __init__(self, ended: Judge[Any], late: Late[Any], timeout: Seconds | None) -> None:
         self._ended = ended
         self._late = late
-        self._timeout = timeout
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        self._timeout = math.inf if seconds is None else seconds
+        self._deadline = time.monotonic() + self._timeout
         self._pause = FIRST_PAUSE
 
     def saw(self, found: Any) -> tuple[Any] | None:
         result: tuple[Any] | None = self._ended(found)
         if result is None and self._is_over:
-            raise ResultTimeout(self._late(found))
+            raise ResultTimeout(self._late(found, self._timeout))
         return result
 
     def missed(self, error: Exception) -> None:
@@ -84,4 +88,4 @@ class _Waiting:
 
     @property
     def _is_over(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return time.monotonic() >= self._deadline
