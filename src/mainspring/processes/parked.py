@@ -75,7 +75,7 @@ class Resolving(Structural):
             return Answer(False, why=f"task {task} is {state}: only a parked task can be resolved")
         yield from self._drop([task], graph)
         outcome = "ok" if error is None else "err"
-        change = Change(None, self.process_id, task, "done", node.actor, node.promise, outcome)
+        change = Change(self.process_id, task, "done", node.actor, node.promise, outcome)
         change.result, change.error = result, error
         change.generation, change.scope_id = node.generation, node.scope_id
         yield from self.end_tasks(locked, [change])
