@@ -15,11 +15,9 @@ import pytest
 from process_scene import Scene, call, value
 from walk import decided, settle
 
-from mainspring.kernel.outcome import Done
 from mainspring.kernel.settling import settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
-from mainspring.processes.change import Change
+from mainspring.kernel.visit import Run, new_id
 from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Child, Decision
 from mainspring.processes.hand_out import read_arguments
@@ -118,16 +116,13 @@ class Explaining:
         except StopIteration as end:
             return end.value
 
-    async def commit(self, scene: Scene, changes: list[Change]) -> None:
+    async def commit(self, scene: Scene, runs: list[Run]) -> None:
         """A batch of decisions and the settle of their runs, rolled back at the end."""
         transaction = self.connection.transaction()
         await transaction.start()
-        commit = Commit(changes, scene.database.shard_count)
+        commit = Commit([run.note for run in runs], scene.database.shard_count, runs=runs)
         await self.walk(commit.steps())
-        assert commit.verdicts == [None] * len(changes)
-        runs = [change.run for change in changes if change.run is not None]
-        for run in runs:
-            run.outcome = Done()
+        assert commit.verdicts == [None] * len(runs)
         settling = KERNEL_SQL["settle"]
         arguments = settle_arguments(runs, new_id())
         await self.send(settling, dict(zip(settling.names, arguments, strict=True)))

@@ -58,10 +58,7 @@ async def runs(scene: Scene, *decisions: Decision) -> list[Run]:
     for decision in decisions:
         process = await scene.start("order")
         [(root,)] = scene.query("select root::text from mainspring.process where id = %s", process)
-        change = decided(scene, root, decision)
-        assert change.run is not None
-        change.run.note, change.run.outcome = change, Done()
-        found.append(change.run)
+        found.append(decided(scene, root, decision))
     return sorted(found, key=lambda run: (run.visit.shard, run.visit.key))
 
 
@@ -101,13 +98,11 @@ async def test_a_plain_success_that_links_to_a_promise_locks_it_first(
     [(p,), (d,)] = scene.query(
         "select id::text from mainspring.task where actor in ('p', 'd') order by actor desc"
     )
-    change = decided(scene, d, Decision((call("c", value(p)),), returned=0))
-    assert change.run is not None
-    change.run.note, change.run.outcome = change, Done()
+    run = decided(scene, d, Decision((call("c", value(p)),), returned=0))
     connection = Connection(engine)
 
     async with engine.transaction():
-        verdicts = await writer(scene).write(connection, [change.run])
+        verdicts = await writer(scene).write(connection, [run])
 
     assert verdicts == ["settled"]
     assert connection.names[:4] == ["lock_processes", "settle", "lock_tasks", "insert_tasks"]

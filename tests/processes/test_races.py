@@ -112,12 +112,12 @@ async def test_a_link_and_a_close_in_one_batch_wake_who_waits(
     scene: Scene, graph: dict[str, str]
 ) -> None:
     """Trap: children are inserted before anything is closed, so that they are counted and released."""
-    changes = [
+    runs = [
         decided(scene, graph["p"], Decision(result="1")),
         decided(scene, graph["d"], Decision((call("c", value(graph["p"])),), returned=0)),
     ]
 
-    Walk(scene, changes).finish()
+    Walk(scene, runs).finish()
 
     assert visits(scene, "c") == 1
 
@@ -154,10 +154,10 @@ async def test_a_decision_that_is_sent_twice_counts_once(
 ) -> None:
     """P13: the visit's token is the referee; the second of two equal decisions is dropped."""
     decision = Decision((call("c"),), returned=0)
-    change = decided(scene, graph["d"], decision)
-    Walk(scene, [change]).finish()
+    run = decided(scene, graph["d"], decision)
+    Walk(scene, [run]).finish()
 
-    again = Walk(scene, [change])
+    again = Walk(scene, [run])
     again.finish()
 
     assert again.commit.verdicts == ["gone"]

@@ -17,7 +17,7 @@ from mainspring.kernel.outcome import Done
 from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
-from mainspring.processes.change import Change, change_of
+from mainspring.processes.change import change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.decision import Decision
 from mainspring.processes.hand_out import handout_of, read_arguments
@@ -41,20 +41,19 @@ def take(scene: Scene, task: str) -> Run:
     return Run(visit, token(), time.time(), time.monotonic(), settings=settings)
 
 
-def decided(scene: Scene, task: str, decision: Decision) -> Change:
-    """A decision of a task that is handed out now."""
+def decided(scene: Scene, task: str, decision: Decision) -> Run:
+    """A run of a task that is handed out now, with what it decided."""
     run = take(scene, task)
     [(process,)] = scene.query("select process_id::text from mainspring.task where id = %s", task)
     with psycopg.connect(scene.url) as connection:
         rows = connection.execute(
             SQL["read_tasks"].text, read_arguments([(process, task)])
         ).fetchall()
-    return change_of(run, handout_of(rows[0]), decision)
+    run.note, run.outcome = change_of(handout_of(rows[0]), decision), Done()
+    return run
 
 
 def _settle_values(runs: Sequence[Run]) -> dict[str, Any]:
-    for run in runs:
-        run.outcome = run.outcome or Done()
     values = settle_arguments(runs, UUID(int=1))
     return dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
 
@@ -65,7 +64,7 @@ class Walk:
     def __init__(
         self,
         scene: Scene,
-        changes: Sequence[Change],
+        runs: Sequence[Run],
         isolation: Any = None,
         *,
         settles: bool = False,  # first, as the settler does with plain successes
@@ -73,9 +72,10 @@ class Walk:
         self.connection = psycopg.connect(scene.url, options="-c lock_timeout=20s")
         if isolation is not None:
             self.connection.isolation_level = isolation
-        settle = _settle_values([c.run for c in changes if c.run is not None]) if settles else None
-        self.commit = Commit(changes, scene.database.shard_count, settle=settle)
-        self._changes = changes
+        settle = _settle_values(runs) if settles else None
+        changes = [run.note for run in runs]
+        self.commit = Commit(changes, scene.database.shard_count, runs=runs, settle=settle)
+        self._runs = runs
         self._steps = self.commit.steps()
         self._next: Any = next(self._steps)
 
@@ -140,11 +140,11 @@ class Walk:
 
     def _settle(self) -> None:
         runs = []
-        for change, verdict in zip(self._changes, self.commit.verdicts, strict=True):
-            if isinstance(verdict, str) or change.run is None:
+        for run, verdict in zip(self._runs, self.commit.verdicts, strict=True):
+            if isinstance(verdict, str):
                 continue
-            change.run.outcome = Done() if verdict is None else verdict
-            runs.append(change.run)
+            run.outcome = Done() if verdict is None else verdict
+            runs.append(run)
         if runs:
             runs.sort(key=lambda r: (r.visit.shard, r.visit.key, r.visit.queue))
             cursor = self.connection.execute(KERNEL_SQL["settle"].text, _settle_values(runs))

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from mainspring.db.connect import Database, is_transient
+from mainspring.db.literals import texts
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import moment, steps
 from mainspring.kernel.ask import ask, check_page, decoded
@@ -345,9 +346,10 @@ async def _write(
         last=last,
         position=page.position,
         counted=len(results) - len(noted),
-        queues=[r.queue for r in noted],
-        keys=[r.key for r in noted],
-        errors=[r.error for r in noted],
+        count=len(noted),
+        queues=texts([r.queue for r in noted]),
+        keys=texts([r.key for r in noted]),
+        errors=texts([r.error for r in noted]),
     )
     return True
 

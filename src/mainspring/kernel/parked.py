@@ -14,8 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from mainspring.db.connect import Database
+from mainspring.db.literals import numbers, texts
 from mainspring.kernel.ask import ask, check_page, decoded
 from mainspring.kernel.keys import stored_keys
+from mainspring.kernel.visit import tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,10 @@ async def restart_parked(
         database,
         connection,
         "restart_parked",
-        **place_values(places),
+        shards=numbers([p.shard for p in places]),
+        keys=texts([p.key for p in places]),
+        queues=texts([p.queue for p in places]),
+        versions=numbers(tokens(len(places))),
         fresh_ids=fresh_ids,
         priority=None,
     )

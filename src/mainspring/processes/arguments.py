@@ -97,7 +97,6 @@ class Writer:
         self.has_holes = False
         self._place = place
         self._kind = "value"
-        self._encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=self._hole)
 
     def _hole(self, value: Any) -> str:
         if not isinstance(value, Promise):
@@ -150,8 +149,10 @@ class Writer:
         ):
             value = {"ok": value}
         had, self.has_holes = self.has_holes, False
+        # Not kept: with its hook it would be a circle, left to the collector by every decision.
+        encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=self._hole)
         try:
-            piece = self._encoder.encode(value)
+            piece = encoder.encode(value)
         except PromiseMisused:
             raise
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.visit import new_id, tokens
+from mainspring.kernel.visit import Run, new_id, tokens
 from mainspring.processes.change import Change
 from mainspring.processes.hand_out import (
     DEADLINE_AFTER,
@@ -50,12 +50,16 @@ class Batch:
         changes: Sequence[Change],
         shard_count: int,
         *,
+        runs: Sequence[Run] = (),
         waiting: bool = False,
         serves: Serves = lambda queue, shard: False,
         settle: dict[str, Any] | None = None,
         worker_id: UUID | None = None,
     ) -> None:
         self.changes = changes
+        # Whose visits say whether each change still counts; none of a change that nobody ran for.
+        # Not in the change: runs note theirs, and a circle of the two would wait for the collector.
+        self.runs = runs
         self.shard_count = shard_count
         self.waiting = waiting  # for a structural change under way, instead of leaving it alone
         self.serves = serves  # what the committing worker will start itself

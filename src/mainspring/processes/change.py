@@ -6,11 +6,12 @@ it links to is listed. `commit.py` writes many changes of many processes in one 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from mainspring.kernel.visit import Run, new_ids
+from mainspring.kernel.visit import new_ids
 from mainspring.processes.decision import Child, Decision, Scope
 from mainspring.processes.hand_out import Handout, Options
 from mainspring.processes.start import Parent
@@ -77,7 +78,6 @@ class NewProcess(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, eq=False):
     """What one visit does to its process. With `seeks` it is found out in the commit."""
 
-    run: Run | None
     process_id: str
     task: str  # the row that ends, waits outside or parks
     state: str | None  # what it becomes; None: nothing is written to it
@@ -91,8 +91,8 @@ class Change(msgspec.Struct, eq=False):
     failing: bool = False
     park: bool = False  # in any case: the code is at fault
     scope_id: str | None = None
-    tasks: list[NewTask] = []
-    scopes: list[NewScope] = []
+    tasks: Sequence[NewTask] = ()
+    scopes: Sequence[NewScope] = ()
     attrs: dict[str, Any] | None = None
     waiting: Waiting | None = None
     # A signal that the task takes: its name and id.
@@ -106,9 +106,9 @@ class Change(msgspec.Struct, eq=False):
     fails_scope: bool = True
     counts: str | None = None  # the counter that it adds to
     keeps: bool = False  # its visit stays, for the look to take away
-    offers: list[NewVisit] = []
+    offers: Sequence[NewVisit] = ()
     # Visits that are not needed any more: (process, queue, key); without a queue: the engine's.
-    unneeded: list[tuple[str, str, str]] = []
+    unneeded: Sequence[tuple[str, str, str]] = ()
     doubted: bool = False  # a commit that had it failed: each step is looked at in the next
 
     @property
@@ -124,10 +124,9 @@ class Change(msgspec.Struct, eq=False):
         )
 
 
-def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
+def change_of(handout: Handout, decision: Decision) -> Change:
     """A decision as a change. `validate` has found nothing against it."""
     change = Change(
-        run,
         handout.process_id,
         handout.task_id,
         "done",
@@ -177,7 +176,7 @@ def change_of(run: Run | None, handout: Handout, decision: Decision) -> Change:
         task = _task(passing, spare, promises, scope_ids, handout)
         task.edges = ((returned, "outcome"),)
         task.promise = handout.promise
-        change.tasks.append(task)
+        change.tasks = [*change.tasks, task]
     else:
         change.promise, change.outcome, change.result = handout.promise, "ok", decision.result
     return change

@@ -79,9 +79,9 @@ class ProcessContext(Context):
         given = {given.promise for given in self._handout.inputs}
         if (problem := validate(decision, given)) is not None:
             raise InvalidDecision(problem.message)
-        change = change_of(self._run, self._handout, decision)
+        change = change_of(self._handout, decision)
         self._seams.prepare(change)
-        return Commit([change], self._shard_count, waiting=True)
+        return Commit([change], self._shard_count, runs=[self._run], waiting=True)
 
 
 class _Transaction(Transaction):

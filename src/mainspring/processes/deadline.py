@@ -73,7 +73,7 @@ class Deadline(Structural):
             (yield from find_places([(found.actor, task)])),
         )
         yield from self._stop_runs(dropped)
-        change = Change(None, self.process_id, task, "done", found.actor, found.promise, "err")
+        change = Change(self.process_id, task, "done", found.actor, found.promise, "err")
         change.error = timed_out(found.actor, task)
         change.generation, change.scope_id = found.generation, found.scope_id
         yield from self.end_tasks(locked, [change])

@@ -283,6 +283,7 @@ class Recorder:
     def conclude(self, returned: Any, encode: Callable[[Any], str | None]) -> Decision:
         """The decision of a decider that returned this."""
         self._concluded = True
+        self._writer = None  # it knows the recorder: a circle would be left to the collector
         children = tuple([draft.child() for draft in self._drafts])
         scopes = tuple([draft.scope() for draft in self._scopes])
         attrs = self._attrs or None

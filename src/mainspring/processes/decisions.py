@@ -48,6 +48,7 @@ class Decisions:
         commit = self._open[connection] = Commit(
             changes,
             self._shard_count,
+            runs=runs,
             serves=self._serves,
             settle=settle,
             worker_id=worker_id,

@@ -96,7 +96,7 @@ def end(changes: list[Change], state: dict[str, Any] | None) -> Steps:
         return
     went_on = [c.task for c in changes if state[c.task][1] == "parked" and c.state != "parked"]
     if went_on:
-        yield SQL["unpark_tasks"], {"tasks": went_on}
+        yield SQL["unpark_tasks"], {"tasks": words(went_on)}
 
 
 def release(batch: Batch, changes: list[Change]) -> Steps:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.kernel.visit import Run
 from mainspring.processes.arguments import fill
 from mainspring.processes.change import Change, NewProcess, Waiting
 from mainspring.processes.hand_out import Handout
@@ -43,16 +42,16 @@ class _Process(msgspec.Struct):
     attrs: dict[str, Any] | None = None
 
 
-def begin_waiting(run: Run, handout: Handout) -> Change:
+def begin_waiting(handout: Handout) -> Change:
     """The task waits outside from here on. What came by a promise may be no time at all."""
     try:
-        return _begin_waiting(run, handout)
+        return _begin_waiting(handout)
     except msgspec.ValidationError as error:
         raise InvalidArguments(f"{handout.actor!r} cannot wait: {error}") from None
 
 
-def _begin_waiting(run: Run, handout: Handout) -> Change:
-    change = Change(run, handout.process_id, handout.task_id, "external", handout.actor)
+def _begin_waiting(handout: Handout) -> Change:
+    change = Change(handout.process_id, handout.task_id, "external", handout.actor)
     change.generation, change.scope_id = handout.generation, handout.scope
     change.promise, change.outcome = None, None
     args = fill(handout.args, handout.inputs)
@@ -100,7 +99,7 @@ def closing_of(
     A signal that was committed before the timer's decision wins; it is taken out of `signals`.
     """
     process_id, task, kind, name, due_at, promise, generation, scope = row[:8]
-    change = Change(None, process_id, task, "done", row[12], promise=promise, outcome="ok")
+    change = Change(process_id, task, "done", row[12], promise=promise, outcome="ok")
     change.generation, change.scope_id, change.was_external = generation, scope, True
     is_over = due_at is not None and due_at <= now and task in timers
     if kind == "child":

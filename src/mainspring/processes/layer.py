@@ -154,7 +154,7 @@ class Processes:
         process_id = payload_of(run.visit).process_id
         match kind:
             case "signal" | "await" | "timer" | "child":
-                seeking = Change(run, process_id, subject, None)
+                seeking = Change(process_id, subject, None)
                 seeking.seeks = "timer" if kind == "timer" else "signal"
                 return self._noted(run, seeking)
             case "look":
@@ -272,9 +272,9 @@ class Processes:
         if handout is None:
             return await self._inconsistent(payload.process_id, run)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
-            return self._noted(run, overdue(run, handout))
+            return self._noted(run, overdue(handout))
         if (given := handout.failed_input) is not None:
-            change = stopped(run, handout, given.promise, given.error)
+            change = stopped(handout, given.promise, given.error)
             if handout.actor == LEAVE:
                 # Its promise is for the scope's handler to fulfil: the look that ends the scope
                 # takes this task away.
@@ -286,12 +286,12 @@ class Processes:
             return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
         if handout.actor in external.KINDS:
             try:
-                return self._noted(run, external.begin_waiting(run, handout))
+                return self._noted(run, external.begin_waiting(handout))
             except InvalidArguments as unreadable:
                 return self._failed(run, handout, unreadable)
         if handout.actor == MAP:
             # Made when it is written: many chunks wait as what they were given, not as their tasks.
-            run.note = partial(self._chunk, run, handout)
+            run.note = partial(self._chunk, handout)
             return Done(writer=self._wide)
         try:
             decision = await decide(handout, run)
@@ -311,17 +311,17 @@ class Processes:
         return self._decided(run, handout, decision)
 
     def _decided(self, run: Run, handout: Handout, decision: Decision) -> Outcome:
-        return self._noted(run, self._change(run, handout, decision))
+        return self._noted(run, self._change(handout, decision))
 
-    def _chunk(self, run: Run, handout: Handout) -> Change:
-        return self._change(run, handout, decide_chunk(handout.args))
+    def _chunk(self, handout: Handout) -> Change:
+        return self._change(handout, decide_chunk(handout.args))
 
-    def _change(self, run: Run, handout: Handout, decision: Decision) -> Change:
+    def _change(self, handout: Handout, decision: Decision) -> Change:
         if type(decision) is not Recorded or decision.children or decision.scopes:
             problem = validate(decision, {given.promise for given in handout.inputs})
             if problem is not None:
                 decision = Decision(error=problem)
-        change = change_of(run, handout, decision)
+        change = change_of(handout, decision)
         self.prepare(change)
         if handout.actor.startswith("@"):
             change.failing = False  # it passes on what others failed with
@@ -336,7 +336,7 @@ class Processes:
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
         failure = Failure(kind, message, trace, handout.task_id)
-        change = change_of(run, handout, Decision(error=failure))
+        change = change_of(handout, Decision(error=failure))
         change.park = is_unreadable
         return self._noted(run, change)
 

@@ -62,9 +62,9 @@ def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
 
 def lock_visits(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], list[int]]:
     """The visit's token is the referee of late, repeated, cancelled and superseded decisions."""
-    runs = {n: run for n in taken if (run := batch.changes[n].run) is not None}
-    if not runs:
+    if not batch.runs:
         return taken
+    runs = {n: batch.runs[n] for n in taken}
     order = sorted(runs, key=lambda n: _place(runs[n]))
     listed = [runs[n] for n in order]
     rows = yield KERNEL_SQL["lock_visits"], lock_values(listed)

@@ -115,7 +115,7 @@ class Looking(Repairing):
         changes = []
         for row in known:
             if row[1] in caught:
-                change = Change(None, self.process_id, row[0], "done", row[2], row[1], "err")
+                change = Change(self.process_id, row[0], "done", row[2], row[1], "err")
                 change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
                 changes.append(change)
         if changes:
@@ -160,7 +160,7 @@ class Looking(Repairing):
         yield from self.end_tasks(locked, changes)
 
     def _cancelled(self, node: Node, promise: str) -> Change:
-        change = Change(None, self.process_id, node.id, "cancelled", node.actor)
+        change = Change(self.process_id, node.id, "cancelled", node.actor)
         change.generation, change.fails_scope = node.generation, False
         if node.promise != promise:  # that one the handler fulfils
             change.promise, change.outcome, change.error = node.promise, "err", CANCELLED
@@ -196,7 +196,7 @@ class Looking(Repairing):
             args = _encode({"error": error})
         task = self._task(ids[-1], row[5], opened_by, actor, args, version, edges)
         task.scope_id = row[1]
-        change = Change(None, self.process_id, opened_by.id, None, opened_by.actor)
+        change = Change(self.process_id, opened_by.id, None, opened_by.actor)
         change.tasks = [*tasks, task]
         return change
 
@@ -217,7 +217,7 @@ class Looking(Repairing):
             return
         yield from self._drop([n.id for n in daemons], graph)
         changes = [self._cancelled(n, "") for n in daemons]
-        change = Change(None, self.process_id, locked.root, None)
+        change = Change(self.process_id, locked.root, None)
         yield from self.end_tasks(locked, changes or [change])
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.literals import words
+from mainspring.db.literals import numbers, texts, words
 from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.visit import tokens
 from mainspring.processes.change import Change
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Structural
-from mainspring.processes.visits import find_places, queue_of
+from mainspring.processes.visits import queue_of
 from mainspring.tasks.promise import Failure
 
 
@@ -40,21 +41,20 @@ def unpark_steps(
     wanted = [item for item in parked if item.process_id in free]
     if not wanted:
         return set()
-    places = yield from find_places(
-        [(queue_of(item.actor, free[item.process_id]), item.task) for item in wanted]
-    )
-    freed = yield KERNEL_SQL["restart_parked"], {**places, "fresh_ids": False, "priority": priority}
+    visits = {
+        "shards": None,
+        "keys": texts([item.task for item in wanted]),
+        "queues": texts([queue_of(item.actor, free[item.process_id]) for item in wanted]),
+        "versions": numbers(tokens(len(wanted))),
+    }
+    freed = yield KERNEL_SQL["restart_parked"], {**visits, "fresh_ids": False, "priority": priority}
     keys = {row[1] for row in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
     if not listed:
         return set()
-    named = {
-        "processes": [item.process_id for item in listed],
-        "ids": [item.task for item in listed],
-    }
-    yield SQL["lock_tasks"], {name: words(ids) for name, ids in named.items()}
-    reopened = yield SQL["reopen_parked"], named
-    tasks = [item.task for item in listed]
+    tasks = words([item.task for item in listed])
+    processes = words([item.process_id for item in listed])
+    reopened = yield SQL["reopen_parked"], {"processes": processes, "ids": tasks}
     yield SQL["unpark_tasks"], {"tasks": tasks}
     return {row[0] for row in reopened}
 
@@ -75,7 +75,7 @@ class Resolving(Structural):
             return Answer(False, why=f"task {task} is {state}: only a parked task can be resolved")
         yield from self._drop([task], graph)
         outcome = "ok" if error is None else "err"
-        change = Change(None, self.process_id, task, "done", node.actor, node.promise, outcome)
+        change = Change(self.process_id, task, "done", node.actor, node.promise, outcome)
         change.result, change.error = result, error
         change.generation, change.scope_id = node.generation, node.scope_id
         yield from self.end_tasks(locked, [change])

@@ -88,7 +88,7 @@ def stopped_of(
     ended = []
     for one, handout, _ in found:
         if (given := handout.failed_input) is not None:
-            ended.append((one.run, stopped(one.run, handout, given.promise, given.error)))
+            ended.append((one.run, stopped(handout, given.promise, given.error)))
     return ended
 
 
@@ -121,7 +121,7 @@ def settle_answer(
         answer = Decision(error=failure)
     elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
         raise InvalidDecision(problem.message)
-    change = change_of(run, handout, answer)
+    change = change_of(handout, answer)
     change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
     return (yield from change_steps(run, change, shard_count, worker_id))
 

@@ -58,7 +58,7 @@ class Racing(Structural):
 
     def _won(self, node: Node, row: Any) -> Change:
         pos, outcome, result, error = row
-        change = Change(None, self.process_id, node.id, "done", node.actor, node.promise, outcome)
+        change = Change(self.process_id, node.id, "done", node.actor, node.promise, outcome)
         change.generation, change.scope_id = node.generation, node.scope_id
         if outcome == "ok":
             change.result = f'{{"index": {pos}, "value": {result or "null"}}}'
@@ -67,7 +67,7 @@ class Racing(Structural):
         return change
 
     def _lost(self, node: Node) -> Change:
-        change = Change(None, self.process_id, node.id, "cancelled", node.actor)
+        change = Change(self.process_id, node.id, "cancelled", node.actor)
         change.promise, change.outcome, change.error = node.promise, "err", LOST
         change.generation, change.fails_scope = node.generation, False
         return change

@@ -184,7 +184,7 @@ class Recovery:
         run = one.run
         if one.is_over:
             failure = timed_out(handout.actor, handout.task_id)
-            change = change_of(run, handout, Decision(error=failure))
+            change = change_of(handout, Decision(error=failure))
             change.failing = False  # it ends, caught or not
             return change_steps(run, change, self._shard_count, self._worker_id())
         text = (
@@ -195,5 +195,5 @@ class Recovery:
         if isinstance(outcome, Retry) and one.policy.on_work_timeout == "fail":
             return settle_steps(run, outcome, self._worker_id())
         failure = Failure("mainspring.errors.WorkTimeout", text, cause=handout.task_id)
-        change = change_of(run, handout, Decision(error=failure))
+        change = change_of(handout, Decision(error=failure))
         return change_steps(run, change, self._shard_count, self._worker_id())

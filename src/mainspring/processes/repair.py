@@ -97,7 +97,7 @@ class Repairing(Structural):
         for task, outcome, result in (
             yield SQL["read_unapplied"], {"process_id": self.process_id, "tasks": tasks}
         ):
-            change = Change(None, self.process_id, task, None, graph.nodes[task].actor, task)
+            change = Change(self.process_id, task, None, graph.nodes[task].actor, task)
             change.outcome, change.result = outcome, result
             changes.append(change)
         yield from self.end_tasks(locked, changes)

@@ -33,7 +33,7 @@ def change_steps(
     run: Run, change: Change, shard_count: int, worker_id: UUID | None = None
 ) -> Generator[Step, list[Any], str]:
     """Commit what a run changes and settle it: 'settled', or why nothing was written."""
-    commit = Commit([change], shard_count, waiting=True)
+    commit = Commit([change], shard_count, runs=[run], waiting=True)
     yield from commit.steps()
     verdict = commit.verdicts[0]
     if isinstance(verdict, str):

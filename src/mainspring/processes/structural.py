@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mainspring.db.literals import words
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id
@@ -164,7 +165,7 @@ class Structural:
         yield from self._stop_runs(rows)
         yield SQL["drop_waits"], {"tasks": list(tasks)}
         yield SQL["drop_externals"], {"tasks": list(tasks)}
-        yield SQL["unpark_tasks"], {"tasks": list(tasks)}
+        yield SQL["unpark_tasks"], {"tasks": words(tasks)}
         return sum(1 for row in rows if row[2])
 
     def _stop_runs(self, rows: Sequence[Any]) -> Steps:

@@ -11,24 +11,24 @@ from mainspring.processes.visits import payload_of
 from mainspring.tasks.promise import Failure
 
 
-def stopped(run: Run, handout: Handout, promise: str, error: Failure | None) -> Change:
+def stopped(handout: Handout, promise: str, error: Failure | None) -> Change:
     """An input failed: so does this task, without being run; the cause is the first that failed."""
     if error is None:
         error = Failure("unknown", "no error was kept", cause=promise)
-    change = Change(run, handout.process_id, handout.task_id, "done", handout.actor)
+    change = Change(handout.process_id, handout.task_id, "done", handout.actor)
     change.promise, change.outcome, change.error = handout.promise, "err", error
     change.scope_id = handout.scope
     return change
 
 
-def overdue(run: Run, handout: Handout) -> Change:
+def overdue(handout: Handout) -> Change:
     """Its task timeout passed while it waited in the queue: it is not started."""
     failure = Failure(
         "mainspring.errors.TaskTimeout",
         f"task {handout.actor!r} was not started before its task timeout",
         cause=handout.task_id,
     )
-    change = stopped(run, handout, handout.task_id, failure)
+    change = stopped(handout, handout.task_id, failure)
     change.counts = "task_timeout"
     return change
 

@@ -3,7 +3,10 @@
 with item as (
   insert into mainspring.operation_item (operation_id, number, queue, key, error)
   select %(id)s::bigint, %(at)s::bigint + i.n, i.queue, i.key, i.error
-  from unnest(%(queues)s::text[], %(keys)s::text[], %(errors)s::text[]) with ordinality as i(queue, key, error, n)
+  from (
+    select json_array_elements_text(%(queues)s::text::json) as queue, json_array_elements_text(%(keys)s::text::json) as key,
+      json_array_elements_text(%(errors)s::text::json) as error, generate_series(1, %(count)s::integer) as n
+  ) i
   returning error
 )
 update mainspring.operation o

@@ -1,3 +1,3 @@
--- Forget parked tasks that have ended or go on. Rides the primary key.
+-- Forget parked tasks that have ended or go on. Rides the primary key; the ids are read once, whatever the plan.
 delete from mainspring.parked_task
-where task = any(%(tasks)s::uuid[])
+where task = any((select %(tasks)s::text::uuid[])::uuid[])
