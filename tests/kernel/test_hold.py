@@ -7,9 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring.db.connect import Database
 from mainspring.kernel import steps
+from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.outcome import Again, Done, Parked
+from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
+from mainspring.testing.idle import FAST_SETTINGS
 from visits import Visits, locked, queue
 from workers import Gauge, working
 
@@ -143,3 +147,27 @@ async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pa
             await wait_until(lambda: gauge.started == ["a"] and not worker.hand.runs, 3)
 
     assert 2 <= tried <= 60
+
+
+async def test_what_is_held_first_does_not_wait_for_the_upkeep(
+    visits: Visits, database_url: str
+) -> None:
+    """T5: old rows may take minutes to drop; what is marked before it starts, starts meanwhile."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def chore(database, connection, *, days: int) -> None:
+        begun.set()
+        await over.wait()
+
+    gauge = Gauge()
+    chosen = WorkerSettings(**FAST_SETTINGS)
+    worker = Worker(Database(database_url), [queue(handler=gauge, hold_after=0)], chosen)
+    worker.chores.append(chore)
+    await worker.start()
+    try:
+        await asyncio.wait_for(begun.wait(), 10)
+        visits.offer("a")
+        await wait_until(lambda: gauge.started == ["a"], 5)
+    finally:
+        over.set()
+        await worker.stop()

@@ -31,19 +31,18 @@ class Chore(Protocol):
     async def __call__(self, database: Database, connection: Any, *, days: int) -> Any: ...
 
 
-async def run(
-    database: Database, line: Line, *, history_days: int, chores: Sequence[Chore] = ()
-) -> None:
-    """Look after the tables for ever."""
+async def run(database: Database, *, history_days: int, chores: Sequence[Chore] = ()) -> None:
+    """Look after the tables for ever; on a connection of its own while it does, for it may take long."""
+    line = Line(database, "upkeep")
     while True:
         try:
-            async with line.lock:
-                connection = await line.get()
-                await turn(database, connection, history_days=history_days)
-                for chore in chores:
-                    await chore(database, connection, days=history_days)
+            connection = await line.get()
+            await turn(database, connection, history_days=history_days)
+            for chore in chores:
+                await chore(database, connection, days=history_days)
         except Exception as error:
             log.warning("upkeep.waiting", extra={"error": str(error)})
+        finally:
             await line.lost()
         await asyncio.sleep(EVERY_SECONDS * random.uniform(0.8, 1.2))
 

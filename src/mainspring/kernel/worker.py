@@ -141,7 +141,6 @@ class Worker:
             self.settler.run_second(),
             upkeep.run(
                 self._database,
-                self._side,
                 history_days=self.settings.history_days,
                 chores=self.chores,
             ),
