@@ -54,6 +54,21 @@ async def test_arguments_may_be_left_out(app, db, greet) -> None:
     assert greet == ["world"]
 
 
+async def test_without_a_priority_a_task_has_the_one_it_declares(app, db) -> None:
+    """T8: wherever it is enqueued; background work must not come before the rest from SQL."""
+
+    @app.task(priority=1)
+    async def tidy() -> None: ...
+
+    await app.migrate()
+    enqueue(db, "'tidy'")
+    enqueue(db, "'tidy', priority => 7")
+    await tidy.enqueue()
+
+    rows = db.execute("select priority from mainspring.visit order by created_at").fetchall()
+    assert [row["priority"] for row in rows] == [1, 7, 1]
+
+
 def test_every_option_is_stored(db) -> None:
     id = enqueue(
         db, "'greet', '{}', due_at => '2040-01-01Z', priority => 9, grp => 'g', key => 'k'"

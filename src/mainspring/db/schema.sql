@@ -864,8 +864,11 @@ declare
   count integer;
   near text;
   winner uuid;
+  wanted_priority integer;
 begin
-  if not exists (select from mainspring.queue q where q.name = task) then
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
+    from mainspring.queue q where q.name = task;
+  if not found then
     -- The one that begins most alike: with at least three letters and half of what was asked for.
     select q.name into near from mainspring.queue q
       cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
@@ -889,7 +892,7 @@ begin
     raise exception 'due_at of task % must be before the year 9999, got %', quote_literal(task), wanted_at
       using errcode = 'invalid_parameter_value';
   end if;
-  if coalesce(enqueue.priority, 5) not between 0 and 9 then
+  if wanted_priority not between 0 and 9 then
     raise exception 'priority of task % must be 0 to 9, got %', quote_literal(task), enqueue.priority using errcode = 'invalid_parameter_value';
   end if;
   if key = '' or octet_length(key) > 1024 then
@@ -907,7 +910,7 @@ begin
   loop
     insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
     values (mainspring.shard(coalesce(enqueue.grp, visit_key), count), visit_key, task, fresh, enqueue.grp,
-      coalesce(enqueue.priority, 5), wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
+      wanted_priority, wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
     on conflict do nothing;
     if found then
       perform mainspring.wake(task, wanted_at);

@@ -10,7 +10,7 @@ from uuid import UUID
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
 
 # Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
 OWN = "mainspring."
@@ -82,6 +82,7 @@ class QueueSettings:
     pool: str = DEFAULT_POOL
     kind: str = "task"
     turns: str | None = None
+    priority: int = DEFAULT_PRIORITY  # of what is enqueued in SQL without one
     hold_after: float = 1.0
     work_timeout: float | None = None
     timeout: float | None = None  # of one run
@@ -140,6 +141,8 @@ class QueueSettings:
             "group_rate": self.group_rate,
             "searchable": list(self.searchable),
         }
+        if self.priority != DEFAULT_PRIORITY:
+            declared["priority"] = self.priority
         if self.policy:
             declared["policy"] = dict(self.policy)
         return declared

@@ -19,6 +19,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
         handler=handler,
         pool=s.pool,
         kind=REMOTE if s.remote else "task",
+        priority=s.priority,
         hold_after=s.hold_after,
         timeout=s.timeout,
         crash_limit=s.crash_limit,
