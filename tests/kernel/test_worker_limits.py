@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from mainspring.kernel import buffer as buffers
@@ -326,3 +327,42 @@ async def test_a_large_group_limit_is_used_in_full(visits: Visits, database_url:
     assert gauge.most["one"] <= 100
     assert max(later) > 64
     assert sorted(gauge.started) == keys(300)
+
+
+async def test_a_transaction_that_has_many_queues_keeps_no_heart_from_beating(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: each row of a queue is waited for a moment; twenty such moments are longer than a lease."""
+    gate = Gate()
+    limited = [queue(f"limited-{n}", concurrency=5) for n in range(20)]
+    visits.offer("a")
+    async with working(database_url, queue(handler=gate), *limited, lease=1.0) as worker:
+        await wait_until(lambda: len(gate.runs) == 1)
+        with psycopg.connect(database_url) as operator:
+            operator.execute("update mainspring.queue set paused_at = now() where name <> 'ring'")
+            beat = visits.value("select beat from mainspring.worker")
+            await wait_until(
+                lambda: visits.value("select beat from mainspring.worker") > beat + 8, 20
+            )
+
+            assert gate.runs[0].stopped is None
+            assert worker.hand.worker_id == visits.value("select id from mainspring.worker")
+        gate.open.set()
+        await wait_until(lambda: visits.row("a") is None)
+
+
+async def test_a_queue_whose_row_is_free_has_its_part_whatever_else_is_locked(
+    visits: Visits, database_url: str
+) -> None:
+    """T13: rows that somebody has are asked for last, and in turn."""
+    gauge = Gauge()
+    limited = [queue(f"limited-{n}", handler=gauge, concurrency=5) for n in range(20)]
+    async with working(database_url, *limited, lease=1.0):
+        with psycopg.connect(database_url) as operator:
+            operator.execute(
+                "update mainspring.queue set paused_at = now()"
+                " where name <> 'ring' and name <> 'limited-15'"
+            )
+            visits.offer("a", queue="limited-15")
+
+            await wait_until(lambda: gauge.started == ["a"], 10)

@@ -26,6 +26,7 @@ class Parts:
         self._hand = hand
         self._mind = mind
         self._kept_at = 0.0
+        self._locked_at: dict[str, float] = {}  # queues whose row somebody had, and when
         self.unmet = False  # a limited queue could use more than it has
 
     def is_stale(self) -> bool:
@@ -36,11 +37,14 @@ class Parts:
         """Bring every part in line with what is needed and what the others have."""
         self._kept_at = moment.local()
         needs = self._mind.part_needs()
-        for need in needs:
+        # One row that somebody has is waited for at a look, lest there be no time to beat; in turn.
+        for need in sorted(needs, key=lambda need: self._locked_at.get(need.queue, 0.0)):
             try:
                 self._keep(need)
             except psycopg.errors.LockNotAvailable:
-                continue  # somebody has the queue's row: the next look will do
+                self._locked_at[need.queue] = moment.local()
+                break
+            self._locked_at.pop(need.queue, None)
         self.unmet = any(need.wants for need in needs)
 
     def lose(self) -> None:
