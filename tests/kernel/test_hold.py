@@ -39,6 +39,17 @@ def test_a_hold_that_is_sent_again_holds_still(visits: Visits, me) -> None:
     assert visits.hold(me, run) == {run.token}
 
 
+def test_a_worker_that_was_declared_dead_holds_nothing(visits: Visits, me) -> None:
+    """T2: sent before and arrived after, it would be taken for a crash of the visit."""
+    visits.offer("a")
+    run = visits.start("a")
+    visits.bury(me)
+
+    assert visits.hold(me, run) == set()
+
+    assert visits.row("a")["pass"] is None
+
+
 def test_a_visit_that_another_run_holds_is_not_held(visits: Visits, me) -> None:
     visits.offer("a")
     first, second = visits.start("a"), visits.start("a")

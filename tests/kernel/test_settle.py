@@ -192,13 +192,17 @@ def test_the_holder_settles_what_it_holds(visits: Visits, me) -> None:
     assert visits.row("a") is None
 
 
-def test_a_foreign_hold_refuses_the_settle(visits: Visits, me) -> None:
+@pytest.mark.parametrize(
+    "outcome", [Done(), Again(after=1.0), Retry(1.0, "E", "e"), Parked("E", "e")]
+)
+def test_a_foreign_hold_refuses_the_settle(visits: Visits, me, outcome) -> None:
+    """T6: whatever it says, it would free what another run still has."""
     visits.offer("a")
     mine, theirs = visits.start("a"), visits.start("a")
     visits.hold(me, theirs)
     before = visits.row("a")
 
-    assert visits.settle(me, (mine, Done())) == ["gone"]
+    assert visits.settle(me, (mine, outcome)) == ["gone"]
 
     assert visits.row("a") == before
     assert visits.history("a") == []
