@@ -202,6 +202,14 @@ async def test_a_role_without_rights_is_told_what_it_needs(stranger: str) -> Non
         await app.migrate()
 
 
+def test_a_database_is_shown_without_its_password() -> None:
+    """T12: whoever reports an error with its local variables must not report the password."""
+    database = Database("postgresql://ann:secret@db.example/shop")
+
+    assert "secret" not in repr(database)
+    assert database.shown == "db.example:5432, database shop"
+
+
 async def test_an_unreachable_server_is_named_without_its_password() -> None:
     app = Mainspring("postgresql://ann:secret@127.0.0.1:1/none")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections import Counter
 from datetime import timedelta
 
 import psycopg
@@ -440,12 +441,18 @@ class TestTransaction:
                 return rows[0]
 
             await wait_until(lambda: tasks() == 6)
+            names = "select split_part(application_name, ':', 2) from pg_stat_activity"
+            here = " where datname = current_database() and application_name ~ '^mainspring:'"
+            roles = Counter(name for (name,) in table.execute(names + here))
+            own = ("reader", "listener", "side", "heart", "reactive-spread", "upkeep", "client")
+            known = {"task": 6, "settler": 2} | dict.fromkeys(own, 1)  # as docs/operate has them
+            assert not roles - Counter(known)
             go.set()
             await worker.drained()
             assert tasks() <= 6
 
         assert self.paid(table) == list(range(30))
-        assert most <= 6 + 5 + 10  # slots, the worker's own five, the application's pool
+        assert most <= 6 + 8 + 1  # slots, the worker's own with upkeep, the application's
 
 
 def waiting(connection) -> bool:

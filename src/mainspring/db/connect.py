@@ -104,7 +104,7 @@ def backoff(tries: int, *, first: float = 0.05, most: float = 2.0) -> float:
 class Database:
     """An address, and what is known of the server behind it."""
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     pooled: bool = False
     shard_count: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
