@@ -60,7 +60,7 @@ class TestDatabase:
         answer = cli("operations", "show", "7", "--url", database_url)
 
         assert answer.code == 4
-        assert "; looked in " in answer.err
+        assert f" (looked in {Database(database_url).shown})\n" in answer.err
         assert answer.err.count("\n") == 1
 
 
