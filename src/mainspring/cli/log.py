@@ -13,7 +13,7 @@ from mainspring.events import Event
 from mainspring.kernel.config import OWN
 from mainspring.reactive.names import RUN
 
-_FIRST = ("queue", "key", "attempt", "outcome", "error", "duration_ms")
+_FIRST = ("queue", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")
 LEVELS = ("debug", "info", "warning", "error")
 
 
