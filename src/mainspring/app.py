@@ -676,6 +676,8 @@ class Mainspring(Advancing):
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
         wanted = WorkerSettings(**settings)
         database, pool = await self.database(), await self.pool()
+        if database.private_in and self.kinds:
+            await self.migrate()  # nobody else puts triggers on the tables of a private database
         async with crew(self, database, pool, wanted) as worker:
             yield worker
 

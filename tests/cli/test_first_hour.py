@@ -60,7 +60,7 @@ class TestDatabase:
         answer = cli("operations", "show", "7", "--url", database_url)
 
         assert answer.code == 4
-        assert "; looked in " in answer.err
+        assert f" (looked in {Database(database_url).shown})\n" in answer.err
         assert answer.err.count("\n") == 1
 
 
@@ -128,13 +128,17 @@ class TestShown:
         started = {"queues": ["charge", "mainspring.audit"], "pool": "default"}
         logging.getLogger("mainspring").info("worker.started", extra=started)
 
-        ended, frame, begun = capsys.readouterr().err.splitlines()
+        for queue in ("mainspring.check", "mainspring.run.default"):
+            logging.getLogger("mainspring").info("run.started", extra={"queue": queue})
+
+        ended, frame, begun, ran = capsys.readouterr().err.splitlines()
         assert ended.split("Z ", 1)[1] == (
             "[error] run.ended            queue=charge key=i-1 attempt=3 outcome=parked "
             "error='ValueError: no' duration_ms=0.5 worker=f6988a2c"
         )
         assert frame == '  File "shop.py", line 9'
         assert begun.endswith("worker.started       queues=charge pool=default")
+        assert "mainspring.run.default" in ran  # a reactive task's; checks are the engine's own
 
     def test_an_error_stands_once_in_a_cell(self, cli, database_url, visits):
         long = "ValueError: " + "x" * 300

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
-from mainspring.entities.model import Model
 from mainspring.entities.outcome import KEEP, check_answer, seconds_until
 from mainspring.entities.stage import Stage, declare, find
 from mainspring.errors import (
@@ -28,7 +27,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class Kind:
     name: str = "listing"
     is_serial: bool = True
-    model: Model = field(default_factory=lambda: Model("listing"))
     stages: dict[str, Stage] = field(default_factory=dict)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,16 @@ async def test_a_worker_that_starts_without_triggers_says_so(
     (record,) = [r for r in caplog.records if r.msg == "capture.faulty"]
     assert vars(record)["fault"] == "missing"
     assert vars(record)["kind"] == "listing"
+
+
+async def test_on_a_private_database_a_worker_installs_the_triggers(
+    stages: Stages, listing: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S21: nobody can forget it where nobody would think of a migration."""
+    stages.query("drop trigger zz_mainspring_listing_update on listing")
+    stages.app._database = replace(await stages.app.database(), private_in="here")
+
+    async with stages.app.worker():
+        pass
+
+    assert "capture.faulty" not in [r.msg for r in caplog.records]

@@ -196,11 +196,6 @@ class TestElsewhere:
         ("settings", "text"),
         [
             (
-                {"reads": ["titel"]},
-                "reads of stage 'Score' names 'titel', which the model of kind 'ad' does not have; did "
-                "you mean 'title'?",
-            ),
-            (
                 {"timeout": "5s"},
                 "timeout of stage 'Score' must be 0.000001 to 10000000 seconds (a number, or a "
                 "timedelta), got '5s'",

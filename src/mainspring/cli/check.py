@@ -22,10 +22,10 @@ def check(
     url: options.Url = None,
     json: options.Json = False,
 ) -> None:
-    """Check an application: its triggers, and the columns that its stages name.
+    """Check an application before it runs.
 
-    Triggers (pauses, circles, expectations, producers) need no database; the tables of kinds are
-    looked at where one is named. Exits with 1 if something was found.
+    Triggers (pauses, circles, expectations, producers) need no database; the columns that stages name
+    are looked for where one is named. Exits with 1 if something was found.
     """
     # What declaring warns of is said below, once.
     logging.getLogger("mainspring").setLevel(logging.ERROR)

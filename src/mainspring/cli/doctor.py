@@ -13,9 +13,10 @@ from mainspring.kernel.doctor import Finding
 
 
 def doctor(url: options.Url = None, app: options.App = None, json: options.Json = False) -> None:
-    """Examine the server's settings, rights, clock, dead rows, lag and invariants.
+    """Examine the server, the schema and the tables.
 
-    Exits with 1 if something is bad; warnings alone do not count.
+    Settings, rights, clock, dead rows, lag and invariants. Exits with 1 if something is bad; warnings
+    alone do not count.
     """
     database, found = _examined(url, app)
     if json:

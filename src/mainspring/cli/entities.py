@@ -144,7 +144,8 @@ def _print_states(found: EntityWhy) -> None:
 
 def _print_story(found: EntityWhy) -> None:
     rows = [(h.at, h.who, h.lane, h.outcome, story(h)) for h in found.happened]
-    show.print_table(("ended", "who", "lane", "outcome", "what"), rows, empty="never visited yet")
+    never = "never visited yet; whether changes of its table are seen says mainspring doctor"
+    show.print_table(("ended", "who", "lane", "outcome", "what"), rows, empty=never)
 
 
 def story(happened: Happened) -> str:

@@ -98,7 +98,10 @@ def put_back(
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Put past tasks back to run again; those whose key is live are left."""
+    """Put past tasks back to run again.
+
+    Those whose key is live are left.
+    """
 
     async def order(operator: Operator) -> Operation:
         wanted = HistoryFilter(

@@ -11,8 +11,9 @@ import structlog
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
 from mainspring.kernel.config import OWN
+from mainspring.reactive.names import RUN
 
-_FIRST = ("queue", "key", "attempt", "outcome", "error", "duration_ms")
+_FIRST = ("queue", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -41,6 +42,8 @@ def configure(level: str, *, json: bool) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=last)
     )
+    if not json and level != "debug":
+        handler.addFilter(_concerns_people)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("mainspring").setLevel(level.upper())
 
@@ -50,6 +53,13 @@ def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     if isinstance(record := event.get("_record"), Event):
         event["event"] = record.msg
     return event
+
+
+def _concerns_people(record: logging.LogRecord) -> bool:
+    """Whether a line is of a user's task, or of something that went wrong; JSON and debug have all."""
+    queue = str(getattr(record, "queue", ""))
+    own = queue.startswith(OWN) and not queue.startswith(RUN)
+    return record.levelno > logging.INFO or not own
 
 
 def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:

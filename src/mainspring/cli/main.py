@@ -87,8 +87,8 @@ def run() -> None:
         code = codes.code_of(error)
         if code is None:
             raise
-        notes = getattr(error, "__notes__", ())
-        show.complain("; ".join([str(error) or type(error).__name__, *notes]))
+        notes = (f"({note})" for note in getattr(error, "__notes__", ()))
+        show.complain(" ".join([str(error) or type(error).__name__, *notes]))
         sys.exit(code)
 
 

@@ -7,5 +7,5 @@ from mainspring.cli.target import ask_app
 
 
 def metrics(url: options.Url = None, app: options.App = None) -> None:
-    """Print queues, pools, reactive tasks and recovery in numbers, as OpenMetrics text."""
+    """Print the numbers of status as OpenMetrics text."""
     print(ask_app(lambda target: target.metrics(), url, app), end="")

@@ -27,7 +27,10 @@ def migrate(
     url: options.Url = None,
     json: options.Json = False,
 ) -> None:
-    """Create or upgrade the schema; safe while workers of the previous release run."""
+    """Create or upgrade the schema.
+
+    It is safe while workers of the previous release run.
+    """
     if sql and place is None:
         sys.stdout.write(script(start))
         return

@@ -33,7 +33,7 @@ Name = Annotated[str, typer.Argument(help="The queue.")]
 def list_queues(
     url: options.Url = None, app: options.App = None, json: options.Json = False
 ) -> None:
-    """Queues with what lies in them: of the engine's own those that are not empty (--json: all)."""
+    """Queues with what lies in them: of the engine's own those at work (--json: all)."""
     found = ask(lambda operator: operator.queues(), url, app)
     if json:
         show.as_json(found)
@@ -42,13 +42,15 @@ def list_queues(
 
 
 def queue_rows(found: Iterable[QueueLoad]) -> list[tuple[Any, ...]]:
-    """Queues as rows of COLUMNS; the engine's own only while something is in them."""
+    """Queues as rows of COLUMNS; the engine's own only while they have something to do."""
     return [queue_row(queue) for queue in found if not _is_idle_own(queue)]
 
 
 def _is_idle_own(queue: QueueLoad) -> bool:
-    lying = queue.waiting + queue.scheduled + queue.running + queue.parked
-    return queue.name.startswith(OWN) and not lying and queue.paused_at is None
+    busy = (
+        queue.waiting + queue.running + queue.parked
+    )  # what is only scheduled is nobody's concern
+    return queue.name.startswith(OWN) and not busy and queue.paused_at is None
 
 
 def queue_row(queue: QueueLoad) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ def status(
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Show workers, pools, queues, lag and the throughput of the last minute."""
+    """Show workers, queues, lag and throughput of the last minute."""
     if watch and not json:
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))

@@ -33,8 +33,9 @@ def why(
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Say why a visit has not run: a future time, a pause, a busy group, no worker, parked...
+    """Say why something has not run, and what to do.
 
+    Of a task: a future time, a pause, a busy group, no worker, parked...
     Of an entity (`mainspring why listing 42`): its queues, timers, states, and who changed what.
     With the name of a reactive task alone: its trigger with values and verdicts, and the next fact
     that would change it.

@@ -51,9 +51,10 @@ def worker(
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
-    """Run workers until a signal stops them; a second signal ends them at once.
+    """Run workers until a signal stops them.
 
-    A process that dies is replaced; one that cannot work at all is given up after a few tries.
+    A second signal ends them at once. A process that dies is replaced; one that cannot work at all is
+    given up after a few tries.
     """
     log.configure(log_level, json=log_json)
     settings: dict[str, Any] = {

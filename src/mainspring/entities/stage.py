@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mainspring.entities.model import Model
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
 from mainspring.kernel.config import POSITIVE, SECONDS, STARTS, check_number, check_whole
 from mainspring.kernel.given import check_settings, in_seconds, name_of
-from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import RetryPolicy
 
 # should_process answers within this, or the entity is queued unasked (seconds).
@@ -89,9 +87,6 @@ class Declared(Protocol):
     def is_serial(self) -> bool: ...
 
     @property
-    def model(self) -> Model: ...
-
-    @property
     def stages(self) -> dict[str, Stage]: ...
 
 
@@ -118,7 +113,6 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
         upgrade=given.pop("upgrade", getattr(bound, "upgrade", None)),
     )
     settings = _settings(name, given)
-    _check_reads(kind, name, settings)
     _check_turns(kind, name, settings)
     function = bound if inspect.isroutine(bound) else None
     stage = Stage(
@@ -136,17 +130,6 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
-
-
-def _check_reads(kind: Declared, name: str, settings: StageSettings) -> None:
-    """What the model does not have could not be given; columns are looked at by the migration."""
-    known = kind.model.fields
-    for field_name in settings.reads or ():
-        if known is not None and field_name not in known:
-            raise InvalidStage(
-                f"reads of stage {name!r} names {field_name!r}, which the model of kind {kind.name!r} "
-                f"does not have{nearest(field_name, known) or '; add it there'}"
-            )
 
 
 def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:

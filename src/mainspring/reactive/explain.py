@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from mainspring.kernel.words import instant
 from mainspring.reactive.decide import Definition, Fire, View, decide, facts_of, rewound
 from mainspring.reactive.durations import show_duration
 from mainspring.reactive.evaluate import LeafVerdict, Verdict, evaluate
 from mainspring.reactive.needs import Need, needs_of
-from mainspring.reactive.texts import show_kind, show_moment, show_values
+from mainspring.reactive.texts import show_kind, show_values
 from mainspring.reactive.triggers import All, ChunkDelay, Delay
 from mainspring.reactive.values import later
 
@@ -187,7 +188,7 @@ def _next(
 ) -> tuple[NextFact, ...]:
     if verdict.true:
         if waits is not None and again_at is not None:
-            return (NextFact(f"time: {show_moment(again_at)} ({waits})"),)
+            return (NextFact(f"time: {instant(again_at)} ({waits})"),)
         return ()
     return tuple(_fact(need, around, now) for need in needs_of(verdict))
 
@@ -221,9 +222,9 @@ def lines_of(why: Why) -> list[str]:
     lines = [f"{why.task}: {head}", *_tree_lines(why.tree, 1)]
     lines += [f"  note: {note}" for note in why.notes]
     if why.again_at is not None:
-        lines.append(f"  looked at again: {show_moment(why.again_at)}")
+        lines.append(f"  looked at again: {instant(why.again_at)}")
     if why.until is not None:
-        lines.append(f"  true until: {show_moment(why.until)}")
+        lines.append(f"  true until: {instant(why.until)}")
     if not why.true and not why.next:
         lines.append("  next: nothing known would change it")
     for number, fact in enumerate(why.next):
@@ -242,11 +243,11 @@ def _tree_lines(node: Node, depth: int) -> Iterator[str]:
     yield f"{'  ' * depth}{mark} {node.text}"
     facts = [f"{node.param}: {node.values}"]
     if node.set_at is not None:
-        facts.append(f"set {show_moment(node.set_at)}{f' by {node.set_by}' if node.set_by else ''}")
+        facts.append(f"set {instant(node.set_at)}{f' by {node.set_by}' if node.set_by else ''}")
     if node.since is not None:
-        facts.append(f"{'true' if node.true else 'false'} since {show_moment(node.since)}")
+        facts.append(f"{'true' if node.true else 'false'} since {instant(node.since)}")
     if node.until is not None:
-        facts.append(f"true until {show_moment(node.until)}")
+        facts.append(f"true until {instant(node.until)}")
     if node.needs:
         facts.append(f"needs {' and '.join(node.needs)}")
     yield f"{'  ' * depth}    {'; '.join(facts)}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mainspring.kernel.words import instant
 from mainspring.reactive.explain import Around, PastCheck, Producer, SetBy, Why, explain
 from mainspring.reactive.operator import ParamState, ReactiveOperator, TaskState
-from mainspring.reactive.texts import show_moment
 
 _PAST = 50
 
@@ -54,19 +54,19 @@ def _notes(state: TaskState) -> Iterable[str]:
         case "paused":
             yield "paused; resume it with `mainspring reactive resume`"
         case "running":
-            began = "" if state.started_at is None else f" since {show_moment(state.started_at)}"
+            began = "" if state.started_at is None else f" since {instant(state.started_at)}"
             yield f"running{began} ({state.kind}): {state.cause}"
         case "admitted":
             yield "ready, and waits for a worker with a free slot"
         case "backing off":
-            until = "" if state.retry_at is None else f" until {show_moment(state.retry_at)}"
+            until = "" if state.retry_at is None else f" until {instant(state.retry_at)}"
             yield f"failed {state.failures} times, backing off{until}: {_first(state.error)}"
     if state.request is not None:
         yield "a manual run was asked for"
     if state.missed_at is not None:
-        yield f"missed its expectation at {show_moment(state.missed_at)}"
+        yield f"missed its expectation at {instant(state.missed_at)}"
     if state.succeeded_at is not None:
-        yield f"last recorded success {show_moment(state.succeeded_at)}"
+        yield f"last recorded success {instant(state.succeeded_at)}"
     else:
         yield "no success was recorded yet"
 
@@ -81,7 +81,7 @@ def _place(place: Any) -> Iterable[str]:
     )
     free = place["cap"] is not None and place["running"] < place["cap"]
     if free and place["keepers"]:
-        until = show_moment(place["kept_until"])
+        until = instant(place["kept_until"])
         names = ", ".join(place["keepers"])
         yield f"slots are kept for more important tasks that {names} brings data for, until {until}"
 
