@@ -78,9 +78,15 @@ class Batch:
         self.now = datetime.min
 
     def ready(
-        self, process_id: str, task: str, actor: str, options: Options, generation: int
+        self,
+        process_id: str,
+        task: str,
+        actor: str,
+        options: Options,
+        generation: int,
+        background: int | None,
     ) -> None:
-        if options is NO_OPTIONS and generation == 0:  # most are: made without a detour
+        if options is NO_OPTIONS and generation == 0 and background is None:  # most: no detour
             queue = queue_of(actor, self.engines[process_id])
             self.visits.append(NewVisit(queue, task, process_id, task, self._token()))
             return
@@ -99,7 +105,7 @@ class Batch:
                 engine=self.engines[process_id],
                 generation=generation,
                 due_at=due_at,
-                priority=options.priority,
+                priority=background if options.priority is None else options.priority,
                 group=options.group,
                 deadline_at=deadline_at,
                 version=self._token(),

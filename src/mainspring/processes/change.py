@@ -109,6 +109,7 @@ class Change(msgspec.Struct, eq=False):
     offers: Sequence[NewVisit] = ()
     # Visits that are not needed any more: (process, queue, key); without a queue: the engine's.
     unneeded: Sequence[tuple[str, str, str]] = ()
+    background: int | None = None  # the priority of what it makes ready, if no call says another
     doubted: bool = False  # a commit that had it failed: each step is looked at in the next
 
     @property
@@ -134,6 +135,7 @@ def change_of(handout: Handout, decision: Decision) -> Change:
         scope_id=handout.scope,
         attrs=decision.attrs,
         generation=handout.generation,
+        background=handout.background,
     )
     if decision.error is not None:
         change.failing = True

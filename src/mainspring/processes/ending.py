@@ -114,7 +114,8 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
     for row in rows:
         if row[4] == 1:
             change = closed[row[0] - 1]
-            batch.ready(change.process_id, row[1], row[5], decode_options(row[6]), row[7])
+            how = decode_options(row[6])
+            batch.ready(change.process_id, row[1], row[5], how, row[7], change.background)
             if row[9] is not None:
                 batch.hand_over(_released_handout(row, change))
         elif row[4] > 1:
@@ -131,8 +132,8 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
     if crossed:
         for task in crossed:
             row = counted[task]
-            process_id = closed[row[0] - 1].process_id
-            batch.ready(process_id, task, row[5], decode_options(row[6]), row[7])
+            change, how = closed[row[0] - 1], decode_options(row[6])
+            batch.ready(change.process_id, task, row[5], how, row[7], change.background)
         yield SQL["drop_waits"], {"tasks": crossed}
 
 
@@ -205,7 +206,7 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
 def _released_handout(row: Any, change: Change) -> Handout:
     """Of a task with one edge, whose promise this change has closed."""
     assert change.promise is not None
-    _, task, _, _, _, actor, _, generation, promise, args, version, scope, step, kind = row
+    _, task, _, _, _, actor, how, generation, promise, args, version, scope, step, kind = row
     given = Input(change.promise, kind, change.outcome, change.result, change.error)
     return Handout(
         change.process_id,
@@ -219,4 +220,5 @@ def _released_handout(row: Any, change: Change) -> Handout:
         scope,
         step,
         (given,),
+        priority=decode_options(how).priority,
     )

@@ -34,7 +34,8 @@ def insert(batch: Batch, changes: list[Change], state: dict[str, Any]) -> Steps:
                 n = 1 if task.actor == FIRST_OF else open_inputs
                 counted.append((task.id, task.process_id, n))
             elif open_inputs == 0:
-                batch.ready(task.process_id, task.id, task.actor, task.options or NO_OPTIONS, 0)
+                options = task.options or NO_OPTIONS
+                batch.ready(task.process_id, task.id, task.actor, options, 0, change.background)
                 if not task.edges:
                     batch.hand_over(_handout(task))
     if tasks:
@@ -83,6 +84,7 @@ def _handout(task: NewTask) -> Handout:
         task.scope_id,
         task.step,
         (),
+        priority=None if task.options is None else task.options.priority,
     )
 
 

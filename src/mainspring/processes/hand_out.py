@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import words
+from mainspring.kernel.lane import LANE
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit
 from mainspring.processes.store import SQL
 from mainspring.tasks.promise import Failure
 
@@ -52,6 +54,9 @@ class Handout(msgspec.Struct, frozen=True):
     step: int
     inputs: tuple[Input, ...]
     attempt: int = 1
+    priority: int | None = None  # that its call asked for
+    # The priority at which what it sets in motion waits, unless told otherwise (see in_background).
+    background: int | None = None
 
     @property
     def failed_input(self) -> Input | None:
@@ -91,7 +96,9 @@ def decode_options(text: str | None) -> Options:
 
 def handout_of(row: Sequence[Any]) -> Handout:
     """A row of read_tasks.sql."""
-    (id, process_id, promise, actor, state, generation, args, version, scope, step, _, inputs) = row
+    (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
+        row
+    )
     return Handout(
         process_id,
         id,
@@ -104,7 +111,20 @@ def handout_of(row: Sequence[Any]) -> Handout:
         scope,
         step,
         () if inputs is None else tuple(map(_input, _inputs.decode(inputs))),
+        priority=decode_options(how).priority,
     )
+
+
+def in_background(handout: Handout, visit: Visit) -> Handout:
+    """What is run in the background sets only background work in motion.
+
+    Else a mass restart would give way to live work with its first step alone. A task whose own call
+    asked for so low a priority is another matter: what waits for it does so as its own call says.
+    """
+    asked = DEFAULT_PRIORITY if handout.priority is None else handout.priority
+    if visit.priority < min(LANE, asked):
+        return msgspec.structs.replace(handout, background=visit.priority)
+    return handout
 
 
 def _input(raw: _RawInput) -> Input:

@@ -20,6 +20,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import Fenced, InvalidArguments, NotFound
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
+from mainspring.kernel.lane import LANE
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
@@ -32,7 +33,7 @@ from mainspring.processes.deadline import Deadline, Overdue
 from mainspring.processes.decision import Decision, Recorded, validate
 from mainspring.processes.decisions import Decisions
 from mainspring.processes.drive import Step
-from mainspring.processes.hand_out import Desk, Handout
+from mainspring.processes.hand_out import Desk, Handout, in_background
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
 from mainspring.processes.map import MAP, decide_chunk
@@ -271,6 +272,8 @@ class Processes:
             handout = await self._desk.load(payload.process_id, run.visit.key)
         if handout is None:
             return await self._inconsistent(payload.process_id, run)
+        if run.visit.priority < LANE:
+            handout = in_background(handout, run.visit)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
             return self._noted(run, overdue(handout))
         if (given := handout.failed_input) is not None:

@@ -17,7 +17,7 @@ def stopped(handout: Handout, promise: str, error: Failure | None) -> Change:
         error = Failure("unknown", "no error was kept", cause=promise)
     change = Change(handout.process_id, handout.task_id, "done", handout.actor)
     change.promise, change.outcome, change.error = handout.promise, "err", error
-    change.scope_id = handout.scope
+    change.scope_id, change.background = handout.scope, handout.background
     return change
 
 
