@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.literals import numbers, quoted, texts
+from mainspring.db.literals import numbers, quoted, texts, words
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.outcome import (
     Again,
@@ -57,6 +57,7 @@ def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
     visits = [run.visit for run in batch]
     results = [getattr(run.outcome, "result", None) for run in batch]
     details = [_detail(run) for run in batch]
+    ids = [_id(run) for run in batch]
     any_pass = [run.settings is not None and run.settings.any_pass for run in batch]
     values = {
         "shards": numbers([visit.shard for visit in visits]),
@@ -69,10 +70,18 @@ def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
         "any_pass": numbers(any_pass) if any(any_pass) else None,
         "results": texts(results) if any(results) else None,
         "details": texts(details) if any(details) else None,
+        "ids": words([id or "null" for id in ids]) if any(ids) else None,
         "addresses": quoted([visit.address for visit in visits]),
         "worker_id": worker_id,
     }
     return SQL["settle"].arguments(values)
+
+
+def _id(run: Run) -> str | None:
+    """The visit's id, where its key may by now be another visit's: one of the user's, or a task's that was
+    restarted. What is done under a fresh id has none of that: its version says all."""
+    id = str(run.visit.id)
+    return None if run.visit.key == id and type(run.outcome) is Done else id
 
 
 def _detail(run: Run) -> str | None:
@@ -80,15 +89,9 @@ def _detail(run: Run) -> str | None:
     outcome: Outcome = run.outcome
     settings: QueueSettings | None = run.settings
     searchable = settings.searchable if settings is not None else ()
-    # The key may by now be another visit's: one of the user's, or a task's that was restarted. What is
-    # done under a fresh id has none of that: its version says all.
-    id = str(run.visit.id)
-    keyed = run.visit.key != id or type(outcome) is not Done
     quiet = settings is not None and settings.quiet
-    if type(outcome) is Done and not (searchable or keyed or quiet):
+    if type(outcome) is Done and not (searchable or quiet):
         return None
-    if type(outcome) is Done and not (searchable or quiet or (settings and settings.any_pass)):
-        return f'{{"id":"{id}"}}'
     # An update answers the new due time only, so the one that was read goes along for history.
     due_at = run.visit.due_at.isoformat()
     detail: dict[str, object] = {"was_due_at": due_at}
@@ -96,8 +99,6 @@ def _detail(run: Run) -> str | None:
         detail["quiet"] = True
     if searchable:
         detail["searchable"] = searchable_values(run.visit.payload, searchable)
-    if keyed:
-        detail["id"] = id
     match outcome:
         case Done():
             detail["outcome"] = "done"

@@ -11,7 +11,7 @@
 -- the primary key: that is as deep as all that waits, timers included. Runs of quiet queues leave history only when they fail.
 with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, coalesce(i.any_pass, false) as any_pass,
-    i.result, d.detail,
+    i.id as visit_id, i.result, d.detail,
     case when d.detail is null then 'done' else coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome end as outcome,
     coalesce(
       (select v.ctid from mainspring.visit v
@@ -26,8 +26,8 @@ with item as materialized (
     unnest(%(runs)s::text::bigint[]), unnest(%(started)s::text::double precision[]),
     unnest(%(seconds)s::text::double precision[]), unnest(%(any_pass)s::text::boolean[]),
     json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json),
-    unnest(%(addresses)s::text::tid[])
-  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, address, n)
+    unnest(%(addresses)s::text::tid[]), unnest(%(ids)s::text::uuid[])
+  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, address, id, n)
   cross join lateral (select i.detail::jsonb as detail) d
 ),
 gone as (
@@ -60,7 +60,7 @@ settled as not materialized (
 other as materialized (
   select i.*, v.id, v.grp, v.priority, v.attempt as failures, v.due_at as was_due_at, v.payload, v.created_at,
     case
-      when v.id is null or v.id <> (i.detail ->> 'id')::uuid then 'gone'
+      when v.id is null or v.id <> i.visit_id then 'gone'
       when v.version = i.run then 'settled'
       when v.pass is not null and v.pass <> i.run and not i.any_pass then 'gone'
       when v.version = i.version then 'changed'
