@@ -291,12 +291,13 @@ class Buffer:
         """Limits have changed, or visits went: one that was called up may be kept back, or be gone."""
         self._place_all(self.turns.give_up_all())
 
-    def settled(self, visit: Visit) -> bool:
-        """No longer in hand, and never again as it was read. Answers whether others may start now."""
+    def settled(self, visit: Visit, *, turn: bool = True) -> bool:
+        """No longer in hand, and never again as it was read. Answers whether others may start now.
+        `turn`: it still has the turn of its key."""
         queue = self.queues[visit.queue]
         queue.in_hand.discard(visit.key)
         self.consumed.add(visit.version)
-        return queue.settings.turns is not None and self.turn_over(visit)
+        return turn and queue.settings.turns is not None and self.turn_over(visit)
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""

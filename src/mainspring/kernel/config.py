@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -22,6 +22,7 @@ STARTS = "starts a second"
 POSITIVE = (0.000_001, 10_000_000)
 
 Handler = Callable[[Run], Awaitable[Outcome]]
+Prepare = Callable[[Sequence[Visit]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,9 @@ class QueueSettings:
     # The engine's own bookkeeping, short and without user code: when every slot is taken it is done
     # beside them, so a worker full of long runs still judges, ticks and admits.
     beside: bool = False
+    # Told of visits that were just read, before any of them starts: what they will need can be fetched for
+    # all of them at once. Queues with the same one are told together. Must not raise.
+    prepare: Prepare | None = None
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode()) > 200 or not self.name.isprintable():

@@ -20,7 +20,7 @@ from uuid import UUID
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import Buffer
-from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.config import Prepare, WorkerSettings
 from mainspring.kernel.cursor import Cursor
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.lane import BURST, LANE, QUICK_SECONDS, LowLane
@@ -101,6 +101,7 @@ class Reader:
             queue: [self._cursors[queue, priority] for priority in PRIORITIES]
             for queue in buffer.queues
         }
+        self._prepares = any(queue.settings.prepare for queue in buffer.queues.values())
         self._low = LowLane()
         self._giving_way = {
             cursor
@@ -326,9 +327,22 @@ class Reader:
             connection, SQL["read_due"], *SQL["read_due"].arguments(values)
         )
         steps.reach("page.read")
+        visits = [_visit(*row, sent) for row in rows]
+        if self._prepares and visits:
+            await self._prepare(visits)
         if changes != self._hand.changes:
             raise ShardsChanged  # what was read may be held by others now
-        return [_visit(*row, sent) for row in rows]
+        return visits
+
+    async def _prepare(self, visits: Sequence[Visit]) -> None:
+        """Tell the layers that want to know it what was read."""
+        told: dict[Prepare, list[Visit]] = {}
+        for visit in self._buffer.new_of(visits, self._hand.shards):
+            prepare = self._buffer.queues[visit.queue].settings.prepare
+            if prepare is not None:
+                told.setdefault(prepare, []).append(visit)
+        for prepare, some in told.items():
+            await prepare(some)
 
     def _mask(self) -> bytes:
         return shard_mask(self._hand.shards, self._database.shard_count)

@@ -284,6 +284,8 @@ class Runner:
     def _finish(self, run: Run, outcome: Outcome) -> None:
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
+        if run.ends_turn:
+            self.buffer.turn_over(run.visit)  # its slot goes on with whoever waited
         run.outcome = outcome
         run.seconds = moment.local() - run.began
         if steps.listener is not None:

@@ -75,6 +75,9 @@ class Run(msgspec.Struct, eq=False):
     outcome: Any = None
     # A layer's own: what its writer will have to know of this run.
     note: Any = None
+    # Set by its handler: what is left to write of it concerns nobody else, so the turn of its key ends with
+    # the run and not with its settle.
+    ends_turn: bool = False
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
 

@@ -328,7 +328,7 @@ class Worker:
 
     def _settled(self, run: Run, answer: str) -> None:
         self.hand.end(run)
-        freed = self.buffer.settled(run.visit)
+        freed = self.buffer.settled(run.visit, turn=not run.ends_turn)
         if freed:
             self._fill_soon()
         if answer == "settled" and type(run.outcome) is Done and not run.visit.group:
