@@ -209,6 +209,14 @@ class Protocol(RuleBasedStateMachine):
         )
         return [Visit(*row.values()) for row in rows]
 
+    @rule()
+    @precondition(lambda self: self.read_)
+    def prepare(self) -> None:
+        """What was read is loaded long before it starts; some of it is never used."""
+        prepare = self.handlers[self.read_[0].queue].prepare
+        assert prepare is not None
+        self.loop.run(prepare(self.read_))
+
     @rule(data=st.data())
     @precondition(lambda self: self.read_)
     def process(self, data: st.DataObject) -> None:

@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 
 from mainspring.entities import clock
+from mainspring.entities.at_hand import Picture
 from mainspring.entities.catalogue import Entry, Known
-from mainspring.entities.load import Loader, Picture
+from mainspring.entities.load import Loader
 from mainspring.entities.model import Model
 from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
 from mainspring.entities.outcome import FURTHEST_DAYS
@@ -30,7 +31,7 @@ from mainspring.errors import InvalidTime, MainspringError
 from mainspring.kernel import moment
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import clean
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -108,7 +109,7 @@ class Asker:
         payload = _decode(visit.payload)
         if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
-        picture = await self._loader.load(visit, None, None)
+        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
@@ -128,6 +129,10 @@ class Asker:
         shown = {name: _shown(answer) for name, answer in answers.items()}
         result = _encode({"asked": shown}).decode()
         return Done(result=result, writer=self._offering) if run.note else Done(result=result)
+
+    def has_to_see(self, visit: Visit) -> bool:
+        """Whether the answer to a visit depends on what is in the row."""
+        return not self._known.is_fresh or self._may_concern(_decode(visit.payload))
 
     def _may_concern(self, payload: Mapping[str, Any]) -> bool:
         """Whether any stage may have to do with what changed, whichever version is there."""

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.db.literals import numbers, texts
-from mainspring.entities.catalogue import Catalogue, Known
+from mainspring.entities.at_hand import AtHand, Picture
+from mainspring.entities.catalogue import Known
 from mainspring.entities.offers import StageOffer
 from mainspring.entities.printing import LOCAL_PRINTING
-from mainspring.entities.source import Loaded, Source
+from mainspring.entities.source import Source
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
+from mainspring.kernel import moment
 from mainspring.kernel.line import Line
 from mainspring.kernel.visit import Run, Visit, shard_of
 
@@ -33,24 +36,28 @@ PAGE = 250
 AT_ONCE = 32
 
 
-class Picture(msgspec.Struct, gc=False):
-    """What a run sees: the entity, the states of some stages with their versions, what is due."""
+class Need(msgspec.Struct, frozen=True):
+    """What the runs of a queue see beside the entity."""
 
-    entity: Loaded | None = None
-    states: dict[str, tuple[int, Stored]] = {}
-    due: set[str] = set()  # queues
-    catalogue: Catalogue = Catalogue()
-
-    def state(self, stage: str) -> tuple[int, Stored | None]:
-        return self.states.get(stage, (0, None))
+    stage: str | None  # whose state; None: those of all stages
+    due: str | None  # in which queue it may be due; "": none of interest, None: any of its queues
+    # Whether a visit has to see the entity at all, as far as its payload says; None: always.
+    wanted: Callable[[Visit], bool] | None = None
 
 
-class Request(msgspec.Struct, gc=False):
-    """What one run asks for."""
+EVERYTHING = Need(None, None)
+
+
+class Wish(msgspec.Struct, gc=False):
+    """A visit, and what is loaded for it."""
 
     visit: Visit
-    stage: str | None  # whose state; None: those of all stages
-    queue: str | None  # in which it may be due; "": none of interest, None: any of its queues
+    need: Need
+
+
+class Request(Wish, gc=False):
+    """What one run asks for, and where it waits for it."""
+
     answer: asyncio.Future[Picture]
 
 
@@ -58,9 +65,17 @@ class Loader:
     """Loads the entities of one kind for the runs of one worker."""
 
     def __init__(
-        self, kind: str, source: Source, known: Known, database: Database, line: Line
+        self,
+        kind: str,
+        source: Source,
+        known: Known,
+        at_hand: AtHand,
+        database: Database,
+        line: Line,
     ) -> None:
+        self.needs: dict[str, Need] = {}  # by queue
         self._kind = kind
+        self._at_hand = at_hand
         self._database = database
         self._source = source
         self._known = known
@@ -69,14 +84,48 @@ class Loader:
         self._busy: asyncio.Task[None] | None = None
         self._handing_out: set[asyncio.Task[None]] = set()
 
-    def load(
-        self, visit: Visit, stage: str | None, queue: str | None = ""
-    ) -> asyncio.Future[Picture]:
-        """The entity of a visit, the state of a stage (None: of all), and whether it is due in a
-        queue ("": not asked; None: in which it is)."""
+    async def prepare(self, visits: Sequence[Visit]) -> None:
+        """Load what visits will see that were just read; what cannot be had now is left to their runs."""
+        if not self._at_hand.has_room(moment.local()):
+            return
+        by_key: dict[str, list[Visit]] = {}
+        for visit in visits:
+            wanted = self.needs[visit.queue].wanted
+            if wanted is None or wanted(visit):
+                by_key.setdefault(visit.key, []).append(visit)
+        keys = list(by_key)
+        try:
+            for start in range(0, len(keys), PAGE):
+                await self._prepare([by_key[key] for key in keys[start : start + PAGE]])
+        except Exception as error:
+            if is_transient(error):
+                await self._line.lost()
+            log.info("load.unprepared", extra={"kind": self._kind, "error": str(error)})
+
+    async def _prepare(self, visits: list[list[Visit]]) -> None:
+        wishes = [Wish(some[0], self._need(some)) for some in visits]
+        async with self._line.lock:
+            connection, sent = await self._line.get(), moment.local()
+            pictures = await self._fetch(connection, wishes)
+        for some, picture in zip(visits, pictures, strict=True):
+            self._at_hand.keep(some[0].key, picture, [visit.version for visit in some], sent)
+
+    def _need(self, visits: list[Visit]) -> Need:
+        """What all of these visits of one entity need."""
+        if len(visits) == 1 and not self._at_hand.knows(visits[0].key):
+            return self.needs[visits[0].queue]
+        dues = {self.needs[visit.queue].due for visit in visits}
+        return Need(None, "") if dues == {""} else EVERYTHING
+
+    def at_hand(self, visit: Visit) -> Picture | None:
+        """What a visit sees, if it was prepared."""
+        return self._at_hand.take(visit.key, visit.version, moment.local())
+
+    def load(self, visit: Visit) -> asyncio.Future[Picture]:
+        """What a visit sees, loaded now."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Picture] = loop.create_future()
-        self._waiting.append(Request(visit, stage, queue, answer))
+        self._waiting.append(Request(visit, self.needs[visit.queue], answer))
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.load")
         return answer
@@ -134,7 +183,7 @@ class Loader:
         self._handing_out.add(handing_out)
         handing_out.add_done_callback(self._handing_out.discard)
 
-    async def _fetch(self, connection: Any, batch: list[Request]) -> list[Picture]:
+    async def _fetch(self, connection: Any, batch: Sequence[Wish]) -> list[Picture]:
         if self._database.pooled and not connection.is_in_transaction():
             async with self._database.transaction(connection):
                 await connection.execute(LOCAL_PRINTING)
@@ -149,7 +198,7 @@ class Loader:
         return pictures
 
     async def _add_states(
-        self, connection: Any, batch: list[Request], pictures: list[Picture]
+        self, connection: Any, batch: Sequence[Wish], pictures: list[Picture]
     ) -> None:
         wanted = [n for n, picture in enumerate(pictures) if picture.entity]
         if not wanted:
@@ -157,7 +206,7 @@ class Loader:
         values = {
             "shards": numbers([batch[n].visit.shard for n in wanted]),
             "keys": texts([batch[n].visit.key for n in wanted]),
-            "stages": texts([batch[n].stage for n in wanted]),
+            "stages": texts([batch[n].need.stage for n in wanted]),
             "kind": self._kind,
         }
         statement = SQL["load_states"]
@@ -167,15 +216,15 @@ class Loader:
             pictures[wanted[n - 1]].states[stage] = (version, stored)
 
     async def _add_due(
-        self, connection: Any, batch: list[Request], pictures: list[Picture]
+        self, connection: Any, batch: Sequence[Wish], pictures: list[Picture]
     ) -> None:
-        wanted = [n for n, r in enumerate(batch) if r.queue != "" and pictures[n].entity]
+        wanted = [n for n, r in enumerate(batch) if r.need.due != "" and pictures[n].entity]
         if not wanted:
             return
         values = {
             "shards": numbers([batch[n].visit.shard for n in wanted]),
             "keys": texts([batch[n].visit.key for n in wanted]),
-            "queues": texts([batch[n].queue for n in wanted]),
+            "queues": texts([batch[n].need.due for n in wanted]),
         }
         statement = SQL["load_due"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))

@@ -17,7 +17,8 @@ import msgspec
 
 from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
-from mainspring.entities.load import Loader, Picture
+from mainspring.entities.at_hand import Picture
+from mainspring.entities.load import Loader
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.outcome import (
     KEEP,
@@ -62,12 +63,12 @@ class StageRunner:
         self._writable = writable  # None: any field (of a document or a DAO)
         self._fields = fields  # of the entity; None: whatever it has
         self._crawl = crawl
-        self._queue = viewed.stage.queue if crawl else ""
         self._is_async = viewed.stage.is_async
 
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
-        picture = await self._loader.load(run.visit, self._stage.name, self._queue)
+        visit = run.visit
+        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
@@ -80,7 +81,7 @@ class StageRunner:
             run.note = [self._forwarded(run, successor)]
             result = _encode({"stage": successor}).decode()
             return Done(result=result, writer=self._offering)
-        if picture.due:
+        if self._crawl and self._stage.queue in picture.due:
             return Done(result='"due already"')  # the live visit does what the crawl's would
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
@@ -149,6 +150,7 @@ class StageRunner:
             at=answer.visit_at,
             crawl=self._crawl,
         )
+        run.ends_turn = run.note.is_quiet
         if after is None or self._crawl:
             return Done(writer=self._saver)
         carried = {"chain": guard.encode(chain)} if chain.n and after < guard.RESTS_AFTER else {}

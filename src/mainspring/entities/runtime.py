@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from mainspring.db.connect import Database
 from mainspring.entities import catalogue, consumer
 from mainspring.entities.ask import Asker, Viewed
+from mainspring.entities.at_hand import AtHand
 from mainspring.entities.catalogue import Known
 from mainspring.entities.columns import check_stages
 from mainspring.entities.crawl import schedule
 from mainspring.entities.kind import Kind
-from mainspring.entities.load import Loader
+from mainspring.entities.load import Loader, Need
 from mainspring.entities.offers import Offering
 from mainspring.entities.partial import partial_model
 from mainspring.entities.printing import PRINTING
@@ -50,9 +52,12 @@ class KindRuntime:
         self.kind = kind
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
-        loader = Loader(kind.name, source, self.known, database, line)
+        at_hand = AtHand()
+        self._loader = loader = Loader(kind.name, source, self.known, at_hand, database, line)
         ignore = frozenset(kind.ignore)
-        self.saver = Saver(kind.name, source, self.known, ignore=ignore, version=kind.version)
+        self.saver = Saver(
+            kind.name, source, self.known, at_hand, ignore=ignore, version=kind.version
+        )
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
         jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
@@ -64,6 +69,8 @@ class KindRuntime:
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
         }
+        loader.needs[kind.name] = Need(None, None, self.asker.has_to_see)
+        loader.needs[f"{kind.name}~"] = Need(None, None, self.crawl_asker.has_to_see)
         for stage in kind.stages.values():
             for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
                 runner = StageRunner(
@@ -77,10 +84,12 @@ class KindRuntime:
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
+                loader.needs[queue] = Need(stage.name, stage.queue if crawl else "")
 
     def queues(self) -> list[QueueSettings]:
         """The kind's queues with their handlers."""
-        return kind_queues(self.kind, self._handlers)
+        queues = kind_queues(self.kind, self._handlers)
+        return [replace(queue, prepare=self._loader.prepare) for queue in queues]
 
 
 class Runtime:

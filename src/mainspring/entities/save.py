@@ -19,6 +19,7 @@ import msgspec
 
 from mainspring.db.literals import numbers, texts
 from mainspring.entities import guard
+from mainspring.entities.at_hand import AtHand
 from mainspring.entities.busy import Busy
 from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
@@ -83,13 +84,21 @@ class Saver:
     stands = True
 
     def __init__(
-        self, kind: str, source: Source, known: Known, *, ignore: frozenset[str], version: str
+        self,
+        kind: str,
+        source: Source,
+        known: Known,
+        at_hand: AtHand,
+        *,
+        ignore: frozenset[str],
+        version: str,
     ) -> None:
         self.most = source.most
         self.conflicts = Conflicts()
         self._kind = kind
         self._source = source
         self._known = known
+        self._at_hand = at_hand
         self._ignore = ignore  # fields whose changes ask nobody
         self._version = version
         self._looked: WeakSet[Any] = WeakSet()  # connections whose server's timeline is known
@@ -131,8 +140,7 @@ class Saver:
         quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
         if quiet:
             moved = await self._source.moved(connection, [runs[n].note.loaded for n in quiet])
-            for place in moved:
-                verdicts[quiet[place]] = self._conflict(runs[quiet[place]])
+            await self._look_again(connection, runs, [quiet[place] for place in moved], verdicts)
         first: dict[str, int] = {}
         for n, run in enumerate(runs):
             if not run.note.is_quiet and first.setdefault(run.visit.key, n) != n:
@@ -151,6 +159,19 @@ class Saver:
             else:
                 verdicts[n] = self._conflict(runs[n])
         return items
+
+    async def _look_again(
+        self, connection: Any, runs: Sequence[Run], moved: Sequence[int], verdicts: list[Verdict]
+    ) -> None:
+        """Entities that are not as they were loaded, of runs that write nothing: few, if any. What such
+        a run found out may still hold."""
+        if not moved:
+            return
+        now = await self._source.load(connection, [runs[n].note.loaded.key for n in moved])
+        for n in moved:
+            entity = now.get(runs[n].note.loaded.key)
+            if entity is None or not self._holds(runs[n].note, entity):
+                verdicts[n] = self._conflict(runs[n])
 
     def _holds(self, save: Save, now: Loaded) -> bool:
         """Whether the run's result holds for the entity as it is now, perhaps rebased."""
@@ -227,6 +248,7 @@ class Saver:
         for group in sets.values():
             patches = [Patch(item.now, item.save.patch) for item in group]
             written = await self._source.update(connection, patches)
+            self._at_hand.drop(item.run.visit.key for item in group)
             for item in group:
                 item.written = written.get(item.now.key)
                 if item.written is None:

@@ -1,0 +1,210 @@
+"""Pictures at hand: what was read is loaded together, before it starts, and never for another token."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mainspring import Untouched, Update
+from mainspring.entities import at_hand as module
+from mainspring.entities.at_hand import AtHand, Picture
+from mainspring.entities.source import Loaded, TableSource
+from stages import Stages
+
+
+def picture(body: str = "{}") -> Picture:
+    return Picture(Loaded("1", 1, "700", body))
+
+
+def test_a_picture_serves_the_visits_that_were_read_before_its_load_and_each_once():
+    """S13 (trap 2): a newer token may stand for a change that the picture does not show."""
+    at_hand, seen = AtHand(), picture()
+    at_hand.keep("1", seen, [11, 12], 100.0)
+
+    assert at_hand.take("1", 13, 100.1) is None
+    assert at_hand.take("2", 11, 100.1) is None
+    assert at_hand.take("1", 11, 100.1) is seen
+    assert at_hand.take("1", 11, 100.1) is None
+    assert at_hand.take("1", 12, 100.1) is seen
+    assert not at_hand.knows("1")
+
+
+def test_a_newer_picture_serves_the_visits_of_the_older_too():
+    at_hand, newer = AtHand(), picture()
+    at_hand.keep("1", picture(), [11], 100.0)
+    at_hand.keep("1", newer, [12], 101.0)
+
+    assert at_hand.take("1", 11, 101.1) is newer
+    assert at_hand.take("1", 12, 101.1) is newer
+
+
+def test_what_we_save_ourselves_is_dropped():
+    at_hand = AtHand()
+    at_hand.keep("1", picture(), [11], 100.0)
+    at_hand.drop(["1"])
+    assert at_hand.take("1", 11, 100.0) is None
+
+
+def test_a_picture_that_waited_too_long_is_not_used_and_nothing_is_prepared_for_a_while():
+    at_hand = AtHand()
+    at_hand.keep("1", picture(), [11], 100.0)
+    late = 100.0 + module.FRESH_SECONDS
+
+    assert at_hand.take("1", 11, late) is None
+    assert not at_hand.has_room(late + module.PAUSE_SECONDS - 0.1)
+    assert at_hand.has_room(late + module.PAUSE_SECONDS)
+
+
+def test_it_keeps_no_more_than_so_many_bytes_and_forgets_what_nobody_came_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    at_hand = AtHand()
+    at_hand.keep("1", picture("x" * 60), [11], 100.0)
+    assert at_hand.has_room(100.0)
+    at_hand.keep("2", picture("x" * 60), [12], 100.0)
+    assert not at_hand.has_room(100.0)
+    assert at_hand.has_room(100.0 + module.FRESH_SECONDS)
+    assert not at_hand.knows("1")
+
+
+class Loads:
+    """What a table's loads asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.keys: list[str] = []
+        original = TableSource.load
+
+        async def load(source: Any, connection: Any, keys: Any) -> Any:
+            self.keys += keys
+            return await original(source, connection, keys)
+
+        monkeypatch.setattr(TableSource, "load", load)
+
+
+async def test_the_stages_of_an_entity_share_one_load(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+):
+    """S24: loaded for the system visit, and once for the stages that it has set off (or twice, if they
+    were not all read at once), never for each of them."""
+    kind = stages.kind()
+    for name in ("A", "B", "C"):
+        kind.stage(name=name)(_look)
+    await stages.install()
+    loads = Loads(monkeypatch)
+    stages.add(1, 2, 3)
+
+    await stages.run()
+
+    assert len(stages.history("listing/C", 3)) == 1
+    assert max(Counter(loads.keys).values()) < 4
+
+
+async def test_a_stage_sees_what_the_one_before_it_has_saved(stages: Stages):
+    """S14: what was loaded for all is not shown to those who come after a save."""
+    kind, seen = stages.kind(), []
+
+    async def double(found: dict[str, Any], state: Any) -> Update:
+        seen.append(found["price"])
+        return Update(price=found["price"] * 2 or 1) if found["price"] < 4 else Update()
+
+    for name in ("A", "B"):
+        kind.stage(name=name)(double)
+    await stages.install()
+    stages.add(1)
+
+    await stages.run()
+
+    assert stages.listing()["price"] == 4
+    assert seen == sorted(seen), "an older entity was shown after a newer one"
+    assert not [row for row in stages.history("listing/A") if row["error"]]
+
+
+async def test_what_changed_after_its_picture_is_run_again(stages: Stages):
+    """S6, S13: a picture may be older than its run, and the save compares all the same."""
+    kind, seen = stages.kind(), []
+
+    async def note(found: dict[str, Any], state: Any) -> Update:
+        if not seen:
+            stages.change(1, title="newer")
+        seen.append(found["title"])
+        return Update(note=found["title"])
+
+    kind.stage(name="Note", interest=["title"])(note)
+    await stages.install()
+    stages.add(1, title="older")
+
+    await stages.run()
+
+    assert seen[0] == "older"
+    assert stages.listing()["note"] == "newer"
+
+
+async def test_untouched_holds_where_nothing_moved_that_the_stage_reads(stages: Stages):
+    """S6: a run that writes nothing is rebased like a patch."""
+    kind, runs = stages.kind(), []
+
+    async def look(found: dict[str, Any], state: Any) -> Untouched:
+        runs.append(found["title"])
+        if len(runs) == 1:
+            stages.change(1, hits=5)
+        return Untouched()
+
+    kind.stage(name="Look", reads=["title"])(look)
+    await stages.install()
+    stages.add(1, title="same")
+
+    await stages.run()
+
+    assert runs == ["same"]
+    assert stages.queues() == []
+
+
+async def test_untouched_is_run_again_where_something_moved_that_the_stage_reads(stages: Stages):
+    """S6: its answer was about another entity."""
+    kind, runs = stages.kind(), []
+
+    async def look(found: dict[str, Any], state: Any) -> Untouched:
+        runs.append(found["title"])
+        if len(runs) == 1:
+            stages.change(1, title="newer")
+        return Untouched()
+
+    kind.stage(name="Look", reads=["title"])(look)
+    await stages.install()
+    stages.add(1, title="older")
+
+    await stages.run()
+
+    assert runs[0] == "older"
+    assert runs[-1] == "newer"
+
+
+async def _look(found: dict[str, Any], state: Any) -> Untouched:
+    return Untouched()
+
+
+async def test_a_load_that_fails_is_left_to_the_runs(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+):
+    """S13: nothing is lost by a load before the start, whatever becomes of it."""
+    kind = stages.kind()
+    kind.stage(name="A")(_look)
+    await stages.install()
+    original, failed = TableSource.load, []
+
+    async def load(source: Any, connection: Any, keys: Any) -> Any:
+        if len(failed) < 2:
+            failed.append("once more")
+            raise ValueError("not now")
+        return await original(source, connection, keys)
+
+    monkeypatch.setattr(TableSource, "load", load)
+    stages.add(1)
+
+    await stages.run()
+
+    assert failed
+    assert stages.due() == 0
