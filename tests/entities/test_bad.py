@@ -22,6 +22,12 @@ from stages import Stages
 ONCE = RetryPolicy(attempts=1)
 
 
+@dataclass
+class Draft:
+    title: str
+    price: int = 0
+
+
 async def untouched(found: Any) -> Untouched:
     return Untouched()
 
@@ -384,3 +390,31 @@ async def test_a_column_that_goes_under_a_worker_fails_whom_it_concerns_by_name(
 def _error(stages: Stages) -> Any:
     """Of the system visit, which loads what any stage reads."""
     return (stages.visit("listing") or {}).get("error")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Update(title=5), "the model Draft does not take: 'title' as 5: Expected `str`, got `int`"),
+        (Update(price=None), "'price' as None: Expected `int`, got `null`"),
+        (Update(Draft("a", price="much")), "'price' as 'much': Expected `int`, got `str`"),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_value_that_the_model_does_not_take_fails_its_visit(
+    stages: Stages, answer: Any, error: str
+) -> None:
+    """S13, bad input: stored as it is, it would be the end of the entity for every stage."""
+    drafts = stages.app.documents("draft", model=Draft)
+
+    @drafts.stage(retry=ONCE)
+    async def wrong(draft: Draft) -> Any:
+        return answer
+
+    await stages.install()
+    await drafts.put("a", Draft("a"))
+    await stages.run()
+
+    visit = stages.visit("draft/wrong", "a")
+    assert visit is not None
+    assert error in visit["error"]
+    assert await drafts.get("a") == (Draft("a"), 1)

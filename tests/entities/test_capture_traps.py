@@ -350,8 +350,9 @@ async def test_a_kind_may_be_told_not_to_notify(stages: Stages, database_url: st
 async def test_only_a_visit_that_was_not_due_already_wakes_a_sleeper(
     stages: Stages, database_url: str
 ) -> None:
-    """S3: whoever merges into a visit that waits tells nobody: it was told of; a waiting timer that is
-    brought forward is told of, one in its backoff is not brought forward."""
+    """S3: whoever merges into a visit that waits tells nobody: it was told of. One that has waited for
+    over a second is told of again (its offer may have been committed long after it looked for sleepers); a
+    waiting timer that is brought forward is told of, one in its backoff is not brought forward."""
     await installed(stages)
     stages.query(
         "insert into mainspring.worker (id, pool, queues, slots, asleep, host, process) "
@@ -359,7 +360,10 @@ async def test_only_a_visit_that_was_not_due_already_wakes_a_sleeper(
     )
     steps = {
         "new": "insert into listing (id) values (1)",
+        "waits": "update mainspring.visit set due_at = now() - interval '0.3 seconds'",
         "merged": "update listing set price = price + 1 where id = 1",
+        "waits long": "update mainspring.visit set due_at = now() - interval '1.1 seconds'",
+        "told again": "update listing set price = price + 1 where id = 1",
         "put off": "update mainspring.visit set due_at = now() + interval '1 hour'",
         "brought forward": "update listing set price = price + 1 where id = 1",
         "failed": "update mainspring.visit set due_at = now() + interval '1 hour', attempt = 1",
@@ -374,7 +378,7 @@ async def test_only_a_visit_that_was_not_due_already_wakes_a_sleeper(
             heard += [name for _ in ear.notifies(timeout=0)]
     stages.query("delete from mainspring.worker")
 
-    assert heard == ["new", "brought forward"]
+    assert heard == ["new", "told again", "brought forward"]
 
 
 async def test_an_id_has_one_text_whatever_the_sessions_settings(stages: Stages) -> None:

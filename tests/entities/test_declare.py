@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
+from mainspring.entities.model import Model
 from mainspring.entities.outcome import KEEP, check_answer, seconds_until
 from mainspring.entities.stage import Stage, declare, find
 from mainspring.errors import (
@@ -28,6 +29,15 @@ class Kind:
     name: str = "listing"
     is_serial: bool = True
     stages: dict[str, Stage] = field(default_factory=dict)
+    model: Model = field(default_factory=lambda: Model("listing"))
+    has_table: bool = True
+
+
+@dataclass
+class Listing:
+    id: int
+    title: str
+    price: int = 0
 
 
 class Whole:
@@ -150,3 +160,28 @@ def test_a_time_in_the_past_is_now_and_one_too_far_is_refused() -> None:
     assert seconds_until(Untouched(), NOW) is None
     with pytest.raises(InvalidTime, match="at most 3660 days from now"):
         seconds_until(Untouched(visit_at=NOW + timedelta(days=4000)), NOW)
+
+
+@pytest.mark.parametrize(
+    ("has_table", "given", "error"),
+    [
+        (True, {"reads": ["titel"]}, "reads of stage 'wrong' names 'titel'.*did you mean 'title'"),
+        (True, {"reads": ["wholly"]}, "model Listing of kind 'listing' .*it has id, title, price"),
+        (False, {"writes": ["prize"]}, "writes of stage 'wrong' names 'prize'.*mean 'price'"),
+        (False, {"interest": ["tite"]}, "interest of stage 'wrong' names 'tite'"),
+    ],
+)
+def test_a_field_that_the_model_does_not_have_is_refused_where_it_is_declared(
+    has_table: bool, given: dict[str, Any], error: str
+) -> None:
+    """S6, bad input: not when a stage first looks at it."""
+    kind = Kind(model=Model("listing", Listing), has_table=has_table)
+    with pytest.raises(InvalidStage, match=error):
+        declare(kind, Whole, {"name": "wrong", **given})
+
+
+def test_a_table_may_have_columns_to_write_that_the_model_does_not_show() -> None:
+    """S26: they are looked for when the table is looked at."""
+    kind = Kind(model=Model("listing", Listing))
+    declare(kind, Whole, {"name": "fine", "writes": ["rank"], "interest": ["rank"]})
+    assert "fine" in kind.stages

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from mainspring import RetryPolicy, Saved, Untouched, Update
+from mainspring.errors import UndeclaredField
 from mainspring.testing import wait_until
 
 QUICK = RetryPolicy(attempts=2, first=0.01, most=0.01)
@@ -245,3 +247,35 @@ async def test_a_slow_or_failing_consumer_holds_up_neither_stages_nor_others(sta
         await stages.rest(worker)
 
     assert [rank for name, rank in got if name == slow] == [1, 2, 3]
+
+
+async def test_a_hook_gets_what_its_stage_declares_where_the_row_does_not_fit_the_whole_model(
+    stages,
+):
+    """S7: the stage ran on that part, so what it saved is announced to it all the same."""
+
+    @dataclass
+    class Strict:
+        id: int
+        title: str
+        note: str  # null in the table
+        price: int
+
+    got = []
+    kind = stages.kind(model=Strict)
+
+    @kind.stage(reads=["title"], writes=["price"])
+    class Price:
+        async def process(self, found, state):
+            return Update(price=len(found.title))
+
+        async def saved(self, event):
+            got.append((event.entity.title, event.entity.price))
+            with pytest.raises(UndeclaredField, match="stage 'Price' looks at 'note'"):
+                _ = event.entity.note
+
+    await stages.install()
+    stages.add(1, title="four")
+    await stages.run()
+
+    assert got == [("four", 4)]

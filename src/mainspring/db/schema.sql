@@ -1145,7 +1145,7 @@ begin
     offered_while_parked = v.offered_while_parked or v.parked_at is not null,
     changed_at = excluded.changed_at
   returning v.due_at into due;
-  if notify and due = mainspring.now() then
+  if notify and (due = mainspring.now() or due < mainspring.now() - interval '1 second') then
     perform mainspring.wake(queue, due);
   end if;
   return true;

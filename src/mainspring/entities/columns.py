@@ -1,11 +1,12 @@
-"""What stages name must be there: the columns of the kind's table, or the fields of its model."""
+"""What stages name must be among the columns of the kind's table; the model's fields were checked when they
+were declared."""
 
 from __future__ import annotations
 
 from mainspring.entities.kind import Kind
 from mainspring.entities.stage import Stage
 from mainspring.entities.table import Shape, check_column
-from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.errors import InvalidStage
 
 
 def check_stages(kind: Kind, shape: Shape | None) -> None:
@@ -24,7 +25,6 @@ def check_stages(kind: Kind, shape: Shape | None) -> None:
 
 
 def _check_field(kind: Kind, shape: Shape | None, stage: Stage, name: str, setting: str) -> None:
-    fields = kind.model.fields
     if shape is not None and not kind.is_document:
         table = kind.settings.source
         column = check_column(kind.name, table, shape, name, f"{setting} of stage {stage.name!r}")
@@ -33,7 +33,3 @@ def _check_field(kind: Kind, shape: Shape | None, stage: Stage, name: str, setti
                 f"stage {stage.name!r} of kind {kind.name!r} cannot write {name!r}: "
                 f"the database computes that column of {table!r}"
             )
-    elif fields is not None and name not in fields:
-        raise InvalidKind(
-            f"kind {kind.name!r}: its model has no field {name!r} ({setting} of stage {stage.name!r})"
-        )

@@ -175,6 +175,11 @@ class Kind:
         """Whether versions are stored; with 'xmin' they only live for one visit."""
         return self.settings.has_version
 
+    @property
+    def has_table(self) -> bool:
+        """Whether the entities are rows of the user's own table."""
+        return not self.is_document and self.dao is None
+
     # -- ids and entities
 
     def key_of(self, id: Any) -> str:

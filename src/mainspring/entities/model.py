@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -18,12 +18,13 @@ from mainspring.errors import InvalidKind
 class Model:
     """How entities of a kind are decoded and encoded. `type` None: dicts."""
 
-    __slots__ = ("_decoder", "fields", "required", "type")
+    __slots__ = ("_decoder", "_types", "fields", "required", "type")
 
     def __init__(self, kind: str, type_: Any = None) -> None:
         self.type = type_
         self.fields: tuple[str, ...] | None = None  # None: whatever the row has
         self.required: tuple[str, ...] = ()  # those without a default
+        self._types: dict[str, Any] = {}  # of the fields
         if type_ is None or type_ is dict:
             self.type = None
             self._decoder: Any = msgspec.json.Decoder(dict[str, Any])
@@ -32,10 +33,12 @@ class Model:
             known = msgspec.structs.fields(type_)
             self.fields = tuple(field.encode_name for field in known)
             self.required = tuple(field.encode_name for field in known if field.required)
+            self._types = {field.encode_name: field.type for field in known}
         elif dataclasses.is_dataclass(type_):
             fields = dataclasses.fields(type_)
             self.fields = tuple(field.name for field in fields)
             self.required = tuple(field.name for field in fields if _is_required(field))
+            self._types = get_type_hints(type_, include_extras=True)
         else:
             raise InvalidKind(
                 f"kind {kind!r}: model must be a dataclass, a msgspec Struct or None (dicts), "
@@ -57,6 +60,15 @@ class Model:
         if self.type is None:
             return dict(row)
         return msgspec.convert(dict(row), self.type, strict=False)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Refuse plain JSON values that would not be decoded again; ValueError names the field."""
+        for name, value in values.items():
+            if name in self._types:
+                try:
+                    msgspec.convert(value, self._types[name], strict=False)
+                except msgspec.ValidationError as error:
+                    raise ValueError(f"{name!r} as {value!r:.100}: {error}") from None
 
     def encode(self, entity: Any) -> dict[str, Any]:
         """All fields of an entity as plain JSON values."""

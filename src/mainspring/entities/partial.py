@@ -13,8 +13,23 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
+from mainspring.entities.stage import Stage
 from mainspring.errors import UndeclaredField
+
+
+def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
+    """What a stage is given: its key, what it reads and what it writes; None: everything."""
+    s = stage.settings
+    if s.reads is None:
+        return None
+    return frozenset((*kind.keys, *s.reads, *(s.writes or ())))
+
+
+def model_of(kind: Kind, stage: Stage) -> Model:
+    """The model of what a stage sees."""
+    return partial_model(kind.name, stage.name, kind.model, seen_fields(kind, stage))
 
 
 def partial_model(kind: str, stage: str, model: Model, fields: Collection[str] | None) -> Model:

@@ -26,6 +26,7 @@ from mainspring.entities.consumer import Consumer
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import split
 from mainspring.entities.kind import Kind
+from mainspring.entities.partial import model_of
 from mainspring.entities.stage import Stage
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
@@ -129,13 +130,24 @@ def event_of(kind: Kind, consumer: Consumer, key: str, row: Waiting) -> Saved:
         number=row.number,
         what=row.what,
         stage=row.stage,
-        entity=kind.decode(fields) if fields else None,
+        entity=_entity_of(kind, consumer, fields) if fields else None,
         state=_state_of(kind, row.stage, body),
         entity_version=row.entity_version,
         state_version=row.state_version,
         changed=body.get("changed") or {},
         created_at=row.created_at,
     )
+
+
+def _entity_of(kind: Kind, consumer: Consumer, fields: dict[str, Any]) -> Any:
+    """The entity by the kind's model. Where the row does not fit that, a stage's own hook still gets
+    what its stage declares, as the stage itself does."""
+    try:
+        return kind.decode(fields)
+    except msgspec.ValidationError:
+        if consumer.stage is None or consumer.stage.settings.reads is None:
+            raise
+        return model_of(kind, consumer.stage).decode(fields)
 
 
 def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
 from mainspring.entities.at_hand import Picture
 from mainspring.entities.load import Loader
+from mainspring.entities.model import Model
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.outcome import (
     KEEP,
@@ -26,6 +27,7 @@ from mainspring.entities.outcome import (
     Update,
     check_answer,
     check_state,
+    check_values,
     seconds_until,
 )
 from mainspring.entities.save import Save, Saver
@@ -50,12 +52,14 @@ class StageRunner:
         offering: Offering,
         threads: Executor,
         *,
+        whole: Model,
         writable: Collection[str] | None,
         fields: Collection[str] | None,
         crawl: bool,
     ) -> None:
         self._stage = viewed.stage
         self._model = viewed.model
+        self._whole = whole  # the kind's, with the fields that the stage does not see too
         self._loader = loader
         self._saver = saver
         self._offering = offering
@@ -176,6 +180,7 @@ class StageRunner:
                     f"stage {self._stage.name!r} changes {name!r}, which it does not declare; "
                     f"add it to writes= (now: {', '.join(sorted(self._writable)) or 'nothing'})"
                 )
+        check_values(self._whole, self._stage.name, patch)
         return patch
 
 

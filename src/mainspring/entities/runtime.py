@@ -18,7 +18,7 @@ from mainspring.entities.crawl import schedule
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader, Need
 from mainspring.entities.offers import Offering
-from mainspring.entities.partial import partial_model
+from mainspring.entities.partial import model_of, seen_fields
 from mainspring.entities.printing import PRINTING
 from mainspring.entities.register import register_kinds
 from mainspring.entities.relay import Relay
@@ -79,6 +79,7 @@ class KindRuntime:
                     self.saver,
                     offering,
                     threads,
+                    whole=kind.model,
                     writable=writable(kind, stage, shape),
                     fields=fields,
                     crawl=crawl,
@@ -181,19 +182,6 @@ def jitter_of(kind: Kind, stage: Stage) -> float:
     if takes_turns(kind, stage):
         return 0.0
     return kind.settings.jitter if stage.settings.jitter is None else stage.settings.jitter
-
-
-def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
-    """What a stage is given: its key, what it reads and what it writes; None: everything."""
-    s = stage.settings
-    if s.reads is None:
-        return None
-    return frozenset((*kind.keys, *s.reads, *(s.writes or ())))
-
-
-def model_of(kind: Kind, stage: Stage) -> Any:
-    """The model of what a stage sees."""
-    return partial_model(kind.name, stage.name, kind.model, seen_fields(kind, stage))
 
 
 def loaded_fields(kind: Kind) -> list[str] | None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Protocol
 
+from mainspring.entities.model import Model
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
 from mainspring.kernel.config import POSITIVE, SECONDS, STARTS, check_number, check_whole
@@ -89,6 +91,12 @@ class Declared(Protocol):
     @property
     def stages(self) -> dict[str, Stage]: ...
 
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def has_table(self) -> bool: ...
+
 
 def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     """Make a stage of a class, an object or a function, and enter it in its kind."""
@@ -114,6 +122,7 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     )
     settings = _settings(name, given)
     _check_turns(kind, name, settings)
+    _check_fields(kind, name, settings)
     function = bound if inspect.isroutine(bound) else None
     stage = Stage(
         kind=kind.name,
@@ -146,6 +155,26 @@ def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
             f"jitter of stage {name!r} is for stages that run beside others; say serial=False, "
             "or leave it out"
         )
+
+
+def _check_fields(kind: Declared, name: str, settings: StageSettings) -> None:
+    """What a stage reads it is given by the model; what it writes a table may have beside it, and that is
+    known when the table is looked at."""
+    fields = kind.model.fields
+    if fields is None:
+        return
+    named = {"reads": settings.reads}
+    if not kind.has_table:
+        named |= {"writes": settings.writes, "interest": settings.interest}
+    for setting, names in named.items():
+        for wanted in names or ():
+            if wanted not in fields:
+                near = get_close_matches(wanted, fields, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields)}"
+                raise InvalidStage(
+                    f"{setting} of stage {name!r} names {wanted!r}, a field that model "
+                    f"{kind.model.type.__name__} of kind {kind.name!r} does not have; {hint}"
+                )
 
 
 def _check_was(kind: Declared, stage: Stage) -> None:

@@ -24,7 +24,7 @@ from mainspring.entities import clock
 from mainspring.entities.event import Saved
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import KEEP, Untouched, check_answer, check_state, seconds_until
-from mainspring.entities.runtime import model_of
+from mainspring.entities.partial import model_of
 from mainspring.entities.stage import Stage, find
 from mainspring.entities.state import Stored
 from mainspring.errors import InvalidSetting, NotFound

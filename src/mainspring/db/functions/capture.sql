@@ -180,7 +180,6 @@ $$;
 -- One entity changed: its key and its row as JSON, before and after (null key: there was none, there is none). Differences are
 -- found in the JSON texts: what they do not show no stage can see, because it is given the row as JSON. No row: all is unknown.
 -- Called by triggers, with their search path. Answers whether a visit was offered.
-drop function if exists mainspring.capture_change(text, text, text, jsonb, jsonb, text, text[], boolean);
 create or replace function mainspring.capture_one(
   kind text, old_key text, new_key text, old_row jsonb, new_row jsonb, version_column text, left_out text[], notify boolean
 ) returns boolean

@@ -36,7 +36,8 @@ end
 $$;
 
 -- The same for one visit, and tell sleeping workers if asked to: only when it was not waiting already, for then somebody has told
--- them. Called with a search path that has pg_catalog first.
+-- them. If it has waited for over a second, perhaps nobody has: whoever offered it may have looked long before the commit, when
+-- all were awake. Called with a search path that has pg_catalog first.
 -- Answers whether it was offered.
 create or replace function mainspring.offer_visit(queue text, key text, payload jsonb, priority integer, notify boolean)
   returns boolean
@@ -62,7 +63,7 @@ begin
     offered_while_parked = v.offered_while_parked or v.parked_at is not null,
     changed_at = excluded.changed_at
   returning v.due_at into due;
-  if notify and due = mainspring.now() then
+  if notify and (due = mainspring.now() or due < mainspring.now() - interval '1 second') then
     perform mainspring.wake(queue, due);
   end if;
   return true;
