@@ -21,7 +21,7 @@ import msgspec
 
 from mainspring.entities import clock
 from mainspring.entities.at_hand import Picture
-from mainspring.entities.catalogue import Entry, Known
+from mainspring.entities.catalogue import Catalogue, Entry, Known
 from mainspring.entities.load import Loader
 from mainspring.entities.model import Model
 from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
@@ -38,6 +38,8 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 # A failing should_process is logged this often per stage (seconds).
 LOG_EVERY = 10.0
+# So many different sets of changed fields are remembered.
+MOST_JUDGED = 1000
 _NOBODY = '{"asked":{}}'
 
 
@@ -100,6 +102,9 @@ class Asker:
         self._lane = "~" if crawl else ""
         self._priority = CRAWL_PRIORITY if crawl else DEFAULT_PRIORITY
         self._logged: dict[str, float] = {}
+        # What a payload says -> whether it may concern any stage of this catalogue.
+        self._judged: dict[frozenset[str], bool] = {}
+        self._judged_by: Catalogue | None = None
         # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
         self.counts: Counter[tuple[str, str]] = Counter()
 
@@ -135,7 +140,16 @@ class Asker:
         return not self._known.is_fresh or self._may_concern(_decode(visit.payload))
 
     def _may_concern(self, payload: Mapping[str, Any]) -> bool:
-        """Whether any stage may have to do with what changed, whichever version is there."""
+        """Whether any stage may have to do with what changed, whichever version is there. That is in the
+        names of what it says alone, and few sets of them come again and again."""
+        if self._judged_by is not self._known.now or len(self._judged) >= MOST_JUDGED:
+            self._judged_by, self._judged = self._known.now, {}
+        said = frozenset(payload)
+        if said not in self._judged:
+            self._judged[said] = self._judge(payload)
+        return self._judged[said]
+
+    def _judge(self, payload: Mapping[str, Any]) -> bool:
         fields = changed_fields(payload)
         if self._fields is not None and not fields <= self._fields:
             return True  # the table is not as it was: a column may have another name now

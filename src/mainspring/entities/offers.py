@@ -71,7 +71,18 @@ def offer_values(offers: Sequence[StageOffer]) -> dict[str, Any]:
         "ids": words(new_ids(len(offers))),
         "priorities": numbers([o.priority for o in offers]),
         "versions": numbers(tokens(len(offers))),
-        "payloads": texts([_encode(o.payload).decode() for o in offers]),
+        "payloads": texts(_encoded(offers)),
         "due_ats": texts(due_ats) if any(due_ats) else None,
         "afters": numbers(afters) if any(after is not None for after in afters) else None,
     }
+
+
+def _encoded(offers: Sequence[StageOffer]) -> list[str]:
+    """The payloads as JSON; the offers of one system visit share theirs."""
+    found: list[str] = []
+    last: dict[str, Any] | None = None
+    for wish in offers:
+        if wish.payload is not last:
+            last, text = wish.payload, _encode(wish.payload).decode()
+        found.append(text)
+    return found
