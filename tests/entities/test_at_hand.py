@@ -11,7 +11,7 @@ from mainspring import Untouched, Update
 from mainspring.entities import at_hand as module
 from mainspring.entities.at_hand import AtHand, Picture
 from mainspring.entities.source import Loaded, TableSource
-from stages import Stages
+from stages import Stages, wait_until
 
 
 def picture(body: str = "{}") -> Picture:
@@ -208,3 +208,28 @@ async def test_a_load_that_fails_is_left_to_the_runs(
 
     assert failed
     assert stages.due() == 0
+
+
+async def test_a_locked_table_holds_up_nothing_that_does_not_need_it(stages: Stages):
+    """S2: whoever reads does not wait for it; tasks of the same worker go on."""
+    kind = stages.kind()
+    kind.stage(name="A")(_look)
+    ran: list[int] = []
+
+    @stages.app.task
+    async def other(n: int) -> None:
+        ran.append(n)
+
+    await stages.install()
+    stages.add(1)
+    with stages.transaction() as user:
+        user.execute("lock table listing")
+        async with stages.working() as worker:
+            for n in range(3):
+                await other.enqueue(n)
+                await wait_until(lambda n=n: n in ran)
+            assert stages.visit("listing") is not None
+            user.rollback()
+            await stages.rest(worker)
+
+    assert len(stages.history("listing/A")) == 1

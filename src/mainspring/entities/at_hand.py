@@ -19,7 +19,8 @@ from mainspring.entities.state import Stored
 
 # A picture that nobody has used by then is loaded again (seconds): an old one would only meet conflicts.
 FRESH_SECONDS = 5.0
-# When one was used too late, runs wait for something else than loads: nothing is prepared for so long.
+# When one was used too late, runs wait for something else than loads; and a load may fail or wait for a
+# lock. Nothing is prepared for so long then (seconds).
 PAUSE_SECONDS = 10.0
 # Bytes of entities, and entities, that are kept.
 MOST_BYTES = 16_000_000
@@ -88,9 +89,13 @@ class AtHand:
         if not kept.tokens:
             self.drop((key,))
         if now - kept.at >= FRESH_SECONDS:
-            self._not_before = now + PAUSE_SECONDS
+            self.pause(now)
             return None
         return kept.picture
+
+    def pause(self, now: float) -> None:
+        """Prepare nothing for a while: it helps nobody, or takes too long."""
+        self._not_before = now + PAUSE_SECONDS
 
     def drop(self, keys: Iterable[str]) -> None:
         """These entities were changed, or nobody wants their pictures any more."""

@@ -32,6 +32,8 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 # Visits in one statement. A worker with a thousand slots fills four: the server loads the next while the
 # stages of the last one run here and those before them are saved.
 PAGE = 250
+# What was just read waits so long for what it will see (seconds); a locked table keeps only its own runs.
+PREPARE_SECONDS = 0.25
 # Runs that are woken at once.
 AT_ONCE = 32
 
@@ -83,24 +85,37 @@ class Loader:
         self._waiting: list[Request] = []
         self._busy: asyncio.Task[None] | None = None
         self._handing_out: set[asyncio.Task[None]] = set()
+        self._preparing: asyncio.Task[None] | None = None
 
     async def prepare(self, visits: Sequence[Visit]) -> None:
-        """Load what visits will see that were just read; what cannot be had now is left to their runs."""
-        if not self._at_hand.has_room(moment.local()):
+        """Load what visits will see that were just read; what cannot be had soon is left to their runs, for
+        whoever reads has other queues to read too."""
+        if self._preparing is not None or not self._at_hand.has_room(moment.local()):
             return
         by_key: dict[str, list[Visit]] = {}
         for visit in visits:
             wanted = self.needs[visit.queue].wanted
             if wanted is None or wanted(visit):
                 by_key.setdefault(visit.key, []).append(visit)
-        keys = list(by_key)
+        if by_key:
+            loading = asyncio.create_task(self._prepare_all(list(by_key.values())))
+            self._preparing = loading
+            _, late = await asyncio.wait({loading}, timeout=PREPARE_SECONDS)
+            if late:
+                self._at_hand.pause(moment.local())
+
+    async def _prepare_all(self, visits: list[list[Visit]]) -> None:
+        """Those of each entity together."""
         try:
-            for start in range(0, len(keys), PAGE):
-                await self._prepare([by_key[key] for key in keys[start : start + PAGE]])
+            for start in range(0, len(visits), PAGE):
+                await self._prepare(visits[start : start + PAGE])
         except Exception as error:
+            self._at_hand.pause(moment.local())
             if is_transient(error):
                 await self._line.lost()
             log.info("load.unprepared", extra={"kind": self._kind, "error": str(error)})
+        finally:
+            self._preparing = None
 
     async def _prepare(self, visits: list[list[Visit]]) -> None:
         wishes = [Wish(some[0], self._need(some)) for some in visits]

@@ -106,7 +106,8 @@ class QueueSettings:
     # beside them, so a worker full of long runs still judges, ticks and admits.
     beside: bool = False
     # Told of visits that were just read, before any of them starts: what they will need can be fetched for
-    # all of them at once. Queues with the same one are told together. Must not raise.
+    # all of them at once. Queues with the same one are told together. Must not raise, nor take
+    # long: nothing is read meanwhile.
     prepare: Prepare | None = None
 
     def __post_init__(self) -> None:
