@@ -14,7 +14,8 @@ from workers import working
 async def test_a_layer_is_told_of_what_was_read_before_any_of_it_starts(
     visits: Visits, database_url: str
 ):
-    """S24: queues with the same preparation are told together, others not at all; each visit once."""
+    """S24: queues with the same preparation are told together, others not at all; each visit once. What
+    waits for a limit would be prepared too early."""
     told: list[tuple[str, str]] = []
     ran: list[str] = []
 
@@ -23,18 +24,19 @@ async def test_a_layer_is_told_of_what_was_read_before_any_of_it_starts(
         told.extend((visit.queue, visit.key) for visit in some)
 
     async def handler(run: Run) -> Outcome:
-        if run.visit.queue != "three":
+        if run.visit.queue in ("one", "two"):
             assert (run.visit.queue, run.visit.key) in told
         ran.append(run.visit.key)
         return Done()
 
     queues = [queue(name, handler=handler, prepare=prepare) for name in ("one", "two")]
     queues.append(queue("three", handler=handler))
+    queues.append(queue("limited", handler=handler, prepare=prepare, concurrency=1))
     visits.register(*queues)
-    for name in ("one", "two", "three"):
+    for name in ("one", "two", "three", "limited"):
         visits.offer("a", "b", queue=name)
     async with working(database_url, *queues):
-        await wait_until(lambda: len(ran) == 6)
+        await wait_until(lambda: len(ran) == 8)
 
     assert sorted(told) == [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b")]
 

@@ -335,12 +335,12 @@ class Reader:
         return visits
 
     async def _prepare(self, visits: Sequence[Visit]) -> None:
-        """Tell the layers that want to know it what was read."""
+        """Tell the layers that want to know it what was read, but what may have to wait for a limit."""
         told: dict[Prepare, list[Visit]] = {}
         for visit in self._buffer.new_of(visits, self._hand.shards):
-            prepare = self._buffer.queues[visit.queue].settings.prepare
-            if prepare is not None:
-                told.setdefault(prepare, []).append(visit)
+            queue = self._buffer.queues[visit.queue]
+            if queue.settings.prepare is not None and not queue.limited:
+                told.setdefault(queue.settings.prepare, []).append(visit)
         for prepare, some in told.items():
             await prepare(some)
 
