@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
 from mainspring import Mainspring
@@ -86,6 +87,16 @@ class TestApplication:
 
         assert answer.code == 2
         assert answer.err.endswith(f"got '30s' at {tmp_path}/wrong_shop.py:4\n")
+
+    def test_what_the_server_refuses_is_one_line_too(self, cli, monkeypatch):
+        def refused(**_):
+            raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
+
+        monkeypatch.setattr(main, "cli", refused)
+        answer = cli("migrate")
+
+        assert answer.code == 1
+        assert answer.err == "mainspring: canceling statement due to lock timeout\n"
 
     def test_findings_of_a_check_are_told_once(self, spawn, module):
         """R15"""

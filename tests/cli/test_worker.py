@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -14,8 +15,9 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from mainspring.cli import codes
 from mainspring.cli.child import Orders
-from mainspring.cli.supervisor import Supervisor
+from mainspring.cli.supervisor import End, Supervisor
 from mainspring.cli.worker import Watch
 from mainspring.db.connect import Database
 from mainspring.testing import wait_until
@@ -242,6 +244,18 @@ def test_a_signal_handler_only_takes_note():
     supervisor._turn()
     assert process.signals == [signal.SIGTERM]
     assert supervisor._over()
+
+
+def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file():
+    """Its error is told once, not at every try of a growing pause."""
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False, gives_up=False)
+    (seat,) = supervisor._seats
+
+    supervisor._follow(seat, End(1, codes.USAGE, lived=0.1), had_joined=False)
+    assert seat.start_at > time.monotonic() + 5
+
+    supervisor._renew()
+    assert seat.start_at == 0
 
 
 def test_a_signal_is_heard_while_a_dead_process_is_buried():

@@ -66,6 +66,13 @@ class TestTimes:
         with pytest.raises(InvalidArguments, match="timezone component"):
             app.task(task).bind(at=value)
 
+    def test_nor_is_a_signal_s(self, app: Mainspring) -> None:
+        met = app.signal("met", datetime)
+
+        assert met.encode(NOON) == '"2030-01-01T12:00:00Z"'
+        with pytest.raises(InvalidArguments, match="timezone component"):
+            met.encode(NAIVE)
+
     def test_who_means_a_time_without_a_zone_says_so(self, app: Mainspring) -> None:
         @app.task
         def ring(at: Annotated[datetime, msgspec.Meta(tz=False)]) -> None: ...

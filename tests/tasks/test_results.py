@@ -108,6 +108,20 @@ async def test_a_task_that_has_not_ended_in_time_is_a_timeout(app) -> None:
         handle.result_sync(timeout=timedelta(milliseconds=1))
 
 
+async def test_a_timeout_tells_why_the_last_run_failed(app) -> None:
+    @app.task
+    async def fails() -> None:
+        raise ValueError("no money")
+
+    handle = await fails.enqueue()
+    await run_until_idle(app)
+
+    with pytest.raises(
+        ResultTimeout, match="after 0 s, its last run failed with ValueError: no money; "
+    ):
+        await handle.result(timeout=0)
+
+
 async def test_a_parked_task_raises_its_error(app) -> None:
     @app.task(retry=RetryPolicy(attempts=1))
     async def fails() -> None:

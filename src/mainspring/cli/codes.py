@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncpg
+import psycopg
 
 from mainspring.errors import (
     DatabaseUnavailable,
@@ -52,7 +53,7 @@ def code_of(error: BaseException) -> int | None:
             return USAGE
         case MixedPool() | InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE
-        case MainspringError() | asyncpg.PostgresError():
+        case MainspringError() | asyncpg.PostgresError() | psycopg.Error():
             return PROBLEM
         case _:
             return None

@@ -31,6 +31,7 @@ from mainspring.serve import ECHO_SECONDS
 
 log = logging.getLogger("mainspring")
 STEADY_SECONDS = 30.0  # a process that lived so long did not die at its start
+LONGEST_PAUSE = 10.0  # seconds, before a process is started again
 STOP_MARGIN_SECONDS = 30.0  # beyond the grace, for settling and leaving
 # A seat is given up after so many deaths in a row: before the worker joined its pool, and at all.
 # (A task that kills its worker is parked after a few deaths; several may come one after the other.)
@@ -206,7 +207,9 @@ class Supervisor:
         if self._gives_up and all(other.refused for other in self._seats):
             self._give_up(self._seats, code)
             return
-        pause = backoff(seat.deaths, first=0.1, most=10.0)
+        # Where code is being written a process that was told what cannot be starts with the next file.
+        waits = code == codes.USAGE and not self._gives_up
+        pause = LONGEST_PAUSE if waits else backoff(seat.deaths, first=0.1, most=LONGEST_PAUSE)
         seat.start_at = time.monotonic() + pause
         log.error("worker.process_died", extra={**facts, "restart_after": round(pause, 3)})
 

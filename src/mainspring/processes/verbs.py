@@ -16,6 +16,7 @@ from mainspring.errors import InvalidArguments, InvalidSetting, PromiseMisused
 from mainspring.processes.decider import Recorder, current
 from mainspring.processes.draft import ScopeDraft
 from mainspring.tasks.promise import Promise
+from mainspring.tasks.signature import with_zone
 from mainspring.tasks.task import check_text, check_time
 
 A = TypeVar("A")
@@ -107,7 +108,7 @@ class Signal(Generic[T]):
         self.name = name
         self.kind = kind
         try:
-            self._decoder = msgspec.json.Decoder(kind)
+            self._decoder = msgspec.json.Decoder(with_zone(kind))  # of what is sent
         except TypeError as error:
             raise InvalidSetting(
                 f"the type of signal {name!r} cannot travel as JSON: {error}; such as bool, or a dataclass"

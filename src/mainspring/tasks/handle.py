@@ -73,7 +73,9 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return None
 
     def _late(self, found: tuple[str, Any, str | None], seconds: float) -> str:
+        state, _, error = found
+        failed = f", its last run failed with {error.splitlines()[0]}" if error else ""
         return (
-            f"task {self.task!r} {self.id} is still {found[0]} after {seconds:g} s; "
+            f"task {self.task!r} {self.id} is still {state} after {seconds:g} s{failed}; "
             f"ask `mainspring why {self.task} {self.id}`"
         )
