@@ -123,3 +123,38 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
     assert worker.buffer.in_hand == {("ring", "a")}
     worker.runner.close()
     await worker.runner.ended(1)
+
+
+async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
+    visits: Visits, me: UUID, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B5: the same for what a full group had left in the database."""
+    visits.offer("a", "b", group="g")
+    worker = Worker(Database(database_url), [queue()], WorkerSettings())
+    worker.hand.worker_id = me
+    worker.hand.own(range(1024), count=1024)
+    worker.hand.good_until = moment.local() + 60
+    groups, first = worker.buffer.queues["ring"].groups, visits.visit("a")
+    groups.limit(1, None, 0.0)
+    groups.admit(first, 0.0)
+    groups.stale("g")  # what it kept was given up: the rest is to be read
+    groups.ended(first)
+    fetch = Database.fetch
+
+    async def fetch_while_shards_change(*given):
+        rows = await fetch(*given)
+        worker.hand.let_go([7])
+        return rows
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "fetch", fetch_while_shards_change)
+        with pytest.raises(ShardsChanged):
+            await worker.reader._read_groups()
+    assert worker.buffer.in_hand == set()
+
+    await worker.reader._read_groups()
+    await worker._reading.close()
+
+    assert worker.buffer.in_hand == {("ring", "a"), ("ring", "b")}
+    worker.runner.close()
+    await worker.runner.ended(1)

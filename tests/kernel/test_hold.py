@@ -182,3 +182,20 @@ async def test_what_is_held_first_does_not_wait_for_the_upkeep(
     finally:
         over.set()
         await worker.stop()
+
+
+async def test_a_hold_that_arrives_after_its_run_was_given_up_is_cleared(
+    visits: Visits, database_url: str
+) -> None:
+    """T1: a living worker holds it for no run; nobody else would ever take it for lost."""
+    gauge = Gauge()
+    async with working(database_url, queue(handler=gauge)) as worker:
+        with visits.connection.transaction():
+            visits.offer("a")
+            run = visits.start("a")
+            assert worker.hand.worker_id is not None
+            assert visits.hold(worker.hand.worker_id, run) == {run.token}
+
+        await wait_until(lambda: gauge.started == ["a"], 10)
+        await wait_until(lambda: visits.row("a") is None)
+    assert visits.history("a")[0]["attempt"] == 1

@@ -12,7 +12,7 @@ from mainspring.kernel.visit import Visit
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, locked, queue
-from workers import Gauge, working
+from workers import Gate, Gauge, working
 
 
 def held_by_the_dead(visits: Visits, key: str):
@@ -197,6 +197,25 @@ async def test_suspects_run_alone_only_where_a_further_death_would_park_them(
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
     assert gauge.most["ring"] == at_once
+
+
+async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be parked for what the other did."""
+    gate = Gate()
+    async with working(database_url, queue(handler=gate), concurrency=12, lease=60.0) as worker:
+        suspect_all(worker, visits, monkeypatch)
+        with visits.connection.transaction():
+            visits.offer("last")
+            visits.change("last", crashes=2)
+        await wait_until(lambda: gate.keys == {"last"})
+        visits.offer("other")
+        await wait_until(lambda: worker.runner.suspects_waiting == 1)
+        assert gate.keys == {"last"}
+
+        gate.open.set()
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
 
 async def test_many_suspects_are_not_all_looked_at_again_at_each_try(

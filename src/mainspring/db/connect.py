@@ -60,7 +60,14 @@ _CLIENT: Mapping[str, str] = {
     "jit": "off",
 }
 # What asyncpg understands in a URL besides the address.
-_KEPT = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "krbsrvname")
+_KEPT = (
+    *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "krbsrvname"),
+    "target_session_attrs",  # of several hosts, the one that can be written to
+)
+_REFUSALS = (
+    *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
+    asyncpg.TargetServerAttributeNotMatched,
+)
 
 # SQLSTATE classes of the connection and the server: the statement is fine and can be sent again.
 _TRANSIENT = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58")
@@ -137,7 +144,7 @@ class Database:
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _REFUSALS as error:
             raise _unreachable(self.url, error) from error
         if self.pooled:
             # To look up types asyncpg turns jit off for the session, which here is others' too.
