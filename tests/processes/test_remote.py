@@ -219,6 +219,27 @@ async def test_a_pull_keeps_the_limit_and_the_pause_of_its_actor(app: Mainspring
     assert len(await app.remote.pull("charge", limit=10)) == 1
 
 
+async def test_a_pull_keeps_the_rate_of_its_actor(app: Mainspring, clock: Clock) -> None:
+    """P14, S19: at most so many a second, over all who pull; what has ended since counts too."""
+    order = shop(app, rate=2)
+    for number in range(3):
+        await order.start(number)
+    await run_until_idle(app)
+    assert len(await app.remote.pull("charge", limit=10)) == 2
+
+    await app.operator.processes.change_actor("charge", {"rate": 0.01})
+    await clock.advance(timedelta(seconds=101))
+    [task] = await app.remote.pull("charge", limit=10)
+    assert await app.remote.pull("charge", limit=10) == []
+    await app.remote.complete(task.ticket, "paid")
+    await order.start(3)
+    await run_until_idle(app)
+    assert await app.remote.pull("charge", limit=10) == []
+
+    await clock.advance(timedelta(seconds=101))
+    assert len(await app.remote.pull("charge", limit=10)) == 1
+
+
 async def test_a_task_whose_input_failed_is_not_handed_out(app: Mainspring) -> None:
     """P4, P9: a failure on the way fails the remote task too, whoever pulls."""
 

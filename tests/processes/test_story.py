@@ -10,6 +10,7 @@ import pytest
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.errors import InvalidArguments, NotFound, ProcessFailed, Refused, UnknownSignal
+from mainspring.processes.graph import label
 from mainspring.processes.verbs import First, first_of, scope, set_attrs, sleep
 from mainspring.tasks.promise import Failure, Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
@@ -74,6 +75,9 @@ async def test_a_signal_is_kept_when_early_and_taken_once(review: Mainspring) ->
     await run_until_idle(review)
 
     assert await late.result(5) == "page 2: no"
+    [taken] = [t for t in (await review.operator.processes.graph(early.id)).tasks if t.signal]
+    assert (taken.signal, taken.sent_by) == ("approved", "ann")  # audited
+    assert "@signal [done] 'approved' sent by ann at 20" in label(taken)
 
 
 def test_plain_code_signals_and_cancels_in_its_own_transaction(

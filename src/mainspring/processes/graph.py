@@ -51,6 +51,9 @@ class GraphTask(msgspec.Struct, frozen=True):
     attempt: int | None  # failures of its visit so far
     visit_error: str | None  # the last of them
     inputs: list[tuple[str, str]]
+    # Of a signal that it has taken.
+    sent_by: str | None = None
+    sent_at: datetime | None = None
 
     @property
     def status(self) -> str:
@@ -103,6 +106,9 @@ def label(task: GraphTask) -> str:
     text = f"{task.actor} [{task.status}]"
     if task.external == "signal":
         text += f" for signal {task.signal!r}"
+    if task.sent_at is not None:
+        by = f" by {task.sent_by}" if task.sent_by else ""
+        text += f" {task.signal!r} sent{by} at {task.sent_at:%Y-%m-%d %H:%M:%S}Z"
     if task.external == "child":
         text += f" for process {task.child}"
     if task.external is not None and task.due_at is not None:
