@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -233,3 +235,34 @@ async def test_a_locked_table_holds_up_nothing_that_does_not_need_it(stages: Sta
             await stages.rest(worker)
 
     assert len(stages.history("listing/A")) == 1
+
+
+class _Slow:
+    """A DAO that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.loads = 0
+
+    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+        self.loads += 1
+        await self.gate.wait()
+        return {id: ({"id": id}, 1) for id in ids}
+
+    async def update(self, connection: Any, changes: Sequence[Any]) -> Mapping[str, int]:
+        return {change.id: change.version for change in changes}
+
+
+async def test_nothing_is_prepared_by_a_users_own_code(stages: Stages):
+    """S2, S24: a DAO may take as long as it likes: only the runs that need it wait."""
+    dao = _Slow()
+    kind = stages.app.entities("order", dao=dao)
+    kind.stage(name="A")(_look)
+    await stages.install()
+    await kind.changed(["1"])
+    async with stages.working() as worker:
+        await wait_until(lambda: dao.loads > 0)
+        assert [run.visit.queue for run in worker.hand.active()] == ["order"]
+        dao.gate.set()
+        await stages.rest(worker)
+    assert len(stages.history("order/A")) == 1

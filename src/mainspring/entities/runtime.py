@@ -90,6 +90,8 @@ class KindRuntime:
     def queues(self) -> list[QueueSettings]:
         """The kind's queues with their handlers."""
         queues = kind_queues(self.kind, self._handlers)
+        if self.kind.dao is not None:
+            return queues  # the user's own code may take long, and whoever reads would wait for it
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
 
 
