@@ -82,6 +82,11 @@ class Crew:
             )
             self._workers.append(self._stack.enter_context(worker))
 
+    def kill_all(self) -> None:
+        for worker in self._workers:
+            worker.send(signal.SIGKILL)
+            worker.wait(10)
+
     def kill_one(self) -> None:
         victim = random.choice(self._workers)
         victim.send(signal.SIGKILL)
@@ -107,27 +112,29 @@ def check(url: str, count: int) -> None:
     assert ask(url, "select * from mainspring.repair") == [], "recovery is no repair"
 
 
-def chaos(url: str, server: EmbeddedServer, folder: Path, count: int, seconds: float) -> None:
+def chaos(
+    url: str, server: EmbeddedServer, folder: Path, count: int, seconds: float, kills: int = 7
+) -> None:
     """Kill workers as they work, and the server now and then, until all have finished."""
     start(url, count)
     with ExitStack() as stack:
         crew = Crew(url, folder, stack)
         crew.fill()
         began = time.monotonic()
-        left, kills = count, 0
+        left, killed = count, 0
         while left:
             assert time.monotonic() < began + seconds, f"{left} processes are open"
             before, left = left, open_processes(url)
-            step = max(count // 8, 1)
+            step = max(count // (kills + 1), 1)
             if left and (count - left) // step > (count - before) // step:
-                kills += 1
+                killed += 1
                 crew.kill_one()
-                if kills % 3 == 0:
+                if killed % 3 == 0:
                     server.kill()
                     server.start()
             crew.fill()
             time.sleep(0.05)
-    assert kills >= 3
+    assert killed >= 3
     check(url, count)
 
 
@@ -145,4 +152,46 @@ def test_twenty_thousand_processes_finish_once_whatever_dies(
     chaos_url: str, own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     """P7: the long form."""
-    chaos(chaos_url, own_server, tmp_path, 20_000, 3400)
+    chaos(chaos_url, own_server, tmp_path, 20_000, 3400, kills=60)
+
+
+def finish(url: str, folder: Path, *, left: int = 0) -> None:
+    """Work until so many processes are open; then the workers die."""
+    folder.mkdir()
+    with ExitStack() as stack:
+        crew = Crew(url, folder, stack)
+        crew.fill()
+        deadline = time.monotonic() + 120
+        while open_processes(url) > left:
+            assert time.monotonic() < deadline, f"{open_processes(url)} processes are open"
+            time.sleep(0.02)
+        crew.kill_all()
+
+
+def backup(server: EmbeddedServer, url: str) -> str:
+    """The database as it is now, under another name."""
+    name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+    copy = f"{name}_restored"
+    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+        # The server has yet to see that the clients are dead.
+        end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s"
+        connection.execute(end, [name])
+        create = sql.SQL("create database {} template {}")
+        connection.execute(create.format(sql.Identifier(copy), sql.Identifier(str(name))))
+    return server.url(copy)
+
+
+@pytest.mark.timeout(300)
+def test_a_restored_database_goes_on_from_its_moment(
+    chaos_url: str, own_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """P10: what was in work is queued again without an order; each process finishes once."""
+    start(chaos_url, 30)
+    finish(chaos_url, tmp_path / "before", left=20)
+    restored = backup(own_server, chaos_url)
+    finish(chaos_url, tmp_path / "lost")
+    check(chaos_url, 30)
+
+    assert open_processes(restored) > 0
+    finish(restored, tmp_path / "after")
+    check(restored, 30)
