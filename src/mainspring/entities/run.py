@@ -30,7 +30,8 @@ from mainspring.entities.outcome import (
     check_values,
     seconds_until,
 )
-from mainspring.entities.save import Save, Saver
+from mainspring.entities.save import Saver
+from mainspring.entities.saving import Save
 from mainspring.entities.state import is_same
 from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked

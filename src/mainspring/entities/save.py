@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from weakref import WeakSet
 
@@ -26,15 +25,20 @@ from mainspring.entities.conflicts import Conflicts
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.rebase import can_rebase, watched
-from mainspring.entities.source import Loaded, Patch, Source, Written
-from mainspring.entities.stage import Stage
-from mainspring.entities.state import Stored
+from mainspring.entities.saving import (
+    Item,
+    Save,
+    changes_of,
+    event_row,
+    outcome_of,
+    state_row,
+    vetoed,
+)
+from mainspring.entities.source import Loaded, Patch, Source
 from mainspring.entities.store import SQL
 from mainspring.entities.summary import summary
-from mainspring.errors import SaveRefused
 from mainspring.kernel.locks import lock_visits
-from mainspring.kernel.outcome import Again, Done, Verdict
-from mainspring.kernel.retry import decide
+from mainspring.kernel.outcome import Done, Verdict
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
@@ -42,39 +46,6 @@ _encode = msgspec.json.Encoder().encode
 # The engine's own save offers for itself: the capture trigger stays quiet (but not for what users'
 # triggers write in turn). Deferred constraints speak now, not at the commit.
 _PREPARE = f"set local mainspring.engine = 'on'; set constraints all immediate; {LOCAL_PRINTING}"
-
-
-class Save(msgspec.Struct, gc=False):
-    """What a stage run wants to be saved. Waits in its run's note."""
-
-    stage: Stage
-    loaded: Loaded
-    state_version: int
-    stored: Stored | None  # the state as it was loaded
-    patch: dict[str, Any]  # plain JSON values; empty: the entity stays as it is
-    state: Stored | None  # None: the state stays as it is
-    chain: guard.Chain  # with this save in it
-    after: float | None  # seconds until the next visit, None: none
-    at: datetime | None  # its time, if the stage named one
-    crawl: bool  # a run of the crawl lane
-    payload: str | None = None  # what its visit carries on, if it goes on
-
-    @property
-    def is_quiet(self) -> bool:
-        """Nothing is written but the visit."""
-        return not self.patch and self.state is None
-
-
-class _Item(msgspec.Struct):
-    """A run on its way through a save."""
-
-    n: int
-    run: Run
-    save: Save
-    now: Loaded  # the entity as it is, locked
-    written: Written | None = None
-    changed: dict[str, tuple[bytes, bytes]] = {}
-    state_version: int = 0
 
 
 class Saver:
@@ -135,7 +106,7 @@ class Saver:
 
     async def _stand(
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
-    ) -> list[_Item]:
+    ) -> list[Item]:
         """How the entities stand: those to be written locked, the others only looked at."""
         quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
         if quiet:
@@ -155,7 +126,7 @@ class Saver:
             if key not in locked:
                 verdicts[n] = "locked" if key in there else "rerun"
             elif self._holds(runs[n].note, locked[key]):
-                items.append(_Item(n, runs[n], runs[n].note, locked[key]))
+                items.append(Item(n, runs[n], runs[n].note, locked[key]))
             else:
                 verdicts[n] = self._conflict(runs[n])
         return items
@@ -202,8 +173,8 @@ class Saver:
             verdicts[open_[i - 1]] = self._conflict(runs[open_[i - 1]])
 
     async def _lock_visits(
-        self, connection: Any, items: list[_Item], verdicts: list[Verdict]
-    ) -> list[_Item]:
+        self, connection: Any, items: list[Item], verdicts: list[Verdict]
+    ) -> list[Item]:
         """No save without its visit; one that was offered again meanwhile is saved all the same."""
         if not items:
             return []
@@ -218,7 +189,7 @@ class Saver:
 
     # -- writing
 
-    async def _write(self, connection: Any, items: list[_Item], verdicts: list[Verdict]) -> None:
+    async def _write(self, connection: Any, items: list[Item], verdicts: list[Verdict]) -> None:
         await self._update_entities(connection, items, verdicts)
         items = [item for item in items if verdicts[item.n] is None]
         await self._write_states(connection, items)
@@ -226,7 +197,7 @@ class Saver:
         await self._offer_system(connection, items)
         for item in items:
             self.conflicts.over(item.run.visit)
-            verdicts[item.n] = _outcome(
+            verdicts[item.n] = outcome_of(
                 item.save,
                 summary(
                     item.changed,
@@ -238,10 +209,10 @@ class Saver:
                 self._busy.saved(item.run.visit.key, item.save.stage.name)
 
     async def _update_entities(
-        self, connection: Any, items: list[_Item], verdicts: list[Verdict]
+        self, connection: Any, items: list[Item], verdicts: list[Verdict]
     ) -> None:
         """One statement for each set of columns; a row that does not come back was vetoed."""
-        sets: dict[tuple[str, ...], list[_Item]] = {}
+        sets: dict[tuple[str, ...], list[Item]] = {}
         for item in items:
             if item.save.patch:
                 sets.setdefault(tuple(sorted(item.save.patch)), []).append(item)
@@ -252,12 +223,12 @@ class Saver:
             for item in group:
                 item.written = written.get(item.now.key)
                 if item.written is None:
-                    verdicts[item.n] = _vetoed(item.run)
+                    verdicts[item.n] = vetoed(item.run)
                 else:
-                    item.changed = _changes(item.now, item.written, self._version)
+                    item.changed = changes_of(item.now, item.written, self._version)
 
-    async def _write_states(self, connection: Any, items: list[_Item]) -> None:
-        rows = [_state_row(item) for item in items if item.save.state is not None]
+    async def _write_states(self, connection: Any, items: list[Item]) -> None:
+        rows = [state_row(item) for item in items if item.save.state is not None]
         for item in items:
             item.state_version = item.save.state_version
         if not rows:
@@ -272,14 +243,14 @@ class Saver:
         for n, version in found:
             by_number[n].state_version = version
 
-    async def _write_events(self, connection: Any, items: list[_Item]) -> None:
+    async def _write_events(self, connection: Any, items: list[Item]) -> None:
         """The outbox, where somebody listens."""
         catalogue = self._known.now
         heard = [(i, c) for i in items if (c := catalogue.consumers(i.save.stage.name))]
         if not heard:
             return
         statement = SQL["write_events"]
-        rows = [_event_row(item, consumers) for item, consumers in heard]
+        rows = [event_row(item, consumers) for item, consumers in heard]
         values = {"events": _encode(rows).decode(), "kind": self._kind}
         await connection.execute(statement.numbered, *statement.arguments(values))
         calls = [
@@ -289,7 +260,7 @@ class Saver:
         ]
         await offer(connection, calls)
 
-    async def _offer_system(self, connection: Any, items: list[_Item]) -> None:
+    async def _offer_system(self, connection: Any, items: list[Item]) -> None:
         """What changed goes to the system visit, as the capture trigger would have offered it."""
         offers = []
         for item in items:
@@ -327,79 +298,3 @@ class Saver:
                 if verdicts[n] is None or isinstance(verdicts[n], Done)
             ],
         )
-
-
-def _outcome(save: Save, result: str) -> Done | Again:
-    """What the visit comes to when its save is written."""
-    if save.after is None or save.crawl:
-        return Done(result=result)
-    return Again(at=save.at, after=save.after, payload=save.payload, result=result)
-
-
-def _changes(before: Loaded, written: Written, version: str) -> dict[str, tuple[bytes, bytes]]:
-    """The fields that differ between the locked row and what the update returned."""
-    old, new = before.fields(), Loaded("", None, None, written.body).fields()
-    found = {}
-    for name, value in new.items():
-        was = bytes(old[name]) if name in old else b"null"
-        if was != bytes(value) and name != version:
-            found[name] = (was, bytes(value))
-    return found
-
-
-def _vetoed(run: Run) -> Verdict:
-    save: Save = run.note
-    error = SaveRefused(
-        f"the save of stage {save.stage.name!r} changed no row: a trigger on the table kept "
-        f"{', '.join(sorted(save.patch))} of {run.visit.key!r} as it was; nothing was saved"
-    )
-    return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
-
-
-def _state_row(item: _Item) -> dict[str, Any]:
-    stored, visit = item.save.state, item.run.visit
-    assert stored is not None
-    return {
-        "n": item.n,
-        "shard": visit.shard,
-        "key": visit.key,
-        "stage": item.save.stage.name,
-        "version": item.save.state_version,
-        "schema": stored.schema,
-        "body": None if stored.body is None else msgspec.Raw(stored.body.encode()),
-        "message": stored.message,
-        "message_type": stored.message_type,
-    }
-
-
-def _event_row(item: _Item, consumers: Sequence[str]) -> dict[str, Any]:
-    save, visit = item.save, item.run.visit
-    body = item.written.body if item.written is not None else item.now.body
-    return {
-        "shard": visit.shard,
-        "key": visit.key,
-        "stage": save.stage.name,
-        "what": "saved" if item.written is not None else "state",
-        "entity_version": item.written.version if item.written else item.now.version,
-        "state_version": item.state_version or None,
-        "run": item.run.token,
-        "consumers": list(consumers),
-        "body": {
-            "entity": msgspec.Raw(body.encode()),
-            **event_state(save.state if save.state is not None else save.stored),
-            "changed": {
-                name: [msgspec.Raw(old), msgspec.Raw(new)]
-                for name, (old, new) in item.changed.items()
-            },
-        },
-    }
-
-
-def event_state(stored: Stored | None) -> dict[str, Any]:
-    """A state as an event carries it: JSON, or a message with its type in base64."""
-    if stored is None or (stored.body is None and stored.message is None):
-        return {"state": None}
-    if stored.body is not None:
-        return {"state": msgspec.Raw(stored.body.encode()), "schema": stored.schema}
-    message = {"@type": stored.message_type, "value": stored.message}
-    return {"state": message, "schema": stored.schema}
