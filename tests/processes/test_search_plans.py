@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,10 @@ insert into mainspring.parked_task (task, process_id, type, actor, fingerprint, 
 select mainspring.uuid7(), id, type, 'charge', 'f' || (row_number() over ()) % 10, 'ValueError', 'refused'
 from mainspring.process where state = 'open'
 """
+TASKS = """
+insert into mainspring.task (process_id, id, promise, actor, state, args)
+select id, id, id, 'step-' || (row_number() over ()) % 10, 'done', '{}' from mainspring.process
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +37,17 @@ def connection(mainspring_server: TestServer) -> Iterator[psycopg.Connection[Any
     with mainspring_server.database() as url, psycopg.connect(url, autocommit=True) as connection:
         connection.execute(FILL)
         connection.execute(PARKED)
-        connection.execute("analyze mainspring.process, mainspring.parked_task")
+        connection.execute(TASKS)
+        connection.execute("analyze mainspring.process, mainspring.parked_task, mainspring.task")
         connection.execute("set plan_cache_mode = force_custom_plan")
         yield connection
 
 
 def rows_read(node: dict[str, Any]) -> float:
-    """Rows that the plan looked at on process, those thrown away included."""
+    """Rows that the plan looked at on process and task, those thrown away included."""
     loops = node["Actual Loops"]
     own = 0.0
-    if node.get("Relation Name") == "process":
+    if re.match("process$|task", node.get("Relation Name", "")):
         dropped = node.get("Rows Removed by Filter", 0) + node.get(
             "Rows Removed by Index Recheck", 0
         )
@@ -57,6 +63,8 @@ QUESTIONS = {
     "a common state": (ProcessFilter(type="type-1", state="finished"), 600),
     "cancelled, of which there are none": (ProcessFilter(state="cancelled"), 20),
     "an id": (ProcessFilter(id="key-777"), 20),
+    "a common task": (ProcessFilter(task="step-3"), 1500),
+    "a common task of a type": (ProcessFilter(type="type-3", task="step-3"), 3000),
     "parked by fingerprint": (ProcessFilter(fingerprint="f3", parked=True), 400),
 }
 
