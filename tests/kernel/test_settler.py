@@ -13,7 +13,7 @@ from mainspring import RetryPolicy
 from mainspring.kernel.outcome import Alone, Done
 from mainspring.testing import wait_until, watch
 from visits import Visits, locked, queue
-from workers import Gauge, working
+from workers import Gate, Gauge, working
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -61,7 +61,7 @@ async def test_an_outcome_that_cannot_be_stored_settles_alone_as_failed(
 
 
 async def test_where_all_fail_alike_it_is_the_server_and_all_are_kept(
-    visits: Visits, database_url: str
+    visits: Visits, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A user's trigger that raises: nothing is failed, all is settled when it is gone."""
     visits.query(
@@ -81,10 +81,13 @@ async def test_where_all_fail_alike_it_is_the_server_and_all_are_kept(
             f"create trigger refuse before insert on {row['name']}"
             " for each row execute function refuse()"
         )
-    gauge = Gauge(seconds=0)
+    gate = Gate()
     visits.offer(*(f"key {n}" for n in range(5)))
-    async with working(database_url, queue(handler=gauge, retry=ONCE)) as worker:
-        await wait_until(lambda: worker.settler.unsettled == 5)
+    async with working(database_url, queue(handler=gate, retry=ONCE)) as worker:
+        await wait_until(lambda: len(gate.runs) == 5)
+        gate.open.set()  # all end at once: one alone would be to blame
+        await wait_until(lambda: "settle.waiting" in caplog.text)
+        assert worker.settler.unsettled == 5
         assert left(visits) == 5
 
         visits.query("drop function refuse() cascade")
