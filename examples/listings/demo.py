@@ -34,7 +34,7 @@ LISTINGS = 200
 EXAMPLES = Path(__file__).parents[1]
 _FACTS = """
 select count(*) as listings,
-  count(*) filter (where predicted_price is not null) as priced,
+  count(*) filter (where predicted_price is not null) as "for sale, priced",
   count(*) filter (where not photos @? '$[*] ? (!exists(@.angle) || @.angle == null)') as photographed,
   count(*) filter (where catalogue = 2) as evolved,
   count(*) filter (where status = 'expired') as expired,
@@ -160,7 +160,7 @@ def act(demo: Demo) -> bool:
     demo.start_worker()
     with psycopg.connect(demo.url) as connection:
         ids = service.post(connection, LISTINGS)
-    demo.wait(lambda: demo.facts["priced"] > LISTINGS // 4)
+    demo.wait(lambda: demo.facts["for sale, priced"] > LISTINGS // 4)
     demo.workers[0].send_signal(signal.SIGKILL)
     demo.news.append("worker 1 killed with SIGKILL; a new one takes its place")
     demo.start_worker()
