@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import mainspring.kernel.worker
 from mainspring.kernel import moment
 from mainspring.kernel.outcome import Done
+from mainspring.kernel.session import Session
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -115,3 +118,41 @@ async def test_what_runs_here_is_held_though_looking_after_others_fails(
         monkeypatch.undo()
 
     assert failures
+
+
+async def test_with_a_heart_that_is_stuck_elsewhere_the_loop_stops_the_runs(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5: nothing to cut (a name that is looked up for ever): the loop needs no heart to fence."""
+    gate, free = Gate(), threading.Event()
+
+    def stuck(_: Session) -> Any:
+        free.wait(20)
+        raise OSError("the name could not be looked up")
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=gate), lease=0.6):
+        await wait_until(lambda: len(gate.runs) == 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "transaction", stuck)
+            await wait_until(lambda: gate.runs[0].stopped == "fenced", 10)
+        free.set()
+
+
+async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5: a handler that blocks the loop must not keep plain functions from being stopped."""
+    gate = Gate()
+    interrupted = threading.Event()
+
+    def away(_: Session) -> Any:
+        raise OSError("the database is away")
+
+    visits.offer("a")
+    async with working(database_url, queue(handler=gate), lease=0.6) as worker:
+        await wait_until(lambda: len(gate.runs) == 1)
+        worker.mind.interrupt = lambda runs: interrupted.set() if runs else None
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "transaction", away)
+            assert interrupted.wait(10)  # blocks the loop

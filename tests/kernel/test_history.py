@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from mainspring import Mainspring
+from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting
+from mainspring.kernel import upkeep
 from mainspring.kernel.history import HistoryFilter
 from mainspring.kernel.outcome import Done, Parked, Retry
 from mainspring.kernel.store import SQL
@@ -154,3 +157,20 @@ def test_each_search_rides_its_index(visits):
         assert any(index in line for line in plan), (statement, plan)
         table = day.removeprefix("mainspring.")
         assert not any(f"Seq Scan on {table}" in line for line in plan), (statement, plan)
+
+
+async def test_history_has_its_days_a_week_ahead(database_url: str) -> None:
+    """T7: a day that is not there at midnight cannot be made once it has rows, nor be dropped whole."""
+    database = Database(database_url)
+    connection = await database.connect("test")
+    try:
+        await upkeep.turn(database, connection, history_days=30)
+    finally:
+        await connection.close()
+
+    ahead = (
+        "select count(*) from generate_series(-1, 7) n where to_regclass("
+        "to_char((now() at time zone 'UTC')::date + n, '\"mainspring.history_\"YYYY_MM_DD')) is null"
+    )
+    with psycopg.connect(database_url) as other:
+        assert other.execute(ahead).fetchone() == (0,)

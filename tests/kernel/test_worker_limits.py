@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -366,3 +367,22 @@ async def test_a_queue_whose_row_is_free_has_its_part_whatever_else_is_locked(
             visits.offer("a", queue="limited-15")
 
             await wait_until(lambda: gauge.started == ["a"], 10)
+
+
+@pytest.mark.parametrize(
+    ("limit", "group"),
+    [({"concurrency": 1}, None), ({"group_concurrency": 1}, "g"), ({"turns": "class"}, None)],
+)
+async def test_a_run_that_counts_for_nothing_leaves_its_place(
+    visits: Visits, database_url: str, limit: dict[str, Any], group: str | None
+) -> None:
+    """T13: of its queue, its group and its turn: the visit itself needs them again."""
+    gate = Gate()
+    visits.offer("a", group=group)
+    async with working(database_url, queue(handler=gate, **limit), lease=60.0) as worker:
+        await wait_until(lambda: len(gate.runs) == 1)
+        worker.runner.stop_run(gate.runs[0], "fenced")
+
+        await wait_until(lambda: len(gate.runs) == 2)
+        gate.open.set()
+        await wait_until(lambda: visits.row("a") is None)

@@ -98,7 +98,7 @@ async def test_stops_hit_their_own_runs_only_and_every_run_ends(executor: Execut
                     executor.interrupt([run(token)])
 
     async def call_some() -> None:
-        while (n := next(numbers)) < 1500:
+        while (n := next(numbers)) < 1500 or not stopped:  # on a busy machine none may be
             try:
                 assert await executor.call_in_thread(run(n), work, {"n": n}) == n
             except Fenced:
