@@ -11,6 +11,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+import mainspring.tasks.connections
 from mainspring import Context, RetryPolicy
 from mainspring.errors import Fenced, MainspringError
 from mainspring.testing import run_until_idle, wait_until, watch
@@ -415,6 +416,36 @@ class TestTransaction:
 
         assert await handle.status() == "parked"
         assert table.execute("select count(*) from one").fetchone() == (0,)
+
+    async def test_a_commit_whose_answer_is_lost_is_looked_up(
+        self, app, table, monkeypatch
+    ) -> None:
+        """T6: it was committed, so the task goes on behind its block; it is not told of a failure."""
+
+        def lose(_block) -> None:
+            raise psycopg.OperationalError("the answer was lost")
+
+        monkeypatch.setattr(mainspring.tasks.connections, "_check_committed", lose)
+        went_on = []
+
+        @app.task(retry=ONCE)
+        async def pay(ctx: Context) -> None:
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into paid values (1)")
+            went_on.append(1)
+
+        @app.task(retry=ONCE)
+        def pay_in_thread(ctx: Context) -> None:
+            with ctx.transaction() as connection:
+                connection.execute("insert into paid values (2)")
+            went_on.append(2)
+
+        handles = [await pay.enqueue(), await pay_in_thread.enqueue()]
+        await run_until_idle(app)
+
+        assert sorted(went_on) == [1, 2]
+        assert [await handle.status() for handle in handles] == ["done", "done"]
+        assert self.paid(table) == [1, 2]
 
     async def test_connections_are_bounded_by_the_slots(self, app, table, database_url) -> None:
         """T9: at most one per slot that runs SQL, plus a few of the engine's own."""
