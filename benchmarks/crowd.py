@@ -59,6 +59,11 @@ select mainspring.uuid7(), id, type, 'charge', 'f' || (row_number() over ()) % 1
   'refused by bank'
 from mainspring.process where state = 'open'
 """
+KNOWN_TASKS = """
+insert into mainspring.task (process_id, id, promise, actor, state, args)
+select id, id, id, case when n % 10000 = 0 then 'rare' else 'step-' || n % 10 end, 'done', '{}'
+from (select id, row_number() over () as n from mainspring.process) p
+"""
 LIVE_EVERY = 0.01
 LIVE_FIRST = 300  # live tasks before the restart
 
@@ -154,6 +159,8 @@ QUESTIONS = {
     "id": ProcessFilter(id="key-777"),
     "attributes": ProcessFilter(attrs={"shop": 77}),
     "two attributes": ProcessFilter(attrs={"shop": 77, "city": 77}),
+    "task": ProcessFilter(task="step-3"),
+    "rare task": ProcessFilter(task="rare"),
     "error": ProcessFilter(error="refused"),
     "fingerprint": ProcessFilter(fingerprint="f3"),
     "error of a type": ProcessFilter(type="type-0", error="refused"),
@@ -163,7 +170,7 @@ QUESTIONS = {
 async def search(url: str, count: int) -> dict[str, Any]:
     """Every kind of question, in turns; the worst of their p95 counts."""
     app = await migrated(url)
-    await run_sql(url, (KNOWN, count), (KNOWN_PARKED,), ("vacuum analyze",))
+    await run_sql(url, (KNOWN, count), (KNOWN_PARKED,), (KNOWN_TASKS,), ("vacuum analyze",))
     day = datetime.now(UTC) - timedelta(seconds=count / 2)
     questions = {**QUESTIONS, "time": ProcessFilter(since=day, until=day + timedelta(hours=1))}
     times: dict[str, list[float]] = {name: [] for name in questions}

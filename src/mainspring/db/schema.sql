@@ -2896,6 +2896,10 @@ CREATE INDEX repair_of_process ON mainspring.repair USING btree (process_id);
 
 CREATE INDEX scope_of_process ON mainspring.scope USING btree (process_id);
 
+CREATE INDEX task_actor ON ONLY mainspring.task USING btree (actor, process_id);
+
+CREATE INDEX task_other_actor_process_id_idx ON mainspring.task_other USING btree (actor, process_id);
+
 CREATE INDEX uses_of_task ON mainspring.uses USING hash (task);
 
 CREATE INDEX visit_due ON mainspring.visit USING btree (queue, priority, due_at, key) WHERE ((pass IS NULL) AND (parked_at IS NULL));
@@ -2919,6 +2923,8 @@ ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_qu
 ALTER INDEX mainspring.history_failed ATTACH PARTITION mainspring.history_other_queue_error_type_ended_at_idx;
 
 ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_other_searchable_idx;
+
+ALTER INDEX mainspring.task_actor ATTACH PARTITION mainspring.task_other_actor_process_id_idx;
 
 ALTER INDEX mainspring.task_pkey ATTACH PARTITION mainspring.task_other_pkey;
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.connect import Database
+from mainspring.db.literals import words
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import check_page, decoded
 from mainspring.kernel.queues import nearest
@@ -20,6 +21,8 @@ from mainspring.tasks.task import check_text, check_time
 
 STATES = ("open", "finished", "cancelled")
 TEMPLATE_BYTES = 200
+# Fewer processes than these that have a task are looked up; else those that have it are not far apart.
+FEW = 300
 
 
 class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,16 +160,27 @@ async def search(
     limit: int = 50,
 ) -> list[FoundProcess]:
     """Processes, newest first; `before` is the position of the last one of the page before."""
+    values = wanted.values()
+    among = None
+    if wanted.task is not None and not values["parked"]:
+        among = await _with_task(database, connection, wanted.task)
     rows = await _ask(
         database,
         connection,
         "search_processes",
-        **wanted.values(),
+        **values,
+        among=None if among is None else words(among),
         before_at=None if before is None else before[0],
         before_id=None if before is None else before[1],
         limit=check_page(limit),
     )
     return [FoundProcess(**{**dict(row), "attrs": decoded(row["attrs"])}) for row in rows]
+
+
+async def _with_task(database: Database, connection: Any, actor: str) -> list[str] | None:
+    """The processes that have such a task, if they are few; of many a page is soon found."""
+    rows = await _ask(database, connection, "find_processes_of_task", actor=actor, most=FEW)
+    return [row[0] for row in rows] if len(rows) < FEW else None
 
 
 async def find_process(database: Database, connection: Any, id: str) -> FoundProcess:

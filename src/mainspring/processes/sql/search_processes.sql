@@ -1,6 +1,7 @@
 -- Processes, newest first, a page from a position on. Fixed optional conditions: planned anew for each question, those
 -- that are null fall away. A user's id is looked up type by type. Rides process_search, process_attrs, process_one_per_key, the primary key or
--- process_created; conditions on tasks ride parked_task_group and the task's primary key. Locks nothing.
+-- process_created; conditions on tasks ride parked_task_group and task_actor. Who knows the few that can be meant names
+-- them (`among`). Locks nothing.
 select p.id::text, p.type, p.key, p.state::text, p.attrs::text, p.created_at, p.ended_at, p.generation,
   p.inconsistent, (select count(*) from mainspring.parked_task k where k.process_id = p.id) as parked
 from mainspring.process p
@@ -20,6 +21,7 @@ where (%(type)s::text is null or p.type = %(type)s::text)
       select %(uuid)s::uuid
     ))
   )
+  and (%(among)s::text is null or p.id = any (%(among)s::text::uuid[]))
   and (%(since)s::timestamptz is null or p.created_at >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or p.created_at < %(until)s::timestamptz)
   and (%(attrs)s::text is null or p.attrs @> %(attrs)s::text::jsonb)
