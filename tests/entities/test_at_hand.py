@@ -237,6 +237,38 @@ async def test_a_locked_table_holds_up_nothing_that_does_not_need_it(stages: Sta
     assert len(stages.history("listing/A")) == 1
 
 
+async def test_a_load_that_hangs_holds_up_nothing_that_does_not_need_it(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+):
+    """S2: whoever reads goes on after a moment, whatever the server does."""
+    kind = stages.kind()
+    kind.stage(name="A")(_look)
+    ran, answered = asyncio.Event(), asyncio.Event()
+
+    @stages.app.task
+    async def other() -> None:
+        ran.set()
+
+    await stages.install()
+    original = TableSource.load
+
+    async def load(source: Any, connection: Any, keys: Any) -> Any:
+        await answered.wait()
+        return await original(source, connection, keys)
+
+    monkeypatch.setattr(TableSource, "load", load)
+    stages.add(1)
+    async with stages.working() as worker:
+        await wait_until(lambda: stages.visit("listing") is not None)
+        await other.enqueue()
+        async with asyncio.timeout(20):
+            await ran.wait()
+        answered.set()
+        await stages.rest(worker)
+
+    assert len(stages.history("listing/A")) == 1
+
+
 class _Slow:
     """A DAO that answers when it is let go."""
 
