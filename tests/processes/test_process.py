@@ -100,7 +100,7 @@ async def test_a_start_is_part_of_the_caller_s_transaction(
 
 
 async def test_arguments_are_checked_at_the_start(shop: Mainspring) -> None:
-    with pytest.raises(InvalidArguments, match="arguments of task 'order' do not fit"):
+    with pytest.raises(InvalidArguments, match="arguments of process 'order' do not fit"):
         await shop.find_process("order").start("seven", [])
 
 
