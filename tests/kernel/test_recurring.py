@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import InvalidArguments, InvalidSetting, NotFound
+from mainspring.errors import InvalidSetting, InvalidTask, NotFound
 from mainspring.kernel.cron import last_tick, next_tick
 from mainspring.testing import run_until_idle
 from visits import Visits
@@ -78,7 +78,7 @@ async def tick() -> None:
 async def test_a_task_that_needs_arguments_cannot_recur():
     async def greet(name: str) -> None: ...
 
-    with pytest.raises(InvalidArguments, match="missing required field `name`"):
+    with pytest.raises(InvalidTask, match="calls it without arguments, but name must be given"):
         Mainspring("postgresql://nowhere/x").task(cron="* * * * *")(greet)
 
 
