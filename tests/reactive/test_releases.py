@@ -7,13 +7,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from tables import FAST_SETTINGS, Base, day, working
 
 from mainspring import Mainspring
 from mainspring.reactive.audit import retire
 from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.register import LIVING_SECONDS
+from mainspring.reactive.register import LIVING_SECONDS, release_fingerprint
 from mainspring.reactive.triggers import Delay, Delta, all_of, any_of
 from mainspring.reactive.values import Param, micros
 from mainspring.testing import Clock, wait_until
@@ -333,3 +334,29 @@ async def wait_error(base: Base) -> None:
             )
         )
     )
+
+
+async def test_two_workers_of_a_new_release_may_start_at_the_same_moment(
+    base: Base, release: Release, orders: Param
+) -> None:
+    """Trap: a release that another worker is just naming was found by neither half of the statement,
+    and the worker ended with an error instead of starting."""
+    app = release(alone=Delta(orders))
+    naming = (
+        "insert into mainspring.reactive_release (fingerprint, tasks) values (%s, '{alone}')"
+        " returning number"
+    )
+    with psycopg.connect(base.url) as first:
+        fingerprint = release_fingerprint(list(app.reactive_tasks.values()))
+        [number] = first.execute(naming, (fingerprint,)).fetchall()[0]
+        second = asyncio.create_task(run_release(app))
+        while not base.value(
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+            " and datname = current_database() and strpos(query, 'reactive_release') > 0"
+        ):
+            await asyncio.sleep(0)
+        first.commit()
+        await second
+
+    assert base.rows("select number from mainspring.reactive_release") == [{"number": number}]
+    assert base.value("select count(*) from mainspring.reactive_task") == 1
