@@ -18,7 +18,13 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
-from mainspring.kernel.settling import in_order, settle_arguments
+from mainspring.kernel.settling import (
+    done_arguments,
+    done_in_order,
+    in_order,
+    is_plain,
+    settle_arguments,
+)
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
     END,
@@ -233,20 +239,19 @@ class Visits:
             run.settings = queue(run.visit.queue, any_pass=any_pass, searchable=searchable)
         given = [run for run, _ in results]
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
-        values = settle_arguments(runs, worker_id)
-        found = self.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
-        rows = [tuple(row.values()) for row in found]
-        answers = dict(
-            zip(
-                (r.token for r in runs),
-                in_order(
-                    [tuple(row.values()) if isinstance(row, dict) else row for row in rows],
-                    len(runs),
-                ),
-                strict=True,
-            )
-        )
-        return [answers[run.token] for run in given]
+        answers = {}
+        if plain := [run for run in runs if is_plain(run)]:
+            values = done_arguments(plain, worker_id)
+            rows = self._answers("settle_done", values)
+            answers = dict(zip(plain, done_in_order(rows, plain), strict=True))
+        if others := [run for run in runs if answers.get(run) != "settled"]:
+            rows = self._answers("settle", settle_arguments(others, worker_id))
+            answers |= dict(zip(others, in_order(rows, len(others)), strict=True))
+        return [answers[run] for run in given]
+
+    def _answers(self, name: str, values: list[Any]) -> list[tuple[Any, ...]]:
+        found = self.call(name, **dict(zip(SQL[name].names, values, strict=True)))
+        return [tuple(row.values()) for row in found]
 
     def recover(
         self, *, shards: Sequence[int] = range(1024), overdue: Sequence[int] = ()

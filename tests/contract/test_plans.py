@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Done
-from mainspring.kernel.settling import settle_arguments
+from mainspring.kernel.settling import done_arguments, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import END, START, shard_mask
 from mainspring.tasks.store import SQL as TASKS_SQL
@@ -162,6 +162,19 @@ class TestPlans:
         assert_rides_indexes(nodes, "visit_pkey")
         searched = [node for node in nodes if node.get("Index Name") == "visit_pkey"]
         assert sum(node["Actual Loops"] for node in searched) == len(moved)
+
+    def test_what_is_done_is_settled_without_a_search(self, visits: Visits) -> None:
+        runs = [visits.start(f"key {n}") for n in range(1, 200, 2)]
+        for run in runs:
+            run.outcome = Done()
+        names = SQL["settle_done"].names
+        values = dict(zip(names, done_arguments(runs, uuid4()), strict=True))
+
+        nodes = plan_of(visits, SQL["settle_done"].text, values)
+
+        on_visits = [n["Node Type"] for n in nodes if n.get("Relation Name") == "visit"]
+        assert sorted(on_visits) == ["ModifyTable", "Tid Scan"]
+        assert touched(nodes) < 15 * len(runs)
 
     def test_a_hold_rides_the_primary_key(self, visits: Visits) -> None:
         run = visits.start("key 1")

@@ -12,8 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Failed, Parked, Retry
-from mainspring.kernel.settling import settle_arguments
+from mainspring.kernel.settling import (
+    done_arguments,
+    done_in_order,
+    is_plain,
+    settle_arguments,
+)
 from mainspring.kernel.store import SQL
+from mainspring.kernel.visit import Run
 from visits import Visits, queue
 
 FAILED = Retry(after=60, error_type="Broken", error="it broke")
@@ -243,14 +249,90 @@ def test_a_visit_that_changes_while_the_settle_waits_is_sent_again(
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(mainspring_url) as other:
             other.execute("update mainspring.visit set version = 1 where key = 'a'")
-            answer = thread.submit(visits.settle, me, (run, Done()))
+            answer = thread.submit(visits.settle, me, (run, Again(after=5)))
             wait_for_lock(other)
 
         assert answer.result() == ["changed"]
 
     assert visits.row("a")["version"] == 1
     assert visits.history("a") == []
+    assert visits.settle(me, (run, Again(after=5))) == ["superseded"]
+
+
+def test_a_visit_that_changes_while_the_short_form_waits_is_left_to_the_long_one(
+    visits: Visits, me, mainspring_url: str
+) -> None:
+    visits.offer("a", "b")
+    run, other_run = visits.start("a"), visits.start("b")
+    visits.query("set lock_timeout = '5s'")
+    with ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(mainspring_url) as other:
+            other.execute("update mainspring.visit set version = 1 where key = 'a'")
+            answer = thread.submit(settle_done, visits, me, run, other_run)
+            wait_for_lock(other)
+
+        assert answer.result() == ["changed", "settled"]
+
+    assert visits.row("a")["version"] == 1
+    assert visits.history("a") == []
     assert visits.settle(me, (run, Done())) == ["superseded"]
+
+
+def settle_done(visits: Visits, worker_id: UUID, *runs: Run) -> list[str]:
+    """By the short form alone."""
+    for run in runs:
+        run.outcome = run.outcome or Done()
+    values = done_arguments(runs, worker_id)
+    found = visits.call("settle_done", **dict(zip(SQL["settle_done"].names, values, strict=True)))
+    return done_in_order([tuple(row.values()) for row in found], runs)
+
+
+def test_both_forms_of_a_settle_write_the_same_history(visits: Visits, me) -> None:
+    visits.offer("a", "b", payload={"n": 1}, priority=7)
+    short, long = visits.start("a"), visits.start("b")
+    for run in (short, long):
+        run.started, run.seconds = 1_700_000_000.123456, 2.5
+        run.outcome = Done(result='{"x": [1, "two"]}')
+
+    assert settle_done(visits, me, short) == ["settled"]
+    values = settle_arguments([long], me)
+    visits.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
+
+    stories = [visits.history(key)[0] for key in "ab"]
+    for story in stories:
+        for name in ("key", "run", "id"):
+            del story[name]
+    assert stories[0] == stories[1]
+    assert stories[0]["result"] == {"x": [1, "two"]}
+    assert stories[0]["duration_ms"] == 2500
+
+
+@pytest.mark.parametrize("what", ["held", "offered", "another", "nothing", "settled"])
+def test_the_short_form_touches_nothing_but_the_visit_that_was_read(
+    visits: Visits, me, what
+) -> None:
+    visits.offer("a", "b")
+    run = visits.start("a")
+    match what:
+        case "held":
+            visits.hold(me, visits.start("a"))
+        case "offered":
+            visits.offer("a")
+        case "another":
+            run.visit = replace(run.visit, address=visits.visit("b").address)
+        case "nothing":
+            run.visit = replace(run.visit, address="(4000000,7)")
+        case "settled":
+            assert settle_done(visits, me, run) == ["settled"]
+    before = visits.query("select * from mainspring.visit order by key")
+    stories = visits.history("a")
+
+    assert settle_done(visits, me, run) == ["changed"]
+
+    assert run.strayed
+    assert not is_plain(run)
+    assert visits.query("select * from mainspring.visit order by key") == before
+    assert visits.history("a") == stories
 
 
 def wait_for_lock(connection: psycopg.Connection) -> None:

@@ -1,8 +1,10 @@
 """The settler: writes the outcomes of runs, many in one statement.
 
-It keeps every result until the database has answered for it, through any outage. A result that the
-server refuses for what it contains is found by halving its batch and settled as a failure; when all
-fail alike it is the server that is wrong, and all are kept.
+It keeps every result until the database has answered for it, through any outage. A batch has results of
+one sort: done with nothing more to say (most are), any other outcome, or those of one writer, whose
+writes belong to the settle; the sorts take turns. A result that the server refuses for what it contains
+is found by halving its batch and settled as a failure; when all fail alike it is the server that is
+wrong, and all are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from mainspring.kernel.outcome import (
     Outcome,
     Writer,
 )
-from mainspring.kernel.settling import in_order, lock_arguments, settle_arguments
+from mainspring.kernel.settling import (
+    done_arguments,
+    done_in_order,
+    in_order,
+    is_plain,
+    lock_arguments,
+    settle_arguments,
+)
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -36,6 +45,11 @@ _LOCKED = "55P03"
 # From one of our own statements these mean that the server is being changed under us, not a bad value.
 # (23505: history already has a superseded run, written by a statement whose answer was lost.)
 _OURS = ("0A000", "42501", "42P01", "23505")
+
+
+_PLAIN, _OTHER = "plain", "other"
+Sort = Writer | str  # of results that are settled together
+Batch = tuple[Sort, list[Run]]
 
 
 class _NotAllSettled(Exception):
@@ -75,12 +89,9 @@ class Settler:
         self._second = second
         self._hand = hand
         self._page = page
-        self._half = max(1, page // 2)
         self._settled = settled
         self._failed = failed
-        self._plain: deque[Run] = deque()
-        self._writing: dict[Writer, deque[Run]] = {}  # results with writes of a layer
-        self._was_plain = False  # the last batch had no such writes: the two take turns
+        self._waiting: dict[Sort, deque[Run]] = {}  # whose turn is next comes first
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self._plenty = asyncio.Event()  # half a batch waits: something for the second line
@@ -96,16 +107,13 @@ class Settler:
         self._enter(run)
 
     def _enter(self, run: Run) -> None:
-        writer = _writer_of(run)
-        if writer is None:
-            self._plain.append(run)
-            if len(self._plain) >= self._half:
-                self._plenty.set()
-        else:
-            runs = self._writing.setdefault(writer, deque())
-            runs.append(run)
-            if self._is_plenty(writer, runs):
-                self._plenty.set()
+        sort = _sort_of(run)
+        runs = self._waiting.get(sort)
+        if runs is None:
+            runs = self._waiting[sort] = deque()
+        runs.append(run)
+        if self._is_plenty(sort, runs):
+            self._plenty.set()
         self._news.set()
 
     async def run(self) -> None:
@@ -117,17 +125,19 @@ class Settler:
         await self._serve(self._second, self._plenty, self._take_many)
 
     async def _serve(
-        self, line: Connection, news: asyncio.Event, take: Callable[[], list[Run]]
+        self, line: Connection, news: asyncio.Event, take: Callable[[], Batch | None]
     ) -> None:
         tries = 0
         while True:
             await news.wait()
-            left = {run.token: run for run in take()}
-            if not left:
+            taken = take()
+            if taken is None:
                 news.clear()
                 continue
+            sort, runs = taken
+            left = {run.token: run for run in runs}
             try:
-                await self._settle(line, left)
+                await self._settle(line, sort, left)
                 tries = 0
             except Exception as error:
                 if tries % 20 == 0:
@@ -144,36 +154,34 @@ class Settler:
         for run in left.values():
             self._enter(run)
 
-    def _take(self) -> list[Run]:
-        """The next batch: plain results and those of each writer take turns."""
-        plain = self._plain
-        if self._writing and (self._was_plain or not plain):
-            self._was_plain = False
-            writer = next(iter(self._writing))
-            runs = self._writing.pop(writer)
-            batch = _first(runs, min(self._page, writer.most))
-            if runs:
-                self._writing[writer] = runs  # behind the others
-            return batch
-        self._was_plain = True
-        return _first(plain, self._page)
+    def _take(self) -> Batch | None:
+        """The next batch: the sorts take turns."""
+        return self._batch(next(iter(self._waiting), None))
 
-    def _take_many(self) -> list[Run]:
+    def _take_many(self) -> Batch | None:
         """A batch if there are many; a few are left to the first line."""
-        if len(self._plain) >= self._half:
-            return _first(self._plain, self._page)
-        for writer, runs in self._writing.items():
-            if self._is_plenty(writer, runs):
-                batch = _first(runs, min(self._page, writer.most))
-                if not runs:
-                    del self._writing[writer]
-                return batch
-        return []
+        for sort, runs in self._waiting.items():
+            if self._is_plenty(sort, runs):
+                return self._batch(sort)
+        return None
 
-    def _is_plenty(self, writer: Writer, runs: deque[Run]) -> bool:
-        return writer.overlaps and 2 * len(runs) >= min(self._page, writer.most)
+    def _batch(self, sort: Sort | None) -> Batch | None:
+        if sort is None:
+            return None
+        runs = self._waiting.pop(sort)
+        batch = [runs.popleft() for _ in range(min(self._most(sort), len(runs)))]
+        if runs:
+            self._waiting[sort] = runs  # behind the others
+        return sort, batch
 
-    async def _settle(self, line: Connection, left: dict[int, Run]) -> None:
+    def _most(self, sort: Sort) -> int:
+        return self._page if isinstance(sort, str) else min(self._page, sort.most)
+
+    def _is_plenty(self, sort: Sort, runs: deque[Run]) -> bool:
+        overlaps = isinstance(sort, str) or sort.overlaps
+        return overlaps and 2 * len(runs) >= self._most(sort)
+
+    async def _settle(self, line: Connection, sort: Sort, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
         count = len(left)
         refused: list[tuple[Run, Exception]] = []
@@ -181,9 +189,9 @@ class Settler:
         while pending:
             part = pending.pop()
             try:
-                answers = await self._send(line, part)
+                answers = await self._send(line, sort, part)
             except Exception as refusal:
-                if not _is_refusal(part, refusal):
+                if not _is_refusal(sort, refusal):
                     raise
                 if len(part) == 1:
                     refused.append((part[0], refusal))
@@ -193,7 +201,7 @@ class Settler:
                 continue
             self._sort(part, answers, left)
         codes = {getattr(error, "sqlstate", None) for _, error in refused}
-        if 1 < count == len(refused) and len(codes) == 1 and not _writer_of(refused[0][0]):
+        if 1 < count == len(refused) and len(codes) == 1 and isinstance(sort, str):
             raise refused[0][1]  # all fail alone and alike: it is the server
         for run, error in refused:
             if run.refused:
@@ -222,28 +230,38 @@ class Settler:
         for run in locked:
             self._enter(run)
 
-    async def _send(self, line: Connection, batch: list[Run]) -> list[str]:
+    async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await line.get()
         batch.sort(key=_lock_order)
-        writer = _writer_of(batch[0])
-        if writer is not None:
-            answers = await self._send_with_writes(connection, writer, batch)
+        if not isinstance(sort, str):
+            answers = await self._send_with_writes(connection, sort, batch)
         else:
             try:
-                rows = await self._database.fetch(
-                    connection, SQL["settle"], *self._arguments(batch)
-                )
+                if sort == _PLAIN:
+                    answers = done_in_order(
+                        await self._database.fetch(
+                            connection, SQL["settle_done"], *self._done_arguments(batch)
+                        ),
+                        batch,
+                    )
+                else:
+                    rows = await self._database.fetch(
+                        connection, SQL["settle"], *self._arguments(batch)
+                    )
+                    answers = in_order(rows, len(batch))
             except Exception as error:
                 if getattr(error, "sqlstate", None) != _LOCKED:
                     raise
                 return await self._send_free(connection, batch)
-            answers = in_order(rows, len(batch))
         steps.reach("settle.answered")
         return answers
 
     def _arguments(self, batch: Sequence[Run]) -> list[Any]:
         return settle_arguments(batch, self._hand.worker_id)
+
+    def _done_arguments(self, batch: Sequence[Run]) -> list[Any]:
+        return done_arguments(batch, self._hand.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:
         """Settle those whose visits nobody has locked; the others are answered as locked."""
@@ -295,9 +313,8 @@ class Settler:
                     batch[n].outcome, answers[n] = answer, None
             part = [n for n, answer in enumerate(answers) if answer is None]
             if part:
-                runs = [batch[n] for n in part]
-                rows = await connection.fetch(SQL["settle"].numbered, *self._arguments(runs))
-                for n, answer in zip(part, in_order(rows, len(runs)), strict=True):
+                settled = await self._settle_here(connection, [batch[n] for n in part])
+                for n, answer in zip(part, settled, strict=True):
                     answers[n] = answer
             kept = ("settled", "superseded") if writer.stands else ("settled",)
             if all(answers[n] in kept for n in part):
@@ -321,6 +338,20 @@ class Settler:
                 await self._release(connection, batch)
         return answers
 
+    async def _settle_here(self, connection: Any, runs: list[Run]) -> list[str]:
+        """Settle runs in the transaction of their writer: the plain ones by the short form."""
+        settled: set[int] = set()
+        if plain := [run for run in runs if is_plain(run)]:
+            rows = await connection.fetch(SQL["settle_done"].numbered, *self._done_arguments(plain))
+            answers = done_in_order(rows, plain)
+            settled = {r.token for r, a in zip(plain, answers, strict=True) if a == "settled"}
+        others = [run for run in runs if run.token not in settled]
+        if not others:
+            return ["settled"] * len(runs)
+        rows = await connection.fetch(SQL["settle"].numbered, *self._arguments(others))
+        judged = dict(zip((r.token for r in others), in_order(rows, len(others)), strict=True))
+        return [judged.get(run.token, "settled") for run in runs]
+
     async def _release(self, connection: Any, runs: Sequence[Run]) -> None:
         """Not settled, to be run again: what holds their visits goes now, not at the next beat."""
         if held := [run.token for run in runs if run.held]:
@@ -334,22 +365,22 @@ def _restore(batch: list[Run], outcomes: list[Any]) -> None:
         run.outcome = outcome
 
 
-def _writer_of(run: Run) -> Writer | None:
+def _sort_of(run: Run) -> Sort:
     outcome = run.outcome
-    return outcome.writer if type(outcome) is Done or type(outcome) is Again else None
+    kind = type(outcome)
+    if (kind is Done or kind is Again) and outcome.writer is not None:
+        writer: Writer = outcome.writer
+        return writer
+    return _PLAIN if is_plain(run) else _OTHER
 
 
-def _first(runs: deque[Run], count: int) -> list[Run]:
-    return [runs.popleft() for _ in range(min(count, len(runs)))]
-
-
-def _is_refusal(part: list[Run], error: Exception) -> bool:
+def _is_refusal(sort: Sort, error: Exception) -> bool:
     """Whether an error says that a value cannot be stored; anything else is the server's or the line's."""
     if isinstance(error, _NotAllSettled):
         return True
     if is_transient(error):
         return False
-    if _writer_of(part[0]) is not None:
+    if not isinstance(sort, str):
         return True  # a layer's own writes may fail for any reason of their own
     state = getattr(error, "sqlstate", None)
     return state not in _OURS if state else isinstance(error, ValueError | TypeError)

@@ -80,6 +80,8 @@ class Run(msgspec.Struct, eq=False):
     ends_turn: bool = False
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
+    # Its visit's row no longer lay where it was read when it was to be settled there.
+    strayed: bool = False
 
 
 def shard_of(route: str, shard_count: int) -> int:
