@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from mainspring.kernel.outcome import Done, Retry
+from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, queue
 from workers import Gate, Gauge, working
@@ -116,6 +117,28 @@ async def test_a_late_commit_is_seen_by_the_look_after_a_level_was_left_alone(
         await wait_until(lambda: worker.buffer.size == 3, 3)
         gate.open.set()
         await wait_until(lambda: len(gate.ended) == 4)
+
+
+async def test_what_is_urgent_is_read_with_the_next_page_of_the_rest(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T4: a busy worker is not told of offers; the next look and the next sweep are far away."""
+    monkeypatch.setattr("mainspring.kernel.reader.LOOK_SECONDS", 60.0)
+    started: list[str] = []
+
+    async def handler(run: Run) -> Done:
+        started.append(run.visit.key)
+        if len(started) == 100:
+            visits.offer("urgent", priority=9)
+        return Done()
+
+    visits.offer(*(f"ordinary {n}" for n in range(1000)))
+    async with working(
+        database_url, queue(handler=handler), poll=30.0, lease=60.0, concurrency=1, page=20
+    ):
+        await wait_until(lambda: len(started) == 1001, 20)
+
+    assert started.index("urgent") < 300
 
 
 async def test_a_sweep_takes_in_no_more_than_there_is_room_for(

@@ -46,6 +46,9 @@ LOOK_SECONDS = 0.05
 # But so many times as long as a look takes, up to a limit: it reads again what was handed over in memory.
 LOOK_PART = 20
 LOOK_MOST_SECONDS = 0.1
+# Up to so many quiet levels that are more urgent than what is read are read with it, without a look: in the
+# same statement each costs a step down an index.
+URGENT_LEVELS = 64
 # A level of which a look brought so many visits, all in hand already, is left alone for so long (seconds):
 # steps of processes that are handed over in memory were read six times each.
 KNOWN_MANY = 100
@@ -191,7 +194,7 @@ class Reader:
         await self._read_groups()
         levels = self._wanting()
         if levels:
-            await self._read_levels(levels)
+            await self._read_levels(levels, self._more_urgent(levels))
         elif self._buffer.size or self.unsettled() > FEW_UNSETTLED or self._low_at > moment.local():
             await self._stay_busy()
         else:
@@ -247,6 +250,20 @@ class Reader:
             self._look_at = now + max(every, min(LOOK_PART * self._look_cost, LOOK_MOST_SECONDS))
         return wanting
 
+    def _more_urgent(self, wanting: Sequence[Cursor]) -> list[Cursor]:
+        """Levels above those that are read now, for a worker that is not told of what comes there."""
+        if self._asleep:
+            return []
+        top = max(cursor.priority for cursor in wanting)
+        levels = [
+            cursor
+            for queue in self._buffer.queues.values()
+            if not (queue.paused or queue.settings.beside)
+            for cursor in self._levels[queue.name][top + 1 :]
+            if not cursor.more
+        ]
+        return levels if len(levels) <= URGENT_LEVELS else []
+
     def _low_opens_at(self, now: float) -> float:
         unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
         waiting = self._buffer.startable_below(LANE, now)
@@ -277,8 +294,9 @@ class Reader:
         """The database's time, as far as we know it."""
         return datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
 
-    async def _read_levels(self, cursors: Sequence[Cursor]) -> None:
-        page_size = max(10, self._page // len({c.queue for c in cursors}))
+    async def _read_levels(self, wanting: Sequence[Cursor], urgent: Sequence[Cursor]) -> None:
+        page_size = max(10, self._page // len({c.queue for c in wanting}))
+        cursors = [*wanting, *urgent]
         most = self._shares(cursors, page_size)
         for cursor in cursors:
             cursor.sent()
