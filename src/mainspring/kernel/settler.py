@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -112,7 +113,7 @@ class Settler:
         if runs is None:
             runs = self._waiting[sort] = deque()
         runs.append(run)
-        if self._is_plenty(sort, runs):
+        if len(runs) >= self._plenty_for(sort):
             self._plenty.set()
         self._news.set()
 
@@ -161,7 +162,7 @@ class Settler:
     def _take_many(self) -> Batch | None:
         """A batch if there are many; a few are left to the first line."""
         for sort, runs in self._waiting.items():
-            if self._is_plenty(sort, runs):
+            if len(runs) >= self._plenty_for(sort):
                 return self._batch(sort)
         return None
 
@@ -177,9 +178,11 @@ class Settler:
     def _most(self, sort: Sort) -> int:
         return self._page if isinstance(sort, str) else min(self._page, sort.most)
 
-    def _is_plenty(self, sort: Sort, runs: deque[Run]) -> bool:
-        overlaps = isinstance(sort, str) or sort.overlaps
-        return overlaps and 2 * len(runs) >= self._most(sort)
+    def _plenty_for(self, sort: Sort) -> float:
+        """From how many on the second line takes them too."""
+        if isinstance(sort, str) or sort.overlaps:
+            return max(1, self._most(sort) // 2)
+        return math.inf
 
     async def _settle(self, line: Connection, sort: Sort, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
