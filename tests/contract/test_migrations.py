@@ -131,6 +131,20 @@ def test_a_migration_that_cannot_have_its_table_says_why(
             migrate.migrate(Database(database_url))
 
 
+def test_a_migration_behind_another_does_not_call_that_one_in_the_way(
+    database_url: str, monkeypatch
+) -> None:
+    """T11: whoever ended it would lose what it has built so far."""
+    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
+    with psycopg.connect(database_url) as first:
+        first.execute("select pg_advisory_xact_lock(%s)", (migrate._LOCK,))
+
+        with pytest.raises(
+            MigrationFailed, match=r"nothing was changed: another migration.*let it"
+        ):
+            migrate.migrate(Database(database_url))
+
+
 def test_a_migration_of_a_great_table_may_take_its_time(database_url: str, next_migration) -> None:
     """T11: one that is cancelled after a minute could never be applied."""
     next_migration("do $$ begin assert current_setting('statement_timeout') = '0'; end $$")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+from uuid import uuid4
+
 import psycopg
 import pytest
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.sql import Statement
+from mainspring.processes.lines import Lines
+from mainspring.processes.structural import run_alone
 
 ASKED = "select current_setting('transaction_isolation') as level"
+IN_FORCE = Statement(
+    "in_force",
+    "select current_setting('transaction_isolation'), current_setting('lock_timeout'),"
+    " current_setting('enable_seqscan')",
+)
 
 
 @pytest.fixture
@@ -45,4 +57,31 @@ async def test_async_code_reads_what_is_committed(strict_url: str, pooled: bool)
     pool = AsyncPool(database, most=1)
     async with pool.connection() as connection:
         assert await connection.fetchval(ASKED) == "read committed"
+    await pool.close()
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_structural_changes_have_the_engines_settings(strict_url: str, pooled: bool) -> None:
+    """T13, P13: behind a pooler too they see what is committed, and wait for nobody without end."""
+    lines = Lines(Database(strict_url, pooled=pooled))
+
+    async with lines.transaction() as connection:
+        [recovering] = await connection.fetch(IN_FORCE.numbered)
+
+    def asking() -> Generator[Any, list[Any], Any]:
+        rows = yield IN_FORCE, {}
+        return rows[0]
+
+    async with lines.connection() as connection:
+        changing = await run_alone(lines.database, connection, str(uuid4()), asking())
+    await lines.close()
+
+    wait = "200ms" if pooled else "2s"
+    assert tuple(recovering) == tuple(changing) == ("read committed", wait, "off")
+
+
+async def test_a_transaction_inside_of_another_keeps_its_settings(strict_url: str) -> None:
+    pool = AsyncPool(Database(strict_url, pooled=True), most=1)
+    async with pool.connection() as connection, pool.database.transaction(connection):
+        assert await connection.fetchval("show lock_timeout") == "10s"
     await pool.close()

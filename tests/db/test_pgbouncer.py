@@ -317,3 +317,20 @@ async def retried(act: Callable[[], Any]) -> Any:
 
     await wait_until(tried, 10)
     return found[0]
+
+
+async def test_an_order_on_a_process_is_marked_before_it_waits(
+    app: Mainspring, server: EmbeddedServer, name: str
+) -> None:
+    """P13: decisions leave a process alone that somebody wants to change; they must see that."""
+
+    @app.process
+    def order() -> None: ...
+
+    handle = await order.start()
+    with psycopg.connect(server.url(name)) as decision:
+        decision.execute("select from mainspring.process for key share")
+        cancelled = asyncio.create_task(app.operator.processes.cancel(handle.id))
+        marked = "select 1 from mainspring.process where closing_at is not null"
+        await wait_until(lambda: bool(read(server, name, marked)), 8)
+    assert (await cancelled).done

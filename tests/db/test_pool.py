@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -127,3 +128,20 @@ def test_threads_may_take_connections_at_once(database_url: str) -> None:
     app.close_sync()
 
     assert errors == []
+
+
+async def test_a_transaction_whose_connection_breaks_says_why(
+    app: Mainspring, database_url: str
+) -> None:
+    """T13: and not that what is closed cannot be rolled back."""
+    pool = await app.pool()
+
+    async def broken() -> None:
+        async with pool.connection(transaction=True) as connection:
+            pid = await connection.fetchval("select pg_backend_pid()")
+            other.execute("select pg_terminate_backend(%s, 5000)", (pid,))
+            await connection.fetch("select 1")
+
+    other = psycopg.connect(database_url, autocommit=True)
+    with other, pytest.raises(asyncpg.ConnectionDoesNotExistError):
+        await broken()

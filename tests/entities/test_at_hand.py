@@ -11,8 +11,10 @@ import pytest
 
 from mainspring import Untouched, Update
 from mainspring.entities import at_hand as module
+from mainspring.entities import load as load_module
 from mainspring.entities.at_hand import AtHand, Picture
 from mainspring.entities.source import Loaded, TableSource
+from mainspring.entities.state import Stored
 from stages import Stages, wait_until
 
 
@@ -72,6 +74,17 @@ def test_it_keeps_no_more_than_so_many_bytes_and_forgets_what_nobody_came_for(
     assert not at_hand.knows("1")
 
 
+def test_states_count_as_bytes_too(monkeypatch: pytest.MonkeyPatch):
+    """S24: an entity may be small and what its stages know of it great."""
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    at_hand, great = AtHand(), picture()
+    great.states = {"A": (1, Stored(1, "x" * 60)), "B": (1, Stored(1, message=b"x" * 60))}
+    at_hand.keep("1", great, [11], 100.0)
+    assert not at_hand.has_room(100.0)
+    at_hand.drop(["1"])
+    assert at_hand.has_room(100.0)
+
+
 class Loads:
     """What a table's loads asked for."""
 
@@ -104,6 +117,30 @@ async def test_the_stages_of_an_entity_share_one_load(
     assert max(Counter(loads.keys).values()) < 4
 
 
+async def test_a_page_of_great_entities_is_not_kept_as_a_whole(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+):
+    """S24: a page is as long as the reader likes; what is loaded for it has bounds."""
+    kind, kept = stages.kind(), []
+    kind.stage(name="A")(_look)
+    await stages.install()
+    monkeypatch.setattr(load_module, "PAGE", 2)
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    keep = AtHand.keep
+
+    def noted(at_hand: AtHand, key: str, *rest: Any) -> None:
+        keep(at_hand, key, *rest)
+        kept.append(sum(at_hand.knows(str(n)) for n in range(20)))
+
+    monkeypatch.setattr(AtHand, "keep", noted)
+    stages.add(*range(20), title="x" * 100)
+
+    await stages.run()
+
+    assert max(kept) <= 2
+    assert stages.due() == 0
+
+
 async def test_a_stage_sees_what_the_one_before_it_has_saved(stages: Stages):
     """S14: what was loaded for all is not shown to those who come after a save."""
     kind, seen = stages.kind(), []
@@ -122,6 +159,39 @@ async def test_a_stage_sees_what_the_one_before_it_has_saved(stages: Stages):
     assert stages.listing()["price"] == 4
     assert seen == sorted(seen), "an older entity was shown after a newer one"
     assert not [row for row in stages.history("listing/A") if row["error"]]
+
+
+class _Once:
+    """A stage that keeps in its state that it has run, and nothing else."""
+
+    def __init__(self) -> None:
+        self.began, self.go_on = asyncio.Event(), asyncio.Event()
+        self.runs = 0
+
+    def should_process(self, found: dict[str, Any], state: Any) -> bool:
+        return state is None
+
+    async def process(self, found: dict[str, Any], state: Any) -> Update:
+        self.runs += 1
+        self.began.set()
+        await self.go_on.wait()
+        return Update(state={"ran": True})
+
+
+async def test_a_stage_is_asked_with_the_state_that_it_has_saved(stages: Stages):
+    """S14, S18: a picture from before a save is of no use, although the entity is as it was."""
+    kind, once = stages.kind(), _Once()
+    kind.stage(name="Once")(once)
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        await once.began.wait()
+        stages.offer("listing~", payload={"new": 1})
+        await wait_until(lambda: ("listing~", "1") in worker.buffer.in_hand)
+        once.go_on.set()
+        await stages.rest(worker)
+
+    assert once.runs == 1
 
 
 async def test_what_changed_after_its_picture_is_run_again(stages: Stages):

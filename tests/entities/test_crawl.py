@@ -279,6 +279,31 @@ async def test_an_entity_whose_live_visit_is_due_is_left_to_it(stages):
     assert stages.history("listing/Look~")[0]["result"] == "due already"
 
 
+@pytest.mark.parametrize("serial", [True, False])
+async def test_a_live_run_that_began_before_the_crawl_is_followed_by_another(stages, serial):
+    """S15, S18: due already may mean under way: its visit gets a new version, beside the others too."""
+    kind, began, go_on, runs = stages.kind(), asyncio.Event(), asyncio.Event(), []
+
+    async def look(found, state):
+        runs.append(found["id"])
+        began.set()
+        await go_on.wait()
+        return Untouched()
+
+    kind.stage(name="Look", serial=serial)(look)
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        await began.wait()
+        stages.offer("listing/Look~")
+        taken = ("listing/Look~", "1")
+        await wait_until(lambda: taken in worker.buffer.in_hand or stages.history("listing/Look~"))
+        go_on.set()
+        await stages.rest(worker)
+
+    assert runs == [1, 1]
+
+
 async def test_a_schedule_crawls_again_and_again(stages, clock):
     """S18"""
     kind, look = stages.kind(crawl=Crawl(every=7 * DAY)), Seen()

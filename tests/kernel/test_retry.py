@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mainspring
 from mainspring import RetryPolicy
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Parked, Retry
@@ -155,3 +158,15 @@ def test_a_traceback_begins_in_the_user_s_code() -> None:
 
     assert "thread.py" not in text
     assert "in users" in text
+
+
+def test_a_package_whose_name_begins_like_the_engines_is_the_users() -> None:
+    """T13: `mainspring_shop` lies beside `mainspring` when both are installed."""
+    path = f"{Path(mainspring.__file__).parent}_shop/tasks.py"
+    found: dict[str, Any] = {}
+    exec(compile("import json\ndef charge():\n    json.loads('no')", path, "exec"), found)
+
+    with pytest.raises(ValueError, match="Expecting value") as failed:
+        found["charge"]()
+
+    assert path in describe(failed.value.with_traceback(failed.value.__traceback__.tb_next))[1]

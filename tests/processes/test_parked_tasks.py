@@ -19,7 +19,7 @@ async def resolve(scene: Scene, process: str, task: str, **how: Any) -> Answer:
     connection = await asyncpg.connect(scene.url)
     try:
         steps = Resolving(process, scene.database.shard_count).resolve(task, **how)
-        return await run_alone(connection, process, steps)
+        return await run_alone(scene.database, connection, process, steps)
     finally:
         await connection.close()
 

@@ -62,7 +62,7 @@ async def give_up_parked(scene: Scene) -> bool:
             steps = Resolving(process, scene.database.shard_count).resolve(
                 task, error=Failure("ValueError", error, cause=task)
             )
-            await run_alone(connection, process, steps)
+            await run_alone(scene.database, connection, process, steps)
     finally:
         await connection.close()
     return bool(rows)

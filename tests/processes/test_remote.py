@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
@@ -339,3 +340,30 @@ async def test_why_names_what_a_remote_task_waits_for(app: Mainspring) -> None:
     [cause] = await causes()
     assert cause.startswith("running: 'charge' is run by an actor elsewhere until")
     await app.remote.complete(task.ticket, "paid")
+
+
+async def test_pulls_at_the_same_moment_keep_the_limit_together(
+    app: Mainspring, database_url: str
+) -> None:
+    """P14, S19: whoever waited for the other's pull counts what that one took."""
+    order = shop(app, concurrency=2)
+    for number in range(4):
+        await order.start(number)
+    await run_until_idle(app)
+
+    with psycopg.connect(database_url) as first, psycopg.connect(database_url) as looking:
+        looking.autocommit = True
+        first.execute("select from mainspring.queue where name = 'charge' for update")
+        pulls = [asyncio.create_task(app.remote.pull("charge", limit=10)) for _ in range(2)]
+
+        def both_wait() -> bool:
+            waiting = looking.execute(
+                "select from pg_stat_activity where wait_event_type = 'Lock' "
+                "and datname = current_database()"
+            )
+            return waiting.rowcount == 2
+
+        await wait_until(both_wait, 10)
+    taken = await asyncio.gather(*pulls)
+
+    assert sum(map(len, taken)) == 2

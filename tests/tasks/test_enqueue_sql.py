@@ -10,6 +10,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.kernel.visit import shard_of
 from mainspring.testing import run_until_idle
+from visits import queue
 
 
 @pytest.fixture
@@ -52,6 +53,20 @@ async def test_arguments_may_be_left_out(app, db, greet) -> None:
     await run_until_idle(app)
 
     assert greet == ["world"]
+
+
+async def test_a_new_priority_leaves_an_operators_limits_alone(app, db, visits) -> None:
+    """T8, T13: a release that declares one, or declares it for the first time, changes nothing else."""
+    visits.register(queue("tidy"))
+    await app.operator.limit("tidy", concurrency=2)
+
+    visits.register(queue("tidy", priority=1))
+
+    enqueue(db, "'tidy'")
+    assert visits.value("select priority from mainspring.visit where queue = 'tidy'") == 1
+    assert visits.value("select concurrency from mainspring.queue where name = 'tidy'") == 2
+    visits.register(queue("tidy", priority=1, concurrency=3))
+    assert visits.value("select concurrency from mainspring.queue where name = 'tidy'") == 3
 
 
 async def test_without_a_priority_a_task_has_the_one_it_declares(app, db) -> None:

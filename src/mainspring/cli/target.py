@@ -11,16 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-import mainspring
 from mainspring.app import Mainspring
 from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.queues import nearest
+from mainspring.kernel.retry import ENGINE
 from mainspring.operator import Operator
 
 T = TypeVar("T")
 PRIVATE = Path(".mainspring")
-_PACKAGE = Path(mainspring.__file__).parent
 
 
 def named(place: str | None) -> str:
@@ -78,7 +77,7 @@ def _imported(name: str, place: str) -> Any:
 
 def _broken(name: str, error: Exception) -> InvalidSetting:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(("<", str(_PACKAGE)))]  # the user's
+    own = [f for f in frames if not f.filename.startswith(("<", *ENGINE))]  # the user's
     named = isinstance(error, SyntaxError)  # says itself where it is
     where = "" if named or not own else f" at {own[-1].filename}:{own[-1].lineno}"
     reason = str(error).splitlines()[0] if str(error) else ""

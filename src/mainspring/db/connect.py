@@ -181,10 +181,12 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, connection: asyncpg.Connection[Any]) -> AsyncIterator[None]:
-        """A READ COMMITTED transaction with the engine's settings in force."""
+        """A READ COMMITTED transaction with the engine's settings in force; inside of another, with those
+        of the other."""
+        is_outer = not connection.is_in_transaction()
         try:
-            async with connection.transaction(isolation="read_committed"):
-                if self.pooled:
+            async with read_committed(connection):
+                if self.pooled and is_outer:
                     await connection.execute(_ENGINE_LOCAL)
                 yield
         except asyncio.CancelledError:
@@ -208,6 +210,21 @@ class Database:
             async with self.transaction(connection):
                 return list(await connection.fetch(statement.numbered, *values))
         return list(await connection.fetch(statement.numbered, *values))
+
+
+@asynccontextmanager
+async def read_committed(connection: Any) -> AsyncIterator[None]:
+    """A READ COMMITTED transaction. When its connection breaks the error says why: asyncpg's own block
+    would complain instead that it cannot roll back."""
+    transaction = connection.transaction(isolation="read_committed")
+    await transaction.start()
+    try:
+        yield
+    except BaseException:
+        if not connection.is_closed():
+            await transaction.rollback()
+        raise
+    await transaction.commit()
 
 
 def _local(settings: Mapping[str, str]) -> Any:

@@ -22,7 +22,8 @@ from mainspring.db.connect import Database, backoff
 from mainspring.errors import MigrationFailed, MissingRights, SchemaError
 
 log = logging.getLogger("mainspring")
-# A table that somebody's long transaction has is asked for again and again, for so long (seconds).
+# A table that somebody's long transaction has is asked for again and again for so long (seconds), and
+# another migration is waited for.
 PATIENCE_SECONDS = 60.0
 _LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing.
@@ -128,11 +129,10 @@ def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | 
     with connection.transaction():
         if (local := database.local_settings(client=True)) is not None:
             connection.execute(local)
-        connection.execute("set local lock_timeout = '60s'")
-        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        connection.execute("set local statement_timeout = 0")  # a great table takes its time
+        _wait_for_others(connection)
         # Whoever comes behind a lock that is waited for waits too: readers, writers, workers.
         connection.execute("set local lock_timeout = '300ms'")
-        connection.execute("set local statement_timeout = 0")  # a great table takes its time
         connection.execute(_LEDGER)
         refuse_newer(_newest(connection))
         have = {r[0] for r in connection.execute("select number from mainspring.migration")}
@@ -148,6 +148,19 @@ def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | 
         connection.execute(functions().encode())
         connection.execute(_LEASES)
     return applied
+
+
+def _wait_for_others(connection: psycopg.Connection[Any]) -> None:
+    """One migration at a time. Another that takes long must not be taken for somebody in the way."""
+    wait = f"{PATIENCE_SECONDS * 1000 + 1:.0f}ms"
+    connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+    try:
+        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+    except psycopg.errors.LockNotAvailable as error:
+        raise MigrationFailed(
+            f"nothing was changed: another migration has been under way for {PATIENCE_SECONDS:g} s; "
+            "let it end (a great table takes its time) and migrate again"
+        ) from error
 
 
 def _newest(connection: psycopg.Connection[tuple[int]]) -> int:

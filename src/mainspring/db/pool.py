@@ -16,7 +16,7 @@ import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from mainspring.db.connect import Database, is_usable
+from mainspring.db.connect import Database, is_usable, read_committed
 from mainspring.db.sql import Statement
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class AsyncPool:
             connection = await self._take()
             try:
                 if transaction or self.database.pooled:
-                    async with connection.transaction(isolation="read_committed"):
+                    async with read_committed(connection):
                         if (local := self.database.local_settings(client=True)) is not None:
                             await connection.execute(local)
                         yield connection

@@ -108,6 +108,8 @@ class Loader:
         """Those of each entity together."""
         try:
             for start in range(0, len(visits), PAGE):
+                if start and not self._at_hand.has_room(moment.local()):
+                    break
                 await self._prepare(visits[start : start + PAGE])
         except Exception as error:
             self._at_hand.pause(moment.local())

@@ -36,7 +36,7 @@ from mainspring.entities.state import is_same
 from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.retry import describe
-from mainspring.kernel.visit import Run
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -83,11 +83,16 @@ class StageRunner:
                 result=_encode({"written": readdressed.key}).decode(), writer=self._offering
             )
         if (successor := picture.catalogue.successor(self._stage.name)) is not None:
-            run.note = [self._forwarded(run, successor)]
+            lane = "~" if self._crawl else ""
+            run.note = [
+                self._handed_on(run, f"{self._stage.kind}/{successor}{lane}", visit.priority)
+            ]
             result = _encode({"stage": successor}).decode()
             return Done(result=result, writer=self._offering)
         if self._crawl and self._stage.queue in picture.due:
-            return Done(result='"due already"')  # the live visit does what the crawl's would
+            # The live visit does what the crawl's would; under a new token, for it may be under way.
+            run.note = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
+            return Done(result='"due already"', writer=self._offering)
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
             entity = self._model.decode_json(picture.entity.body)
@@ -101,16 +106,12 @@ class StageRunner:
             check_state(answer, self._stage.name, self._fields or picture.entity.fields())
         return self._outcome(run, picture, entity, answer, now)
 
-    def _forwarded(self, run: Run, successor: str) -> StageOffer:
-        """The offer that replaces a visit of a stage that has another name in newer code by now."""
-        visit, lane = run.visit, "~" if self._crawl else ""
-        return StageOffer(
-            f"{self._stage.kind}/{successor}{lane}",
-            visit.shard,
-            visit.key,
-            payload=_decode(visit.payload),
-            priority=visit.priority,
-        )
+    def _handed_on(self, run: Run, queue: str, priority: int) -> StageOffer:
+        """The offer that replaces a visit of the crawl lane where the live one is due, or one of a stage
+        that has another name in newer code by now."""
+        visit = run.visit
+        payload = _decode(visit.payload)
+        return StageOffer(queue, visit.shard, visit.key, payload=payload, priority=priority)
 
     async def _process(self, entity: Any, state: Any) -> Any:
         if self._is_async:

@@ -195,6 +195,7 @@ class Saver:
         await self._write_states(connection, items)
         await self._write_events(connection, items)
         await self._offer_system(connection, items)
+        self._at_hand.drop(item.run.visit.key for item in items)
         for item in items:
             self.conflicts.over(item.run.visit)
             verdicts[item.n] = outcome_of(
@@ -219,7 +220,6 @@ class Saver:
         for group in sets.values():
             patches = [Patch(item.now, item.save.patch) for item in group]
             written = await self._source.update(connection, patches)
-            self._at_hand.drop(item.run.visit.key for item in group)
             for item in group:
                 item.written = written.get(item.now.key)
                 if item.written is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import traceback
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ ERROR_BYTES = 16_000
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
 # Where calls come through before they are in the user's code: here, and a thread of the pool.
-_ENGINE = (str(Path(__file__).parents[1]), thread.__file__)
+ENGINE = (f"{Path(__file__).parents[1]}{os.sep}", thread.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def describe(error: BaseException) -> tuple[str, str]:
 def _below(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from the user's own code on; all of it where there is none."""
     found = trace
-    while found is not None and found.tb_frame.f_code.co_filename.startswith(_ENGINE):
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(ENGINE):
         found = found.tb_next
     return trace if found is None else found
 

@@ -189,7 +189,7 @@ class Processes:
             if isinstance(more, str):
                 looking.source = more  # who ordered the check
             async with self.lines.connection() as connection:
-                await run_alone(connection, process_id, looking.look(check=is_check))
+                await run_alone(self.database, connection, process_id, looking.look(check=is_check))
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()
@@ -242,7 +242,7 @@ class Processes:
 
         try:
             async with self.lines.connection() as connection:
-                answer = await run_alone(connection, process_id, with_settle())
+                answer = await run_alone(self.database, connection, process_id, with_settle())
         except NotFound:
             return Done()  # dropped by age, or by hand: there is nothing to change
         if not answer.done:

@@ -59,6 +59,12 @@ class Lines:
             finally:
                 self._idle.append(line)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """The same, in a transaction."""
+        async with self.connection() as connection, self.database.transaction(connection):
+            yield connection
+
     async def close(self) -> None:
         for line in self._all:
             await line.close()

@@ -7,7 +7,7 @@ why = await app.operator.processes.why("order-7")
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from mainspring.kernel.ask import ask
 from mainspring.kernel.operation import Operation
 from mainspring.processes import actors, graph, mass, search, settings, why
 from mainspring.processes.actors import Counts
+from mainspring.processes.drive import Step, drive
 from mainspring.processes.graph import Graph
 from mainspring.processes.mass import (
     LOW_PRIORITY,
@@ -36,7 +37,8 @@ from mainspring.processes.search import (
     Template,
 )
 from mainspring.processes.settings import Change
-from mainspring.processes.structural import Answer, Structural, refuse, run_alone
+from mainspring.processes.store import SQL
+from mainspring.processes.structural import Answer, Structural, refuse
 from mainspring.processes.why import ProcessWhy
 from mainspring.tasks.promise import Failure
 
@@ -208,20 +210,23 @@ class ProcessOperator:
         return await self._resolve(process.id, task, error=failure)
 
     async def _resolve(self, process_id: str, task: str, **how: Any) -> Answer:
-        database, pool = await self._host.database(), await self._host.pool()
-        resolving = Resolving(process_id, database.shard_count)
-        async with pool.connection() as connection:
-            return refuse(await run_alone(connection, process_id, resolving.resolve(task, **how)))
+        resolving = Resolving(process_id, (await self._host.database()).shard_count)
+        return await self._alone(process_id, resolving.resolve(task, **how))
 
     async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
         begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
         return begun
 
     async def _change(self, process_id: str, order: Any) -> Answer:
-        database, pool = await self._host.database(), await self._host.pool()
-        change = Structural(process_id, database.shard_count)
-        async with pool.connection() as connection:
-            return refuse(await run_alone(connection, process_id, order(change)))
+        change = Structural(process_id, (await self._host.database()).shard_count)
+        return await self._alone(process_id, order(change))
+
+    async def _alone(self, process_id: str, steps: Generator[Step, list[Any], Answer]) -> Answer:
+        """A structural change at once; its mark is committed before, behind a pooler too."""
+        pool = await self._host.pool()
+        await pool.fetch(SQL["mark_closing"], {"id": process_id})
+        async with pool.connection(transaction=True) as connection:
+            return refuse(await drive(connection, steps))
 
     # -- filters under a name
 

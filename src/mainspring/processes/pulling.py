@@ -61,6 +61,7 @@ def next_pause(deadline: float, polls: int) -> float | None:
 
 
 def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
+    yield KERNEL_SQL["lock_queue"], {"queue": actor}
     rows = yield SQL["read_remote"], {"queue": actor}
     if not rows:
         raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")

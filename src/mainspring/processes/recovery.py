@@ -150,7 +150,7 @@ class Recovery:
             "overdue": [one.run.token for one in late],
         }
         overtaken = [one.run.visit.version for one in late if one.policy.accept == "last"]
-        async with self._lines.connection() as connection, connection.transaction():
+        async with self._lines.transaction() as connection:
             recover = KERNEL_SQL["recover"]
             freed = await connection.fetch(recover.numbered, *recover.arguments(values))
             if overtaken:
@@ -170,7 +170,7 @@ class Recovery:
         if handout is None:
             return  # the look finds the visit without a task
         name = "task_timeout" if one.is_over else "work_timeout"
-        async with self._lines.connection() as connection, connection.transaction():
+        async with self._lines.transaction() as connection:
             answer = await drive(connection, self._end_steps(one, handout))
             if answer == "settled":
                 count, values = KERNEL_SQL["count"], {"actors": [visit.queue], "names": [name]}

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mainspring.db.connect import Database
 from mainspring.db.literals import words
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel.store import SQL as KERNEL_SQL
@@ -419,11 +420,13 @@ def call_off_values(versions: Sequence[int]) -> dict[str, Any]:
     return {"versions": [" ".join(told[n : n + 300]) for n in range(0, len(told), 300)]}
 
 
-async def run_alone(connection: Any, process_id: str, steps: Generator[Step, list[Any], T]) -> T:
+async def run_alone(
+    database: Database, connection: Any, process_id: str, steps: Generator[Step, list[Any], T]
+) -> T:
     """A structural change at once, on an asyncpg connection of the engine's."""
     closing = SQL["mark_closing"]
-    await connection.execute(closing.numbered, *closing.arguments({"id": process_id}))
-    async with connection.transaction(isolation="read_committed"):
+    await database.fetch(connection, closing, *closing.arguments({"id": process_id}))
+    async with database.transaction(connection):
         return await drive(connection, steps)
 
 

@@ -1,5 +1,6 @@
 -- The policy of an actor that is served from elsewhere, whether it is paused, how many more runs its limits allow, whether
--- workers serve it themselves, and the time. Locks its row where a limit must be kept. No row: no code has declared it.
+-- workers serve it themselves, and the time. Locks nothing: who takes up room has locked the queue by a statement before this
+-- one, which may have waited for others. No row: no code has declared it.
 -- Of its rate, what was handed out within the last second counts (or since one was due, if that is longer): it is in work,
 -- or it has ended and history has it. Rides history_time.
 select q.policy::text, q.paused_at is not null as paused,
@@ -16,4 +17,3 @@ from mainspring.queue q
 cross join lateral (select greatest(1, 1 / nullif(q.rate, 0)) as seconds) s
 cross join lateral (select s.seconds, mainspring.now() - make_interval(secs => s.seconds) as since) w
 where q.name = %(queue)s::text
-for no key update of q
