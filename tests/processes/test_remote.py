@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
@@ -18,6 +19,8 @@ from mainspring.errors import (
     Refused,
 )
 from mainspring.processes.decision import Child, Decision, Edge
+from mainspring.processes.drive import drive_psycopg
+from mainspring.processes.pulling import pull_steps
 from mainspring.processes.ticket import Pulled, Ticket
 from mainspring.tasks.promise import Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
@@ -217,6 +220,33 @@ async def test_a_pull_keeps_the_limit_and_the_pause_of_its_actor(app: Mainspring
     assert await app.remote.pull("charge", limit=10) == []
     await app.remote.complete(taken[0].ticket, "paid")
     assert len(await app.remote.pull("charge", limit=10)) == 1
+
+
+@pytest.mark.parametrize("limit", ["concurrency", "rate"])
+async def test_two_pulls_at_the_same_moment_keep_the_limits(
+    app: Mainspring, mainspring_url: str, limit: str
+) -> None:
+    """P13, P14: the second waits for the first, and then counts what the first has taken."""
+    order = shop(app, **{limit: 1})
+    for number in range(3):
+        await order.start(number)
+    await run_until_idle(app)
+    async with (
+        await psycopg.AsyncConnection.connect(mainspring_url) as first,
+        await psycopg.AsyncConnection.connect(mainspring_url, autocommit=True) as other,
+    ):
+        assert len(await drive_psycopg(first, pull_steps("charge", 1))) == 1
+        second = asyncio.create_task(app.remote.pull("charge"))
+        waiting = b"select from pg_stat_activity where %s = any(pg_blocking_pids(pid))"
+
+        async def is_waiting() -> bool:
+            found = await other.execute(waiting, [first.info.backend_pid])
+            return bool(await found.fetchall())
+
+        await wait_until(is_waiting, 10)
+        await first.commit()
+
+        assert await second == []
 
 
 async def test_a_pull_keeps_the_rate_of_its_actor(app: Mainspring, clock: Clock) -> None:

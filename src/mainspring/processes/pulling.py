@@ -64,13 +64,15 @@ def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
     rows = yield SQL["read_remote"], {"queue": actor}
     if not rows:
         raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
-    policy, paused, room, served, _ = rows[0]
+    policy, paused, served, limited, _ = rows[0]
     if served:
         raise InvalidSetting(
             f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
         )
-    most = limit if room is None else min(limit, room)
-    if paused or most <= 0:
+    if paused:
+        return []
+    most = (yield from _room(actor, limit)) if limited else limit
+    if most <= 0:
         return []
     values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
     held = yield KERNEL_SQL["pull_visits"], values
@@ -79,6 +81,14 @@ def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
         Held(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
         for row in held
     ]
+
+
+def _room(actor: str, limit: int) -> Steps[int]:
+    """How many may be pulled: counted under a lock, by a statement that began when it was there."""
+    yield SQL["lock_limits"], {"queue": actor}
+    rows = yield SQL["count_room"], {"queue": actor}
+    room: int | None = rows[0][0]  # None: the limits were lifted a moment ago
+    return limit if room is None else min(limit, room)
 
 
 def stopped_of(
