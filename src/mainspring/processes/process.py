@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
-from mainspring.errors import InvalidArguments, InvalidSetting
+from mainspring.errors import InvalidSetting
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.given import Seconds
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.processes.attrs import check_attrs
 from mainspring.processes.decider import current
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.start import Begin
@@ -85,16 +86,7 @@ class StartOptions(Options):
         object.__setattr__(self, "delay", replace_taken(self).delay)  # checked, as a timedelta
         if self.id is not None:
             check_text("id", self.id, KEY_BYTES)
-        if not isinstance(self.attrs, dict | None):
-            raise InvalidArguments(
-                f"attrs must be a dict of names and values, got {self.attrs!r}; such as "
-                '{"shop": 3}'
-            )
-        for name, value in (self.attrs or {}).items():
-            if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-                raise InvalidArguments(
-                    f"attribute {name!r} must be a text, a number or a truth, got {value!r}"
-                )
+        check_attrs(self.attrs)
 
 
 def replace_taken(options: StartOptions) -> Options:

@@ -21,6 +21,7 @@ from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Handout
 from mainspring.processes.settle import change_steps, settle_steps
 from mainspring.processes.store import SQL
+from mainspring.processes.terms import add_stored_timeouts
 from mainspring.processes.ticket import Pulled, Ticket
 from mainspring.processes.unrun import stopped
 from mainspring.tasks.policy import Policy, policy_of
@@ -132,6 +133,7 @@ def settle_answer(
     elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
         raise InvalidDecision(problem.message)
     change = change_of(handout, answer)
+    yield from add_stored_timeouts(change.tasks)
     change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
     return (yield from change_steps(run, change, shard_count, worker_id))
 
