@@ -166,11 +166,13 @@ def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
     cancelled = shop("cancel", "order-7")
     again = shop("cancel", "order-7")
     restarted = shop("restart", "order-7")
+    part = shop("restart", "order-7", "--from", "9")
 
     assert "no signal is named 'approved'" in unknown.err
     assert "cancelled: " in cancelled.out
     assert "the process is cancelled" in again.err
     assert "restarted: " in restarted.out
+    assert "process order-7 has no task 9: `show` numbers them from #1 to #1" in part.err
 
 
 APPROVAL = """
@@ -204,6 +206,17 @@ def test_a_signal_is_sent_once_under_its_id_and_read_as_its_type(cli, module, da
         rows = connection.execute("select payload::text, sent_by from mainspring.signal").fetchall()
     assert [payload for payload, _ in rows] == ["true"]
     assert rows[0][1]
+
+
+def test_a_part_is_redone_from_the_task_that_show_numbers(shop, cli):
+    """P12; and an id in use is answered, or refused as asked."""
+    named = ("--id", "order-7", "--app", "shop")
+    there = cli("processes", "start", "order", '{"number": 7}', *named)
+    refused = cli("processes", "start", "order", '{"number": 7}', "--refuse", *named)
+
+    assert "restarted: 1 tasks" in shop("restart", "order-7", "--from", "2").out
+    assert there.out.startswith("it is there: ")
+    assert "with the id 'order-7' was started before and is open" in refused.err
 
 
 def test_what_is_not_there_has_its_own_exit_code(shop, cli):

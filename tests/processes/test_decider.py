@@ -14,6 +14,7 @@ from mainspring.errors import (
     InvalidDecision,
     InvalidSetting,
     NoDecider,
+    PayloadTooLarge,
     PromiseMisused,
 )
 from mainspring.processes.arguments import read_holes
@@ -297,6 +298,13 @@ def test_a_signal_checks_its_payload() -> None:
         InvalidArguments, match="payload of signal 'approved' does not fit its type"
     ):
         approved.encode("yes")
+    anything = Signal("anything", object)
+    with pytest.raises(InvalidArguments, match="of signal 'anything' contains the character NUL"):
+        anything.encode(["\x00"])
+    with pytest.raises(InvalidArguments, match="of signal 'anything' contains NaN or an infinity"):
+        anything.encode(float("inf"))
+    with pytest.raises(PayloadTooLarge, match=r"of signal 'anything' is 3000002 bytes, the limit"):
+        anything.encode("x" * 3_000_000)
 
 
 def test_attributes_are_recorded_and_checked() -> None:

@@ -16,9 +16,12 @@ from mainspring.errors import (
     InvalidDecision,
     InvalidSetting,
     NotFound,
+    PayloadTooLarge,
     Refused,
 )
 from mainspring.processes.decision import Child, Decision, Edge
+from mainspring.processes.drive import drive_psycopg
+from mainspring.processes.pulling import pull_steps
 from mainspring.processes.ticket import Pulled, Ticket
 from mainspring.tasks.promise import Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
@@ -220,6 +223,33 @@ async def test_a_pull_keeps_the_limit_and_the_pause_of_its_actor(app: Mainspring
     assert len(await app.remote.pull("charge", limit=10)) == 1
 
 
+@pytest.mark.parametrize("limit", ["concurrency", "rate"])
+async def test_two_pulls_at_the_same_moment_keep_the_limits(
+    app: Mainspring, mainspring_url: str, limit: str
+) -> None:
+    """P13, P14: the second waits for the first, and then counts what the first has taken."""
+    order = shop(app, **{limit: 1})
+    for number in range(3):
+        await order.start(number)
+    await run_until_idle(app)
+    async with (
+        await psycopg.AsyncConnection.connect(mainspring_url) as first,
+        await psycopg.AsyncConnection.connect(mainspring_url, autocommit=True) as other,
+    ):
+        assert len(await drive_psycopg(first, pull_steps("charge", 1))) == 1
+        second = asyncio.create_task(app.remote.pull("charge"))
+        waiting = b"select from pg_stat_activity where %s = any(pg_blocking_pids(pid))"
+
+        async def is_waiting() -> bool:
+            found = await other.execute(waiting, [first.info.backend_pid])
+            return bool(await found.fetchall())
+
+        await wait_until(is_waiting, 10)
+        await first.commit()
+
+        assert await second == []
+
+
 async def test_a_pull_keeps_the_rate_of_its_actor(app: Mainspring, clock: Clock) -> None:
     """P14, S19: at most so many a second, over all who pull; what has ended since counts too."""
     order = shop(app, rate=2)
@@ -280,6 +310,11 @@ async def test_a_remote_decision_is_judged_like_any_other(app: Mainspring) -> No
     with pytest.raises(InvalidDecision, match="the decision makes 20001 tasks, the limit is"):
         await app.remote.decide(task.ticket, Decision(many))
 
+    with pytest.raises(InvalidDecision, match="the result must not contain the character NUL"):
+        await app.remote.decide(task.ticket, Decision(result='["\\u0000"]'))
+    with pytest.raises(InvalidDecision, match="the result must be at most 2097152 bytes, got 3"):
+        await app.remote.decide(task.ticket, Decision(result="1" * 3_000_000))
+
     decision = Decision((Child("charge", '{"order": 2, "amount": 3.0}'),), returned=0)
     assert await app.remote.decide(task.ticket, decision) == "accepted"
     [tail] = await app.remote.pull("charge", wait=5)
@@ -288,12 +323,34 @@ async def test_a_remote_decision_is_judged_like_any_other(app: Mainspring) -> No
     assert await handle.result(5) == "paid in two steps"
 
 
+async def test_tasks_of_a_remote_decision_have_the_timeouts_of_their_actors(
+    app: Mainspring, clock: Clock
+) -> None:
+    """P4, P14: task_timeout, as it is in force, whoever decides."""
+    handle, task = await pulled(app, task_timeout=1000.0)
+    await app.operator.processes.change_actor("charge", {"task_timeout": 100.0})
+    child = Child("charge", '{"order": 2, "amount": 3.0}')
+    await app.remote.decide(task.ticket, Decision((child,), returned=0))
+    await clock.advance(timedelta(seconds=110))
+
+    await run_until_idle(app)
+
+    text = "mainspring.errors.TaskTimeout: task 'charge' did not end before its task timeout"
+    assert await handle.result(5) == text
+
+
 async def test_bad_answers_and_questions_are_refused_by_name(app: Mainspring) -> None:
     """Bad input: result that does not decode, wrong pass, unknown actor, an actor workers serve."""
     handle, task = await pulled(app, accept="last")
 
     with pytest.raises(InvalidArguments, match="the result of 'charge' does not fit its declar"):
         await app.remote.complete(task.ticket, {"no": "text"})
+    with pytest.raises(InvalidArguments, match="the result of task 'charge' contains the char"):
+        await app.remote.complete(task.ticket, "\x00")
+    with pytest.raises(InvalidArguments, match="the result of task 'charge' contains NaN or an"):
+        await app.remote.complete(task.ticket, [float("nan")])
+    with pytest.raises(PayloadTooLarge, match="the result of task 'charge' is 3000002 bytes"):
+        await app.remote.complete(task.ticket, "x" * 3_000_000)
     with pytest.raises(InvalidArguments, match="'nonsense' is no ticket: give the text that pull"):
         await app.remote.complete("nonsense", "paid")
     ticket = Ticket.decode(task.ticket)

@@ -215,6 +215,27 @@ async def test_a_result_that_cannot_be_stored_fails_its_run_alone(app, result: s
         await handle.result(timeout=1)
 
 
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (["a\x00b"], "contains the character NUL, which PostgreSQL cannot store"),
+        ({"mean": float("nan")}, "contains NaN or an infinity, which JSON cannot say"),
+    ],
+)
+async def test_a_result_that_would_be_another_when_it_is_read_is_refused(
+    app, result: object, said: str
+) -> None:
+    @app.task(retry=RetryPolicy(attempts=1))
+    async def odd() -> object:
+        return result
+
+    handle = await odd.enqueue()
+    await run_until_idle(app)
+
+    with pytest.raises(TaskFailed, match=f"the result of task 'odd' {said}"):
+        await handle.result(timeout=1)
+
+
 async def test_a_handle_of_an_older_call_with_the_key_keeps_its_own_result(app) -> None:
     @app.task
     async def echo(n: int) -> int:

@@ -16,6 +16,7 @@ from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes import graph
+from mainspring.processes.graph import find_task
 from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
 from mainspring.processes.search import FoundProcess, ProcessFilter
 
@@ -176,6 +177,9 @@ def start(
     attr: Annotated[
         list[str] | None, typer.Option("--attr", help="A search attribute: name=value.")
     ] = None,
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Refuse an id in use instead of answering who has it.")
+    ] = False,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
@@ -191,7 +195,8 @@ def start(
     async def begin(target: Mainspring) -> Any:
         process = target.find_process(type)
         attrs = options.pairs("attr", attr) or None
-        return await process.options(id=id, attrs=attrs).start(**given)
+        if_taken = "refuse" if refuse else "existing"
+        return await process.options(id=id, attrs=attrs, if_taken=if_taken).start(**given)
 
     handle = ask_app(begin, url, app)
     show.say(f"{'started' if handle.is_new else 'it is there:'} {handle.id}")
@@ -234,7 +239,11 @@ def cancel(id: Id, url: options.Url = None, app: options.App = None) -> None:
 def restart(
     id: Id,
     task: Annotated[
-        str | None, typer.Option("--from", help="Redo only from this task on (its id).")
+        str | None,
+        typer.Option(
+            "--from",
+            help="Redo only from this task on: its number in `show`, its actor, or its id.",
+        ),
     ] = None,
     fresh_signals: Annotated[
         bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
@@ -245,7 +254,10 @@ def restart(
     """Redo a process from scratch, or what one task made and what depends on it."""
 
     async def order(operator: Operator) -> Any:
-        return await operator.processes.restart(id, task, fresh_signals=fresh_signals)
+        start = None
+        if task is not None:
+            start = find_task(await operator.processes.graph(id), task)
+        return await operator.processes.restart(id, start, fresh_signals=fresh_signals)
 
     answer = ask(order, url, app)
     show.say(f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop")

@@ -171,6 +171,16 @@ class Writer:
         return piece
 
 
+def nested(args: str, name: str, about: Mapping[str, Any]) -> str:
+    """Written arguments as one of several values; what marks their holes stays in front."""
+    rest = msgspec.json.encode(about).decode().removeprefix("{")
+    found = _START.match(args)
+    if found is None:
+        return f'{{"{name}":{args},{rest}'
+    inner = "{" + args[found.end() :].lstrip().removeprefix(",")
+    return f'{{"{NONCE}":"{found[1]}","{name}":{inner},{rest}'
+
+
 def read_holes(args: str) -> Holes:
     """The holes of written arguments: kind and number of the input."""
     found = _START.match(args)

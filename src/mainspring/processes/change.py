@@ -14,7 +14,7 @@ import msgspec
 from mainspring.kernel.visit import new_ids
 from mainspring.processes.decision import Child, Decision, Scope
 from mainspring.processes.hand_out import Handout, Options
-from mainspring.processes.start import Parent
+from mainspring.processes.start import Begin, Parent
 from mainspring.processes.visits import NewVisit
 from mainspring.tasks.promise import Failure
 
@@ -73,6 +73,8 @@ class NewProcess(msgspec.Struct, frozen=True):
     args: str
     attrs: str
     parent: Parent
+    args_version: int
+    begin: Begin
 
 
 class Change(msgspec.Struct, eq=False):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
-from mainspring.processes.arguments import Writer, without
+from mainspring.processes.arguments import Writer, nested, without
 from mainspring.processes.decision import (
     CHILDREN_LIMIT,
     KINDS,
@@ -67,23 +67,53 @@ class Recorder:
     def call(self, task: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[Any]:
         """Record the call of a task or an inline process."""
         self._check_open(f"{task.name}(...)")
-        signature, options = task.signature, task.call_options
-        _check_options(task.name, options)
-        after = kwargs.pop("after", ()) if "after" not in signature.types else ()
+        options = task.call_options
+        check_options(task.name, options)
+        _check_step(task.name, options)
         draft = self._draft(task.name)
+        draft.args = self._write(draft, task.signature, args, kwargs)
+        draft.delay = None if options.delay is None else options.delay.total_seconds()
+        draft.at, draft.priority, draft.group = options.at, options.priority, options.group
+        draft.args_version = self._version_of(task.name)
+        return self._add(draft)
+
+    def child(
+        self,
+        process: Callee,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        how: Mapping[str, Any],
+    ) -> Promise[Any]:
+        """Record the start of a child process, which waits for the promises among its arguments."""
+        self._check_open(f"{process.name}.child(...)")
+        check_options(process.name, process.call_options)
+        draft = self._draft("@process")
+        text = self._write(draft, process.signature, args, kwargs)
+        if "handle" in draft.edges.values():
+            raise InvalidArguments(
+                f"{process.name}.child(...) cannot be given a promise as such, which belongs to this "
+                "process; declare the parameter with the value's own type, or as an Outcome"
+            )
+        version = self._version_of(process.name)
+        about = {"type": process.name, "version": version, **how}
+        draft.args = nested(text, "args", about)
+        return self._add(draft)
+
+    def _write(
+        self, draft: Draft, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> str:
+        """The arguments of a call as JSON; the promises among them, and in `after`, are edges."""
+        after = kwargs.pop("after", ()) if "after" not in signature.types else ()
 
         def place(promise: Promise[Any], kind: str) -> int:
             return self._link(draft, promise, kind)
 
         if self._writer is None:
             self._writer = Writer(place)
-        draft.args = self._writer.write(signature, signature.bind(args, kwargs), place)
+        text = self._writer.write(signature, signature.bind(args, kwargs), place)
         for promise in _promises("after", after):
             self._link(draft, promise, "order")
-        draft.delay = None if options.delay is None else options.delay.total_seconds()
-        draft.at, draft.priority, draft.group = options.at, options.priority, options.group
-        draft.args_version = self._version_of(task.name)
-        return self._add(draft)
+        return text
 
     def map(
         self, task: Callee, items: Iterable[Any], named: dict[str, Any], *, window: int | None
@@ -312,13 +342,23 @@ def _promises(what: str, given: Any) -> Sequence[Promise[Any]]:
     return several
 
 
-def _check_options(name: str, options: Options) -> None:
+def check_options(name: str, options: Options) -> None:
+    """Refuse what is for calls from outside."""
     refused = {"key": options.key, "expires_at": options.expires_at, "on": options.on}
     for option, value in refused.items():
         if value is not None:
             raise InvalidArguments(
                 f"{name}.options({option}=...) does not apply in a decider: a step belongs to its "
                 "process and is committed with it; use at, delay, priority or group"
+            )
+
+
+def _check_step(name: str, options: Options) -> None:
+    for option in ("id", "attrs"):
+        if getattr(options, option, None) is not None:
+            raise InvalidArguments(
+                f"{name}.options({option}=...) does not apply to a step, which is a part of its "
+                f"process; use {name}.options({option}=...).child(...), or set_attrs(...)"
             )
 
 

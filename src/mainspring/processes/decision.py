@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 
+from mainspring.errors import InvalidArguments
 from mainspring.kernel.visit import PRIORITIES
 from mainspring.processes.arguments import read_holes
 from mainspring.tasks.promise import Failure
+from mainspring.tasks.signature import PAYLOAD_BYTES, check_storable
 
 # Children of one decision. Past it: .map(), whose children are made by hidden deciders.
 CHILDREN_LIMIT = 20_000
@@ -238,9 +240,13 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 def _of_json(text: str, decoder: Any) -> str | None:
+    if len(text) > PAYLOAD_BYTES:
+        return f"must be at most {PAYLOAD_BYTES} bytes, got {len(text)}; store them elsewhere"
     try:
-        decoder.decode(text)
-    except msgspec.MsgspecError as error:
+        check_storable("must not contain", text.encode(), decoder.decode(text))
+    except InvalidArguments as error:
+        return str(error)
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         return f"cannot be read as JSON: {error}; got {text[:80]!r}"
     return None
 

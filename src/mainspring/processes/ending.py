@@ -157,9 +157,13 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
     unneeded = [
         (id, queue or batch.engines[id], key) for c in changes for id, queue, key in c.unneeded
     ]
-    attrs = [{"id": c.process_id, "attrs": c.attrs} for c in changes if c.attrs]
+    attrs: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        if change.attrs:  # several tasks of one process may end together
+            attrs.setdefault(change.process_id, {}).update(change.attrs)
     if attrs:
-        yield SQL["unite_attrs"], {"items": as_rows(attrs)}
+        items = [{"id": id, "attrs": attrs[id]} for id in sorted(attrs)]
+        yield SQL["unite_attrs"], {"items": as_rows(items)}
     left = [c.scope_id for c in changes if c.actor == LEAVE and c.outcome == "ok"]
     if left:
         yield SQL["change_scopes"], {"ids": left, "state": "closed"}

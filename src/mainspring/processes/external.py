@@ -17,7 +17,7 @@ from mainspring.errors import InvalidArguments
 from mainspring.processes.arguments import fill
 from mainspring.processes.change import Change, NewProcess, Waiting
 from mainspring.processes.hand_out import Handout
-from mainspring.processes.start import Parent
+from mainspring.processes.start import Begin, Parent
 from mainspring.tasks.promise import Failure
 
 KINDS = frozenset({"@signal", "@sleep", "@process"})
@@ -40,6 +40,10 @@ class _Process(msgspec.Struct):
     args: msgspec.Raw
     key: str | None = None
     attrs: dict[str, Any] | None = None
+    version: int = 1  # of the arguments
+    at: datetime | None = None
+    delay: float | None = None
+    priority: int | None = None
 
 
 def begin_waiting(handout: Handout) -> Change:
@@ -80,14 +84,15 @@ def _checked(seconds: float | None) -> float | None:
 
 def _child(args: str, handout: Handout) -> NewProcess:
     process = msgspec.json.decode(args, type=_Process)
-    generation = handout.generation
-    key = process.key or f"{handout.task_id}"
+    priority = handout.background if process.priority is None else process.priority
     return NewProcess(
         process.type,
-        f"{key}#{generation}" if generation else key,
+        process.key or handout.task_id,
         bytes(process.args).decode(),
         msgspec.json.encode(process.attrs or {}).decode(),
-        Parent(handout.process_id, handout.task_id, generation),
+        Parent(handout.process_id, handout.task_id, handout.generation),
+        process.version,
+        Begin(process.at, process.delay, priority),
     )
 
 

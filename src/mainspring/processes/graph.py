@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from mainspring.db.connect import Database
+from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import decoded
 from mainspring.kernel.words import counted, instant
 from mainspring.processes.search import FoundProcess, find_process
 from mainspring.processes.store import SQL
 
 MOST_TASKS = 2_000
+DEEPEST = 20  # levels of a tree that are drawn as such
 _MARKS = {"done": "✓", "failed": "✗", "parked": "■", "running": "▶", "queued": "●", "waiting": "…"}
 _COLOURS = {
     "done": "palegreen",
@@ -101,6 +103,26 @@ async def read_graph(
     return Graph(process, tasks[:most], cut=len(tasks) > most)
 
 
+def find_task(graph: Graph, named: str) -> str:
+    """The id of a task: given as such, by its number in the tree, or by an actor that has one task."""
+    number = named.removeprefix("#")
+    if number.isdecimal() and len(number) < 10:
+        if not 1 <= int(number) <= len(graph.tasks):
+            raise NotFound(
+                f"process {graph.process.key} has no task {named}: `show` numbers them from #1 to "
+                f"#{len(graph.tasks)}"
+            )
+        return graph.tasks[int(number) - 1].id
+    same = [n for n, task in enumerate(graph.tasks, 1) if task.actor == named]
+    if len(same) > 1:
+        numbers = ", ".join(f"#{n}" for n in same[:6])
+        raise InvalidSetting(
+            f"process {graph.process.key} has {len(same)} tasks of {named!r}: name one by its number "
+            f"({numbers}{', ...' if len(same) > 6 else ''})"
+        )
+    return graph.tasks[same[0] - 1].id if same else named
+
+
 def label(task: GraphTask) -> str:
     """A task in a few words."""
     text = f"{task.actor} [{task.status}]"
@@ -134,25 +156,26 @@ def tree(graph: Graph) -> list[str]:
     if process.inconsistent:
         lines[0] += f" inconsistent: {process.inconsistent}"
 
-    def walk(parent: str | None, indent: str) -> Iterator[str]:
-        found = children.get(parent, [])
-        for n, task in enumerate(found):
-            is_last = n == len(found) - 1
-            waits = [
-                f"#{numbers[fulfilled.get(promise, promise)]}"
-                for promise, kind in task.inputs
-                if kind != "handle" and fulfilled.get(promise, promise) in numbers
-            ]
-            after = f" after {', '.join(waits[:6])}" if waits else ""
-            more = " ..." if len(waits) > 6 else ""
-            mark = _MARKS.get(task.status, "-")
-            yield (
-                f"{indent}{'└─' if is_last else '├─'} {mark} #{numbers[task.id]} {label(task)}"
-                f"{after}{more}"
-            )
-            yield from walk(task.id, indent + ("   " if is_last else "│  "))
+    def line(task: GraphTask, by: str) -> str:
+        waits = [
+            f"#{numbers[fulfilled.get(promise, promise)]}"
+            for promise, kind in task.inputs
+            if kind != "handle" and fulfilled.get(promise, promise) in numbers
+        ]
+        after = f" after {', '.join(waits[:6])}" if waits else ""
+        more = " ..." if len(waits) > 6 else ""
+        mark = _MARKS.get(task.status, "-")
+        return f"{mark} #{numbers[task.id]} {label(task)}{by}{after}{more}"
 
-    lines += walk(None, "")
+    # Not by recursion: a loop is as deep as it has steps. Past DEEPEST they stand below each other.
+    waiting = [(task, "", 0) for task in reversed(children.get(None, []))]
+    while waiting:
+        task, indent, depth = waiting.pop()
+        is_last = not (waiting and waiting[-1][1:] == (indent, depth))
+        by = f" by #{numbers[task.created_by]}" if depth > DEEPEST and task.created_by else ""
+        lines.append(f"{indent}{'└─' if is_last else '├─'} {line(task, by)}")
+        inner = indent if depth >= DEEPEST else indent + ("   " if is_last else "│  ")
+        waiting += [(child, inner, depth + 1) for child in reversed(children.get(task.id, []))]
     if graph.cut:
         lines.append(f"... and more: only the first {len(graph.tasks)} tasks are shown")
     return lines

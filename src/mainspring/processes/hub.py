@@ -229,7 +229,7 @@ class Hub:
             args_version=self.versions.of(process.name),
             pool=process.settings.pool,
             refuse_taken=options.if_taken == "refuse",
-            priority=process.settings.priority if options.priority is None else options.priority,
+            begin=process.begin_of(options),
         )
 
     def _started(self, process: Process[Any, Any], started: Started) -> ProcessHandle[Any]:

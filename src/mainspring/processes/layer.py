@@ -356,7 +356,12 @@ class Processes:
 
     def prepare(self, change: Change) -> None:
         """What the policies of actors say of new tasks."""
-        add_timeouts(change, self._terms)
+        if change.tasks:
+            add_timeouts(change.tasks, self._task_timeout)
+
+    def _task_timeout(self, actor: str) -> float | None:
+        terms = self._terms.get(actor)
+        return None if terms is None else terms.policy.task_timeout
 
     def beat(self, run: Run) -> None:
         """A running task gives a sign of life. From any thread."""

@@ -100,18 +100,20 @@ class Looking(Repairing):
         rows = yield SQL["read_parked"], {"id": self.process_id}
         if not rows:
             return
-        fresh = [row for row in rows if row[6]]
-        if fresh:
-            yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
-            ends = [End(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
-            yield SQL["end_tasks"], end_values(ends)
-        known = [row for row in rows if not row[6] and _error(row).type not in NEVER_DELIVERED]
+        known = [row for row in rows if _error(row).type not in NEVER_DELIVERED]
         values = {
             "processes": [self.process_id for _ in known],
             "promises": [row[1] for row in known],
         }
         answers = (yield SQL["is_caught"], values) if known else []
         caught = {row[0] for row in answers if row[1]}
+        if scoped := sorted({row[3] for row in known if row[3] is not None}):
+            catching = {row[0] for row in (yield SQL["find_scopes"], {"ids": scoped})}
+            caught |= {row[1] for row in known if row[3] in catching}
+        if fresh := [row for row in rows if row[6] and row[1] not in caught]:
+            yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
+            ends = [End(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
+            yield SQL["end_tasks"], end_values(ends)
         changes = []
         for row in known:
             if row[1] in caught:
@@ -233,6 +235,8 @@ def _error(row: Any) -> Failure:
     if row[5]:
         return msgspec.json.decode(row[5], type=Failure)
     text = row[7] or "parked by the engine"
+    if text.startswith("the worker that ran it died"):  # as recover.sql says it
+        return Failure("mainspring.errors.WorkerDied", text, cause=row[0])
     kind, _, message = text.partition(": ")
     return Failure(kind if message else "unknown", message or text, cause=row[0])
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 from mainspring.db.literals import rows as as_rows
 from mainspring.errors import IdInUse
 from mainspring.kernel.outcome import Again
 from mainspring.processes.batch import Batch, Step, Steps
-from mainspring.processes.change import Change
+from mainspring.processes.change import Change, NewProcess
 from mainspring.processes.external import closing_of
-from mainspring.processes.start import start_steps
+from mainspring.processes.start import Started, start_steps
 from mainspring.processes.store import SQL
 from mainspring.tasks.promise import Failure
 
@@ -100,18 +101,45 @@ def start_children(batch: Batch, changes: list[Change]) -> Steps:
         if change.child is None or change.waiting is None:
             continue
         try:
-            started = yield from start_steps(
-                change.child.type,
-                change.child.key,
-                change.child.args,
-                shard_count=batch.shard_count,
-                attrs=change.child.attrs,
-                parent=change.child.parent,
-                refuse_taken=True,
-            )
+            started = yield from _start_child(change.child, batch.shard_count)
         except IdInUse as error:
             change.failing = change.park = True
             text = f"{error}; a child is never one that is there already: derive its id from its parent's"
             change.error = Failure("mainspring.errors.IdInUse", text, cause=change.task)
             continue
         change.waiting.child = started.id
+
+
+def _start_child(child: NewProcess, shard_count: int) -> Generator[Step, list[Any], Started]:
+    """Under its id. After a restart the child of before has that: this one's has a number besides."""
+    parent = child.parent
+    for number in count(parent.generation):
+        key = f"{child.key}#{number}" if number else child.key
+        try:
+            return (
+                yield from start_steps(
+                    child.type,
+                    key,
+                    child.args,
+                    shard_count=shard_count,
+                    attrs=child.attrs,
+                    args_version=child.args_version,
+                    parent=parent,
+                    refuse_taken=True,
+                    begin=child.begin,
+                )
+            )
+        except IdInUse:
+            former = yield (
+                SQL["find_former_child"],
+                {
+                    "type": child.type,
+                    "key": key,
+                    "parent": parent.process_id,
+                    "task": parent.task,
+                    "generation": parent.generation,
+                },
+            )
+            if not former:
+                raise
+    raise AssertionError("numbers do not end")

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
-import msgspec
-
-from mainspring.errors import InvalidArguments, InvalidSetting
+from mainspring.errors import InvalidSetting
 from mainspring.kernel.config import Handler, QueueSettings
 from mainspring.kernel.given import Seconds
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.processes.attrs import check_attrs
 from mainspring.processes.decider import current
 from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.start import Begin
 from mainspring.tasks.policy import declared
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
@@ -83,19 +83,10 @@ class StartOptions(Options):
                 f"if_taken must be 'existing' (the process with that id is answered) or 'refuse', "
                 f"got {self.if_taken!r}"
             )
-        Options.__post_init__(replace_taken(self))
+        object.__setattr__(self, "delay", replace_taken(self).delay)  # checked, as a timedelta
         if self.id is not None:
             check_text("id", self.id, KEY_BYTES)
-        if not isinstance(self.attrs, dict | None):
-            raise InvalidArguments(
-                f"attrs must be a dict of names and values, got {self.attrs!r}; such as "
-                '{"shop": 3}'
-            )
-        for name, value in (self.attrs or {}).items():
-            if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-                raise InvalidArguments(
-                    f"attribute {name!r} must be a text, a number or a truth, got {value!r}"
-                )
+        check_attrs(self.attrs)
 
 
 def replace_taken(options: StartOptions) -> Options:
@@ -163,6 +154,12 @@ class Process(Generic[P, R]):
         self.__name__ = settings.name
         self.__wrapped__ = function
 
+    def begin_of(self, options: StartOptions) -> Begin:
+        """When one that is started so begins."""
+        delay = None if options.delay is None else options.delay.total_seconds()
+        priority = self.settings.priority if options.priority is None else options.priority
+        return Begin(options.at, delay, priority)
+
     def __repr__(self) -> str:
         return f"<process {self.name}>"
 
@@ -197,7 +194,9 @@ class Process(Generic[P, R]):
 
         `id`: yours, one process of the type has it, for ever; started again with the same arguments
         it answers the one that is there, or refuses (`if_taken="refuse"`). `attrs`: what it can be
-        searched by. `on`: your own psycopg connection; the start is part of its transaction.
+        searched by. `at` or `delay` (seconds or a timedelta): it does not begin before. `priority`: 0
+        to 9, greater is sooner. `on`: your own psycopg connection; the start is part of its
+        transaction.
         """
         given = {"id": id, "if_taken": if_taken, "attrs": attrs, "at": at, "delay": delay,
                  "priority": priority, "on": on}  # fmt: skip
@@ -214,16 +213,15 @@ class Process(Generic[P, R]):
 
     def child(self, *args: Any, **kwargs: Any) -> Promise[R]:
         """In a decider: start a process of its own and promise its result."""
-        options = self._options
-        return current(f"{self.name}.child(...)").builtin(
-            "@process",
-            {
-                "type": self.name,
-                "args": msgspec.Raw(self._encode(args, kwargs).encode()),
-                "key": options.id,
-                "attrs": options.attrs,
-            },
-        )
+        options, begin = self._options, self.begin_of(self._options)
+        how = {
+            "key": options.id,
+            "attrs": options.attrs,
+            "at": begin.at,
+            "delay": begin.delay,
+            "priority": None if begin.priority == DEFAULT_PRIORITY else begin.priority,
+        }
+        return current(f"{self.name}.child(...)").child(self, args, kwargs, how)
 
     def map(
         self, items: Iterable[Any], /, *, window: int | None = None, **named: Any

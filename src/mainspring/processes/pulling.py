@@ -21,6 +21,7 @@ from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import Handout
 from mainspring.processes.settle import change_steps, settle_steps
 from mainspring.processes.store import SQL
+from mainspring.processes.terms import add_stored_timeouts
 from mainspring.processes.ticket import Pulled, Ticket
 from mainspring.processes.unrun import stopped
 from mainspring.tasks.policy import Policy, policy_of
@@ -61,17 +62,18 @@ def next_pause(deadline: float, polls: int) -> float | None:
 
 
 def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
-    yield KERNEL_SQL["lock_queue"], {"queue": actor}
     rows = yield SQL["read_remote"], {"queue": actor}
     if not rows:
         raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
-    policy, paused, room, served, _ = rows[0]
+    policy, paused, served, limited, _ = rows[0]
     if served:
         raise InvalidSetting(
             f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
         )
-    most = limit if room is None else min(limit, room)
-    if paused or most <= 0:
+    if paused:
+        return []
+    most = (yield from _room(actor, limit)) if limited else limit
+    if most <= 0:
         return []
     values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
     held = yield KERNEL_SQL["pull_visits"], values
@@ -80,6 +82,14 @@ def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
         Held(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
         for row in held
     ]
+
+
+def _room(actor: str, limit: int) -> Steps[int]:
+    """How many may be pulled: counted under a lock, by a statement that began when it was there."""
+    yield KERNEL_SQL["lock_queue"], {"queue": actor}
+    rows = yield SQL["count_room"], {"queue": actor}
+    room: int | None = rows[0][0]  # None: the limits were lifted a moment ago
+    return limit if room is None else min(limit, room)
 
 
 def stopped_of(
@@ -123,6 +133,7 @@ def settle_answer(
     elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
         raise InvalidDecision(problem.message)
     change = change_of(handout, answer)
+    yield from add_stored_timeouts(change.tasks)
     change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
     return (yield from change_steps(run, change, shard_count, worker_id))
 

@@ -48,6 +48,7 @@ from mainspring.processes.versions import Versions
 from mainspring.processes.visits import payload_of
 from mainspring.tasks.policy import Policy
 from mainspring.tasks.queue import never_run
+from mainspring.tasks.signature import encode_result
 from mainspring.tasks.task import Task
 
 T = TypeVar("T")
@@ -205,14 +206,15 @@ class Remote:
     def _completed(self, text: str, value: Any) -> Decision:
         """A result, checked against the declaration where this application has one."""
         actor = Ticket.decode(text).queue
-        try:
-            result = msgspec.json.encode(value).decode()
-            if (task := self._host.tasks.get(actor)) is not None:
-                task.signature.decode_result(result)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise InvalidArguments(
-                f"the result of {actor!r} does not fit its declaration: {error}; got {value!r:.200}"
-            ) from None
+        result = encode_result("task", actor, value)
+        if (task := self._host.tasks.get(actor)) is not None:
+            try:
+                task.signature.decode_result("null" if result is None else result)
+            except InvalidArguments as error:
+                raise InvalidArguments(
+                    f"the result of {actor!r} does not fit its declaration: {error}; "
+                    f"got {value!r:.200}"
+                ) from None
         return Decision(result=result)
 
     def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, Handout, Pulled]]]:

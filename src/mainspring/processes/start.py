@@ -7,6 +7,7 @@ own asyncpg connection, or the caller's psycopg one, sync or async.
 from __future__ import annotations
 
 from collections.abc import Generator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,6 +32,17 @@ class Parent(msgspec.Struct, frozen=True):
     generation: int
 
 
+class Begin(msgspec.Struct, frozen=True):
+    """When a process begins, and with which priority: at once and as usual, unless told otherwise."""
+
+    at: datetime | None = None
+    delay: float | None = None  # seconds
+    priority: int | None = None
+
+
+NOW = Begin()
+
+
 class Started(msgspec.Struct, frozen=True):
     """A process: just started, or found under the same key."""
 
@@ -48,7 +60,7 @@ def start_steps(
     args_version: int = 1,
     refuse_taken: bool = False,
     parent: Parent | None = None,
-    priority: int | None = None,
+    begin: Begin = NOW,
     pool: str | None = None,
 ) -> Generator[Step, list[Any], Started]:
     """Start a process of a type. A key that is taken answers the process that has it, or refuses;
@@ -64,6 +76,8 @@ def start_steps(
         "attrs": attrs,
         "engine": pool and engine_of(pool),
         "args_version": args_version,
+        "at": begin.at,
+        "delay": begin.delay,
         "parent_process": parent and parent.process_id,
         "parent_task": parent and parent.task,
         "parent_generation": parent and parent.generation,
@@ -72,14 +86,23 @@ def start_steps(
     if not fresh:
         found = yield SQL["find_process"], {"type": type, "key": key}
         return _existing(type, key, args, found, refuse_taken)
-    _, look_at, engine, deadline_at = fresh[0]
+    _, due_at, look_at, engine, deadline_at = fresh[0]
+    first = task_visit(
+        id,
+        root,
+        type,
+        engine=engine,
+        due_at=due_at,
+        priority=begin.priority,
+        deadline_at=deadline_at,
+    )
     visits = [
-        task_visit(id, root, type, engine=engine, priority=priority, deadline_at=deadline_at),
+        first,
         engine_visit("look", id, id, id=new_id(), engine=engine, due_at=look_at),
     ]
     if deadline_at is not None:
-        due_at = deadline_at + DEADLINE_AFTER
-        visits.append(engine_visit("deadline", id, root, id=new_id(), engine=engine, due_at=due_at))
+        after = deadline_at + DEADLINE_AFTER
+        visits.append(engine_visit("deadline", id, root, id=new_id(), engine=engine, due_at=after))
     yield KERNEL_SQL["insert_new"], insert_values(visits, shard_count)
     return Started(id, True)
 

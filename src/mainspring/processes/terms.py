@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,10 @@ from mainspring.errors import InvalidSetting
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Visit
-from mainspring.processes.change import Change
+from mainspring.processes.change import NewTask
+from mainspring.processes.drive import Step
 from mainspring.processes.hand_out import NO_OPTIONS
+from mainspring.processes.store import SQL
 from mainspring.processes.visits import is_process_visit
 from mainspring.tasks.policy import Policy, policy_of
 
@@ -67,12 +69,18 @@ def retry_of(declared: RetryPolicy, policy: Policy) -> RetryPolicy:
     return replace(declared, **numbers)
 
 
-def add_timeouts(change: Change, terms: Mapping[str, ActorTerms]) -> None:
+def add_timeouts(tasks: Iterable[NewTask], timeout_of: Callable[[str], float | None]) -> None:
     """New tasks get the task timeout of their actor, unless their call has one of its own."""
-    for task in change.tasks:
-        found = terms.get(task.actor)
-        if found is None or found.policy.task_timeout is None:
+    for task in tasks:
+        if (timeout := timeout_of(task.actor)) is None:
             continue
         options = task.options or NO_OPTIONS
         if options.task_timeout is None:
-            task.options = msgspec.structs.replace(options, task_timeout=found.policy.task_timeout)
+            task.options = msgspec.structs.replace(options, task_timeout=timeout)
+
+
+def add_stored_timeouts(tasks: Sequence[NewTask]) -> Generator[Step, list[Any], None]:
+    """The same where no worker knows the actors' policies: as the database has them."""
+    if actors := sorted({task.actor for task in tasks}):
+        rows = yield SQL["read_task_timeouts"], {"actors": actors}
+        add_timeouts(tasks, dict(rows).get)

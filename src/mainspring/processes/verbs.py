@@ -12,11 +12,12 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from mainspring.errors import InvalidArguments, InvalidSetting, PromiseMisused
+from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
+from mainspring.processes.attrs import check_attrs
 from mainspring.processes.decider import Recorder, current
 from mainspring.processes.draft import ScopeDraft
 from mainspring.tasks.promise import Promise
-from mainspring.tasks.signature import with_zone
+from mainspring.tasks.signature import PAYLOAD_BYTES, check_storable, with_zone
 from mainspring.tasks.task import check_text, check_time
 
 A = TypeVar("A")
@@ -85,11 +86,7 @@ def sleep(
 
 def set_attrs(**attrs: str | int | float | bool | None) -> None:
     """Set search attributes of the process; None removes one."""
-    for name, value in attrs.items():
-        if value is not None and not isinstance(value, str | int | float | bool):
-            raise InvalidArguments(
-                f"attribute {name!r} must be a text, a number or a truth, got {type(value).__name__}"
-            )
+    check_attrs({name: value for name, value in attrs.items() if value is not None})
     current("set_attrs(...)").set_attrs(attrs)
 
 
@@ -133,8 +130,15 @@ class Signal(Generic[T]):
             self._decoder.decode(text)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidArguments(
-                f"the payload of signal {self.name!r} does not fit its type: {error}; got {value!r}"
+                f"the payload of signal {self.name!r} does not fit its type: {error}; got {value!r:.200}"
             ) from None
+        what = f"the payload of signal {self.name!r}"
+        if len(text) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"{what} is {len(text)} bytes, the limit is {PAYLOAD_BYTES}; store it elsewhere and "
+                "send a reference"
+            )
+        check_storable(f"{what} contains", text, value)
         return text.decode()
 
 

@@ -157,16 +157,7 @@ class Signature:
 
     def check_values(self, payload: bytes, arguments: Any) -> None:
         """Refuse what JSON or PostgreSQL cannot hold, though it fits the types."""
-        if b"null" in payload and _has_nan(arguments):
-            raise InvalidArguments(
-                f"arguments of {self.noun} {self.name!r} contain NaN or an infinity, which JSON cannot "
-                "say; pass None, or a text"
-            )
-        if b"\\u0000" in payload and _has_nul(arguments):
-            raise InvalidArguments(
-                f"arguments of {self.noun} {self.name!r} contain the character NUL, which PostgreSQL "
-                "cannot store; remove it, or encode the bytes"
-            )
+        check_storable(f"arguments of {self.noun} {self.name!r} contain", payload, arguments)
 
     def bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name."""
@@ -193,21 +184,7 @@ class Signature:
 
     def encode_result(self, result: Any) -> str | None:
         """A result as JSON; None is no result."""
-        if result is None:
-            return None
-        try:
-            encoded = _encoder.encode(result)
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            raise InvalidArguments(
-                f"the result of {self.noun} {self.name!r} cannot be written as JSON: {error}; "
-                f"got {type(result).__name__}"
-            ) from None
-        if len(encoded) > PAYLOAD_BYTES:
-            raise PayloadTooLarge(
-                f"the result of {self.noun} {self.name!r} is {len(encoded)} bytes, the limit is "
-                f"{PAYLOAD_BYTES}; store it elsewhere and return a reference"
-            )
-        return encoded.decode()
+        return encode_result(self.noun, self.name, result)
 
     def decode_result(self, result: str | None) -> Any:
         """A stored result as the function's return type."""
@@ -218,6 +195,39 @@ class Signature:
                 f"the stored result of {self.noun} {self.name!r} does not fit its return type: {error}; "
                 f"got {result[:200] if result else result}"
             ) from None
+
+
+def encode_result(noun: str, name: str, result: Any) -> str | None:
+    """The result of a task or a process as JSON; None is no result."""
+    if result is None:
+        return None
+    try:
+        encoded = _encoder.encode(result)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidArguments(
+            f"the result of {noun} {name!r} cannot be written as JSON: {error}; "
+            f"got {type(result).__name__}"
+        ) from None
+    if len(encoded) > PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the result of {noun} {name!r} is {len(encoded)} bytes, the limit is "
+            f"{PAYLOAD_BYTES}; store it elsewhere and return a reference"
+        )
+    if b"null" in encoded or b"\\u0000" in encoded:
+        check_storable(f"the result of {noun} {name!r} contains", encoded, result)
+    return encoded.decode()
+
+
+def check_storable(what: str, payload: bytes, value: Any) -> None:
+    """Refuse what was written as JSON and says something else there, or cannot be stored."""
+    if b"null" in payload and _has_nan(value):
+        raise InvalidArguments(
+            f"{what} NaN or an infinity, which JSON cannot say; pass None, or a text"
+        )
+    if b"\\u0000" in payload and _has_nul(value):
+        raise InvalidArguments(
+            f"{what} the character NUL, which PostgreSQL cannot store; remove it, or encode the bytes"
+        )
 
 
 def with_zone(kind: Any) -> Any:

@@ -1,5 +1,5 @@
--- Store a process and its first task, unless its key is taken. Answers the id, and how long after its start it is
--- looked at; no row: the key is taken (a later statement reads by whom).
+-- Store a process and its first task, unless its key is taken. Answers the id, when it begins (null: at once), and when it
+-- is looked at, counted from there; no row: the key is taken (a later statement reads by whom).
 -- Locks nothing that exists. Rides process_one_per_key.
 with fresh as (
   insert into mainspring.process (id, type, key, root, start, attrs, parent_process, parent_task, parent_generation, engine)
@@ -18,9 +18,13 @@ first as (
       from mainspring.queue q where q.name = f.type and q.policy ->> 'task_timeout' is not null)
   from fresh f
 )
-select f.id::text,
-  mainspring.now() + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at, f.engine,
-  mainspring.now() + make_interval(secs => (q.policy ->> 'task_timeout')::double precision) as deadline_at
+select f.id::text, b.due_at,
+  b.at + make_interval(secs => coalesce((t.settings ->> 'idle_timeout')::double precision, 3600)) as look_at, f.engine,
+  b.at + make_interval(secs => (q.policy ->> 'task_timeout')::double precision) as deadline_at
 from fresh f
+cross join lateral (
+  select coalesce(%(at)s::timestamptz, mainspring.now() + make_interval(secs => %(delay)s::double precision)) as due_at
+) a
+cross join lateral (select a.due_at, greatest(a.due_at, mainspring.now()) as at) b
 left join mainspring.process_type t on t.name = f.type
 left join mainspring.queue q on q.name = f.type
