@@ -155,3 +155,24 @@ def test_a_traceback_begins_in_the_user_s_code() -> None:
 
     assert "thread.py" not in text
     assert "in users" in text
+
+
+def test_a_group_of_exceptions_says_which_they_are() -> None:
+    """T13: "1 sub-exception" alone helps nobody."""
+
+    def reaches_nobody() -> None:
+        raise ConnectionError("no route")
+
+    try:
+        reaches_nobody()
+    except ConnectionError as error:
+        inner = ExceptionGroup("of one", [error])
+
+    name, text = describe(ExceptionGroup("unhandled errors in a TaskGroup", [inner, KeyError(7)]))
+
+    assert name == "ExceptionGroup"
+    assert text.splitlines()[0] == (
+        "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions); "
+        "ConnectionError: no route; KeyError: 7"
+    )
+    assert "in reaches_nobody" in text
