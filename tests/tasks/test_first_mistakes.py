@@ -17,6 +17,7 @@ from mainspring.errors import (
     InvalidTask,
     InvalidTime,
 )
+from mainspring.tasks.waiting import wait_for
 
 NAIVE = datetime(2030, 1, 1, 12)
 NOON = NAIVE.replace(tzinfo=UTC)
@@ -241,3 +242,40 @@ class TestElsewhere:
         assert str(caught.value) == (
             "a worker has no setting 'concurency'; did you mean 'concurrency'?"
         )
+
+
+class TestFunctions:
+    def test_a_method_has_no_object(self, app: Mainspring) -> None:
+        class Shop:
+            def sell(self, n: int) -> None: ...
+
+        assert told(InvalidTask, lambda: app.task(Shop.sell)) == (
+            "task 'sell' has the parameter self: a worker has no object to call a method on; declare "
+            "a function, or a @staticmethod"
+        )
+
+    @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+    def test_a_result_that_was_not_awaited(self, app: Mainspring) -> None:
+        async def later() -> None: ...
+
+        @app.task
+        async def fetch() -> Any: ...
+
+        coroutine = later()
+        text = told(InvalidArguments, lambda: fetch.signature.encode_result(coroutine))
+        coroutine.close()
+
+        assert text.endswith("got coroutine; is an await missing?")
+
+    @pytest.mark.parametrize("call", [(1,), 1, "n"])
+    def test_calls_of_many_are_dicts(self, app: Mainspring, call: Any) -> None:
+        @app.task
+        def sell(n: int) -> None: ...
+
+        assert told(InvalidArguments, lambda: list(sell._bind_all([call]))) == (
+            f"call 0 of enqueue_many must be a dict of arguments by name (n), got {call!r}"
+        )
+
+    async def test_a_wait_is_seconds(self, app: Mainspring) -> None:
+        with pytest.raises(InvalidSetting, match=r"timeout must be seconds .*, got '5'"):
+            await wait_for(None, None, None, "5")  # type: ignore[arg-type]
