@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from mainspring import Mainspring, RetryPolicy
+from mainspring import Mainspring, RetryPolicy, Untouched
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -227,6 +227,33 @@ class TestElsewhere:
         kind = app.entities("ad", table="ad", model=Ad)
 
         assert told((InvalidSetting, InvalidStage), lambda: kind.stage(**settings)(Score)) == text
+
+    @pytest.mark.parametrize(
+        ("method", "meant"), [("shoud_process", "should_process"), ("save", "saved")]
+    )
+    def test_a_stage_with_a_misspelt_method(self, app: Mainspring, method, meant) -> None:
+        class Ad(msgspec.Struct):
+            id: int
+
+        class Score:
+            async def process(self, ad: Ad, state: None) -> Any: ...
+
+        setattr(Score, method, Score.process)
+
+        assert told(
+            InvalidStage, lambda: app.entities("ad", table="ad", model=Ad).stage(Score)
+        ) == (
+            f"stage 'Score' has a method {method!r}, which nobody calls; did you mean {meant!r}? if "
+            "it is one of your own, begin its name with '_'"
+        )
+        delattr(Score, method)
+        app.kinds["ad"].stage(Score)
+
+    def test_times_of_an_outcome_have_a_zone(self) -> None:
+        assert told(InvalidTime, lambda: Untouched(visit_at=NAIVE)) == (
+            "visit_at must be a datetime with a time zone, got datetime.datetime(2030, 1, 1, 12, 0); "
+            "use mainspring.now() + ... or .replace(tzinfo=...)"
+        )
 
     def test_a_signal(self, app: Mainspring) -> None:
         assert told(InvalidSetting, lambda: app.signal("paid", True)) == (  # type: ignore[arg-type]
