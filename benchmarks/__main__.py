@@ -1,4 +1,4 @@
-"""The commands: run, compare and tune."""
+"""The commands: run, show, compare and tune."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 The site is made up: page n links to WIDTH pages. Its loop is a tail call with the state of the crawl
 as arguments, so it may go on for ever in constant space.
+
+Start one with `mainspring processes start crawl '{"levels": 2, "pages": [0]}' --id crawl-1 --app
+examples.crawler` while `mainspring worker examples.crawler` runs; `mainspring processes show crawl-1`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A nightly pipeline: extract all sources, transform what came, load, report; started by cron.
 
 One process a day, whatever happens: its id is the day, so a second start answers the first one.
+`mainspring worker examples.nightly` waits for three o'clock; `mainspring tasks enqueue every_night --app
+examples.nightly` does not.
 """
 
 from __future__ import annotations

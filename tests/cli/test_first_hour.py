@@ -80,6 +80,23 @@ class TestApplication:
 
         assert (answer.code, answer.err) == (2, f"mainspring: {place!r} is a file; {advice}\n")
 
+    def test_a_directory_is_not_a_module(self, cli, tmp_path, monkeypatch):
+        (tmp_path / "shop_of_files").mkdir()
+        monkeypatch.chdir(tmp_path)
+
+        assert cli("worker", "shop_of_files:app").err == (
+            f"mainspring: 'shop_of_files' (of 'shop_of_files:app') is the directory "
+            f"{tmp_path}/shop_of_files, not a module: go into it, or name a module in it, as "
+            "shop_of_files.MODULE:app\n"
+        )
+
+    @pytest.mark.parametrize("command", ["status", "doctor", "why", "history", "metrics"])
+    def test_an_application_that_is_an_option_elsewhere(self, cli, command):
+        answer = cli(command, *["a", "b"] * (command == "why"), "shop:app")
+
+        assert answer.code == 2
+        assert "the application is given here as --app shop:app" in answer.err
+
     def test_a_wrong_declaration_is_found_at_its_own_line(self, cli, module, tmp_path):
         module("wrong_shop", f"{APP}\n@app.task(timeout='30s')\ndef charge() -> None: ...\n")
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import selectors
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+import mainspring.kernel.blocked
 import mainspring.kernel.worker
 from mainspring.kernel import moment
+from mainspring.kernel.blocked import blamed
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.session import Session
 from mainspring.testing import wait_until
@@ -156,3 +161,42 @@ async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
         with monkeypatch.context() as patched:
             patched.setattr(Session, "transaction", away)
             assert interrupted.wait(10)  # blocks the loop
+
+
+async def test_a_run_that_keeps_the_loop_is_named_by_its_line(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5, T13: the heart sees that nothing else runs, and says where and what to do."""
+    monkeypatch.setattr(mainspring.kernel.blocked, "SILENT", 0.2)
+    said: list[logging.LogRecord] = []
+    seen = threading.Event()
+
+    def listen(record: logging.LogRecord) -> bool:
+        if record.msg == "worker.loop_blocked":
+            said.append(record)
+            seen.set()
+        return True
+
+    async def block(run: Any) -> Done:
+        assert seen.wait(30)
+        return Done()
+
+    logging.getLogger("mainspring").addFilter(listen)
+    try:
+        visits.offer("a")
+        async with working(database_url, queue(handler=block), lease=2.0):
+            await wait_until(lambda: visits.query("select id from mainspring.visit") == [])
+    finally:
+        logging.getLogger("mainspring").removeFilter(listen)
+
+    [record] = said
+    assert record.at.startswith(f"{__file__}:")  # type: ignore[attr-defined]
+    assert record.at.endswith(" in block")  # type: ignore[attr-defined]
+    assert "plain def" in record.text  # type: ignore[attr-defined]
+
+
+def test_a_loop_that_waits_for_events_is_not_blocked() -> None:
+    """A process that was suspended wakes with an old sign of its loop."""
+    waiting = traceback.FrameSummary(selectors.__file__, 1, "select")
+
+    assert blamed(traceback.StackSummary.from_list([waiting])) is None

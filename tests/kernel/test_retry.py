@@ -170,3 +170,24 @@ def test_a_package_whose_name_begins_like_the_engines_is_the_users() -> None:
         found["charge"]()
 
     assert path in describe(failed.value.with_traceback(failed.value.__traceback__.tb_next))[1]
+
+
+def test_a_group_of_exceptions_says_which_they_are() -> None:
+    """T13: "1 sub-exception" alone helps nobody."""
+
+    def reaches_nobody() -> None:
+        raise ConnectionError("no route")
+
+    try:
+        reaches_nobody()
+    except ConnectionError as error:
+        inner = ExceptionGroup("of one", [error])
+
+    name, text = describe(ExceptionGroup("unhandled errors in a TaskGroup", [inner, KeyError(7)]))
+
+    assert name == "ExceptionGroup"
+    assert text.splitlines()[0] == (
+        "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions); "
+        "ConnectionError: no route; KeyError: 7"
+    )
+    assert "in reaches_nobody" in text

@@ -83,6 +83,23 @@ async def test_the_context_may_have_any_name_and_place(app) -> None:
     assert seen == [(1, 2, 1)]
 
 
+async def test_a_result_that_is_set_needs_no_transaction(app) -> None:
+    @app.task
+    async def count(ctx: Context) -> int | None:
+        ctx.set_result(3)
+        return None
+
+    @app.process
+    def order(ctx: Context) -> int | None:
+        ctx.set_result(4)
+        return None
+
+    counted, ordered = await count.enqueue(), await order.start()
+    await run_until_idle(app)
+
+    assert (await counted.result(timeout=1), await ordered.result(1)) == (3, 4)
+
+
 class TestTransaction:
     """T6: the task's own SQL and its completion in one commit."""
 
@@ -109,6 +126,34 @@ class TestTransaction:
         assert self.paid(table) == [1]
         assert await handle.result(timeout=1) == "paid"
         assert table.execute("select count(*) from mainspring.history").fetchone() == (1,)
+
+    async def test_what_is_returned_after_it_is_said_to_be_lost(self, app, table, caplog) -> None:
+        @app.task
+        async def pay(ctx: Context, n: int) -> int:
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into paid values (%s)", (n,))
+            return 7
+
+        handle = await pay.enqueue(n=1)
+        await run_until_idle(app)
+
+        assert await handle.result(timeout=1) is None
+        [record] = [r for r in caplog.records if r.msg == "task.result_lost"]
+        assert record.queue == "pay"
+        assert "ctx.set_result(...) inside the block" in record.text
+
+    async def test_a_second_one_is_told_where_its_sql_belongs(self, app, table, caplog) -> None:
+        @app.task
+        async def pay(ctx: Context, n: int) -> None:
+            for _ in range(2):
+                async with ctx.transaction() as connection:
+                    await connection.execute("insert into paid values (%s)", (n,))
+
+        await pay.enqueue(n=1)
+        await run_until_idle(app)
+
+        assert self.paid(table) == [1]
+        assert "put all its SQL in that block" in caplog.text
 
     async def test_they_commit_together_in_a_plain_function(self, app, table) -> None:
         @app.task

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from mainspring import Mainspring, RetryPolicy
+from mainspring import Mainspring, RetryPolicy, Untouched
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -17,6 +17,7 @@ from mainspring.errors import (
     InvalidTask,
     InvalidTime,
 )
+from mainspring.tasks.waiting import wait_for
 
 NAIVE = datetime(2030, 1, 1, 12)
 NOON = NAIVE.replace(tzinfo=UTC)
@@ -227,6 +228,33 @@ class TestElsewhere:
 
         assert told((InvalidSetting, InvalidStage), lambda: kind.stage(**settings)(Score)) == text
 
+    @pytest.mark.parametrize(
+        ("method", "meant"), [("shoud_process", "should_process"), ("save", "saved")]
+    )
+    def test_a_stage_with_a_misspelt_method(self, app: Mainspring, method, meant) -> None:
+        class Ad(msgspec.Struct):
+            id: int
+
+        class Score:
+            async def process(self, ad: Ad, state: None) -> Any: ...
+
+        setattr(Score, method, Score.process)
+
+        assert told(
+            InvalidStage, lambda: app.entities("ad", table="ad", model=Ad).stage(Score)
+        ) == (
+            f"stage 'Score' has a method {method!r}, which nobody calls; did you mean {meant!r}? if "
+            "it is one of your own, begin its name with '_'"
+        )
+        delattr(Score, method)
+        app.kinds["ad"].stage(Score)
+
+    def test_times_of_an_outcome_have_a_zone(self) -> None:
+        assert told(InvalidTime, lambda: Untouched(visit_at=NAIVE)) == (
+            "visit_at must be a datetime with a time zone, got datetime.datetime(2030, 1, 1, 12, 0); "
+            "use mainspring.now() + ... or .replace(tzinfo=...)"
+        )
+
     def test_a_signal(self, app: Mainspring) -> None:
         assert told(InvalidSetting, lambda: app.signal("paid", True)) == (  # type: ignore[arg-type]
             "the type of signal 'paid' cannot travel as JSON: Type 'True' is not supported; such as "
@@ -241,3 +269,40 @@ class TestElsewhere:
         assert str(caught.value) == (
             "a worker has no setting 'concurency'; did you mean 'concurrency'?"
         )
+
+
+class TestFunctions:
+    def test_a_method_has_no_object(self, app: Mainspring) -> None:
+        class Shop:
+            def sell(self, n: int) -> None: ...
+
+        assert told(InvalidTask, lambda: app.task(Shop.sell)) == (
+            "task 'sell' has the parameter self: a worker has no object to call a method on; declare "
+            "a function, or a @staticmethod"
+        )
+
+    @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+    def test_a_result_that_was_not_awaited(self, app: Mainspring) -> None:
+        async def later() -> None: ...
+
+        @app.task
+        async def fetch() -> Any: ...
+
+        coroutine = later()
+        text = told(InvalidArguments, lambda: fetch.signature.encode_result(coroutine))
+        coroutine.close()
+
+        assert text.endswith("got coroutine; is an await missing?")
+
+    @pytest.mark.parametrize("call", [(1,), 1, "n"])
+    def test_calls_of_many_are_dicts(self, app: Mainspring, call: Any) -> None:
+        @app.task
+        def sell(n: int) -> None: ...
+
+        assert told(InvalidArguments, lambda: list(sell._bind_all([call]))) == (
+            f"call 0 of enqueue_many must be a dict of arguments by name (n), got {call!r}"
+        )
+
+    async def test_a_wait_is_seconds(self, app: Mainspring) -> None:
+        with pytest.raises(InvalidSetting, match=r"timeout must be seconds .*, got '5'"):
+            await wait_for(None, None, None, "5")  # type: ignore[arg-type]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from mainspring import __version__
 from mainspring.cli import (
@@ -41,8 +43,26 @@ cli = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class _Command(TyperCommand):
+    """A command that knows what `mainspring status shop:app` means: worker and dev take it so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        extra = [arg for arg in args if re.fullmatch(r"[\w.]+:\w+", arg)]
+        takes_app = any("--app" in option.opts for option in self.params)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # click's own, which typer has in one place or another
+            message = getattr(error, "message", "")
+            if extra and takes_app and "unexpected extra argument" in message:
+                hint = f"{message}; the application is given here as --app {extra[0]}"
+                vars(error)["message"] = hint
+            raise
+
+
 for command in (worker, dev, migrate, status, metrics, history, put_back, why, doctor, check):
-    cli.command()(command)
+    cli.command(cls=_Command)(command)
 for order in (actors, counters, changes, restart_all, cancel_all):
     processes.group.command(order.__name__.replace("_", "-"))(order)
 for name, group in (

@@ -43,6 +43,11 @@ def load_app(place: str) -> Mainspring:
     module = _imported(module_name, place)
     name = name or "app"
     if not hasattr(module, name):
+        if getattr(module, "__file__", None) is None:  # Python takes any directory for a package
+            raise InvalidSetting(
+                f"{module_name!r} (of {place!r}) is the directory {next(iter(module.__path__))}, not a "
+                f"module: go into it, or name a module in it, as {module_name}.MODULE:{name}"
+            )
         known = [n for n, value in vars(module).items() if isinstance(value, Mainspring)]
         near = nearest(name, known) or (f"; did you mean {known[0]!r}?" if known else "")
         raise InvalidSetting(f"module {module_name!r} has no {name!r}{near}")

@@ -257,7 +257,10 @@ def _checked(answer: object, stage: str) -> bool | datetime:
         return answer
     if isinstance(answer, datetime):
         if answer.utcoffset() is None:
-            raise InvalidTime(f"should_process of stage {stage!r} answered a time without a zone")
+            raise InvalidTime(
+                f"should_process of stage {stage!r} answered a time without a zone, {answer!r}; use "
+                "mainspring.now(), or .replace(tzinfo=...)"
+            )
         if answer - clock.now() > timedelta(days=FURTHEST_DAYS):
             raise InvalidTime(
                 f"should_process of stage {stage!r} answered {answer!r}, too far away"

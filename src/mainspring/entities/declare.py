@@ -29,7 +29,7 @@ def declare_entities(
     if (table is None) == (dao is None):
         raise InvalidKind(
             f"kind {name!r} needs a table or a dao, "
-            f"{'got neither' if table is None else 'not both'}: table='public.{name}'"
+            f"{'got neither' if table is None else 'not both'}: such as table='public.{name}'"
         )
     if dao is not None and not isinstance(dao, Dao):
         raise InvalidKind(

@@ -143,7 +143,10 @@ def _checked_time(at: datetime | None, after: timedelta | float | None) -> datet
     if after is not None:
         raise InvalidTime(f"give visit_at or visit_in, not both: {at!r}, {after!r}")
     if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidTime(f"visit_at must be a datetime with a time zone, got {at!r}")
+        raise InvalidTime(
+            f"visit_at must be a datetime with a time zone, got {at!r}; use mainspring.now() + ... or "
+            ".replace(tzinfo=...)"
+        )
     return at
 
 

@@ -64,7 +64,10 @@ async def offer(
 ) -> bool:
     """Offer an entity; whether it was not in the queue, or is now due earlier."""
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
-        raise InvalidTime(f"at must be a datetime with a time zone, got {at!r}")
+        raise InvalidTime(
+            f"at must be a datetime with a time zone, got {at!r}; use mainspring.now() + ... or "
+            ".replace(tzinfo=...)"
+        )
     rows = await call(kind, "offer_entity", connection, id=kind.key_of(id), stage=stage, at=at)
     return bool(rows[0][0])
 

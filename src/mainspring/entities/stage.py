@@ -124,6 +124,8 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     _check_turns(kind, name, settings)
     _check_fields(kind, name, settings)
     function = bound if inspect.isroutine(bound) else None
+    if function is None:
+        _check_methods(name, bound)
     stage = Stage(
         kind=kind.name,
         name=name,
@@ -139,6 +141,17 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
     _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
+
+
+def _check_methods(name: str, bound: Any) -> None:
+    """A method that is left out is silently never called; one that is misspelt must not be."""
+    for role in ("should_process", "saved"):
+        public = [other for other in dir(type(bound)) if not other.startswith("_")]
+        if role not in public and (near := get_close_matches(role, public, n=1, cutoff=0.85)):
+            raise InvalidStage(
+                f"stage {name!r} has a method {near[0]!r}, which nobody calls; did you mean {role!r}? "
+                f"if it is one of your own, begin its name with '_'"
+            )
 
 
 def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, parts, steps
+from mainspring.kernel.blocked import LoopWatch
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import Holds
@@ -77,6 +78,7 @@ class Heart(threading.Thread):
         self.leaving = threading.Event()  # give everything, take nothing
         self.given_all = threading.Event()
         self._ending = threading.Event()
+        self.loop = LoopWatch()
 
     # -- when to turn
 
@@ -97,6 +99,7 @@ class Heart(threading.Thread):
                 tries += 1
             self._turn_at = 0.0
             self._fence_if_late()
+            self.loop.look()
             self._poke.wait(wait)
             self._poke.clear()
         if self._settings.fence == "exit":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import thread
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome, Parked, Retry
 
 ERROR_BYTES = 16_000
+GROUP_SHOWN = 3  # of the exceptions of a group
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
 # Where calls come through before they are in the user's code: here, and a thread of the pool.
@@ -92,23 +94,42 @@ def decide(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outco
 
 def describe(error: BaseException) -> tuple[str, str]:
     """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
+    name, message, shown = _name_of(error), _message_of(error), [error]
+    if isinstance(error, BaseExceptionGroup):  # says of itself only how many there are
+        leaves = list(_leaves(error))[:GROUP_SHOWN]
+        message += "".join(f"; {_name_of(leaf)}: {_message_of(leaf)}" for leaf in leaves)
+        shown += leaves
+    frames = ""
+    for each in shown:
+        with suppress(BaseException):
+            frames += "".join(traceback.format_tb(_below(each.__traceback__), limit=-8))
+    return clean(name, 500), clean(
+        f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
+    )
+
+
+def _name_of(error: BaseException) -> str:
     kind = type(error)
-    name = (
+    return (
         kind.__qualname__
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}"
     )
+
+
+def _message_of(error: BaseException) -> str:
     try:
-        message = str(error)
+        return str(error)
     except BaseException as broken:  # an exception whose __str__ raises is still an exception
-        message = f"(its text cannot be had: {type(broken).__name__})"
-    try:
-        frames = "".join(traceback.format_tb(_below(error.__traceback__), limit=-8))
-    except BaseException:
-        frames = ""
-    return clean(name, 500), clean(
-        f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
-    )
+        return f"(its text cannot be had: {type(broken).__name__})"
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 def _below(trace: TracebackType | None) -> TracebackType | None:

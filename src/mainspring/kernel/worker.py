@@ -201,6 +201,7 @@ class Worker:
     async def _watch_lease(self) -> None:
         """The heart fences the worker when it cannot beat; this does when the heart itself hangs."""
         while True:
+            self.heart.loop.turned()
             await asyncio.sleep(self.settings.lease / 20)
             now = moment.local()
             if now > self.hand.good_until and self.hand.active():

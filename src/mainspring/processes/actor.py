@@ -20,6 +20,7 @@ from mainspring.processes.hand_out import Handout
 from mainspring.processes.process import Process
 from mainspring.processes.versions import Versions
 from mainspring.tasks.connections import Connections
+from mainspring.tasks.context import concluded
 from mainspring.tasks.execute import Executor
 from mainspring.tasks.record import Records, recorder
 from mainspring.tasks.signature import Signature
@@ -56,8 +57,9 @@ class FunctionActor:
         args = self._versions.upcast(self.name, handout.args_version, handout.args)
         arguments = self._signature.decode(fill(args, handout.inputs))
         records = self._recorder(handout) if self._is_decider else None
+        context = None
         if (parameter := self._signature.context_parameter) is not None:
-            arguments[parameter] = ProcessContext(
+            arguments[parameter] = context = ProcessContext(
                 run, self._signature.encode_result, self._connections, self._timeout, handout,
                 records, self._shard_count, self._seams,
             )  # fmt: skip
@@ -69,6 +71,7 @@ class FunctionActor:
                 returned = await self._call(run, arguments)
             finally:
                 recorder.reset(mark)
+        returned = concluded(context, returned)
         if run.settled:
             return Decision()
         if records is None:

@@ -67,7 +67,10 @@ class ProcessContext(Context):
     def transaction(self) -> Transaction:
         """A transaction that completes the task, with all it decided, when it commits."""
         if self._run.settled:
-            raise MainspringError(f"task {self.task!r} was already completed by a transaction")
+            raise MainspringError(
+                f"task {self.task!r} was already completed by its first transaction: put all its SQL in "
+                "that block"
+            )
         return _Transaction(self._run, self._connections, self)
 
     def _commit(self) -> Commit:

@@ -7,6 +7,7 @@ SQL and its completion together: exactly-once effect in the same database.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,8 @@ from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections
+
+log = logging.getLogger("mainspring")
 
 
 class Context:
@@ -99,7 +102,10 @@ class Context:
         """
 
     def set_result(self, result: Any) -> None:
-        """The result that `transaction()` commits; what the function returns later is too late."""
+        """The result that `transaction()` commits; what the function returns later is too late.
+
+        Without a transaction it is the result of a function that returns nothing.
+        """
         self._result = result
 
     def transaction(self) -> Transaction:
@@ -110,7 +116,10 @@ class Context:
         everything is rolled back and `Fenced` is raised.
         """
         if self._run.settled:
-            raise MainspringError(f"task {self.task!r} was already completed by a transaction")
+            raise MainspringError(
+                f"task {self.task!r} was already completed by its first transaction: put all its SQL in "
+                "that block"
+            )
         return Transaction(self._run, self._connections, self)
 
     def _settle_arguments(self) -> dict[str, Any]:
@@ -121,6 +130,26 @@ class Context:
         )
         values = settle_arguments([run], self._connections.worker_id())
         return dict(zip(SQL["settle"].names, values, strict=True))
+
+
+def concluded(context: Context | None, returned: Any) -> Any:
+    """What a run came to: what its function returned, or else what `set_result` was given.
+
+    What is returned after the transaction that completed the run is lost, and that is said.
+    """
+    if context is None:
+        return returned
+    if not context._run.settled:
+        return context._result if returned is None else returned
+    if returned is not None and context._result is None:
+        text = (
+            "what a task returns after its transaction is not kept: the task was completed without a "
+            "result; call ctx.set_result(...) inside the block"
+        )
+        log.warning(
+            "task.result_lost", extra={"queue": context.task, "key": context.key, "text": text}
+        )
+    return None
 
 
 class Transaction:

@@ -17,7 +17,7 @@ from mainspring.kernel.config import Handler
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections
-from mainspring.tasks.context import Context
+from mainspring.tasks.context import Context, concluded
 from mainspring.tasks.task import Task
 
 log = logging.getLogger("mainspring")
@@ -48,8 +48,10 @@ class Executor:
 
         async def handle(run: Run) -> Outcome:
             arguments = decode(run.visit.payload)
+            context = None
             if context_parameter is not None:
-                arguments[context_parameter] = Context(run, encode, connections, timeout)
+                context = Context(run, encode, connections, timeout)
+                arguments[context_parameter] = context
             try:
                 if is_async:
                     result = await function(**arguments)
@@ -60,6 +62,7 @@ class Executor:
                     log.exception("task.failed_after_completion", extra={"key": run.visit.key})
                     return Done()
                 raise
+            result = concluded(context, result)
             if run.settled:
                 return Done()
             return Done(None if result is None else encode(result))

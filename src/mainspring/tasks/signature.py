@@ -206,7 +206,7 @@ def encode_result(noun: str, name: str, result: Any) -> str | None:
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidArguments(
             f"the result of {noun} {name!r} cannot be written as JSON: {error}; "
-            f"got {type(result).__name__}"
+            f"got {type(result).__name__}{'; is an await missing?' * inspect.iscoroutine(result)}"
         ) from None
     if len(encoded) > PAYLOAD_BYTES:
         raise PayloadTooLarge(
@@ -311,6 +311,11 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
 
 
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:
+    if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
+        raise InvalidTask(
+            f"task {name!r} has the parameter {parameter}: a worker has no object to call a method on; "
+            "declare a function, or a @staticmethod"
+        )
     if parameter.kind in (
         parameter.VAR_POSITIONAL,
         parameter.VAR_KEYWORD,

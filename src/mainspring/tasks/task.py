@@ -192,6 +192,11 @@ class Uniform(Sequence[Call]):
 
 def _row(task: Task[Any, Any], number: int, arguments: Mapping[str, Any], options: Options) -> Call:
     """One of many calls; an error says which."""
+    if not isinstance(arguments, Mapping):
+        raise InvalidArguments(
+            f"call {number} of enqueue_many must be a dict of arguments by name "
+            f"({', '.join(task.signature.fields)}), got {arguments!r}"
+        )
     try:
         return Call(task, task.signature.encode((), arguments), options)
     except (InvalidArguments, PayloadTooLarge) as error:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from mainspring.db.connect import is_transient
-from mainspring.errors import ResultTimeout
+from mainspring.errors import InvalidSetting, ResultTimeout
 from mainspring.kernel.given import Seconds
 
 Found = TypeVar("Found")
@@ -62,6 +62,10 @@ class _Waiting:
     def __init__(self, ended: Judge[Any], late: Late[Any], timeout: Seconds | None) -> None:
         self._ended = ended
         self._late = late
+        if timeout is not None and not isinstance(timeout, (int, float, timedelta)):
+            raise InvalidSetting(
+                f"timeout must be seconds (a number, or a timedelta) or None, got {timeout!r}"
+            )
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         self._timeout = math.inf if seconds is None else seconds
         self._deadline = time.monotonic() + self._timeout

@@ -1,4 +1,4 @@
--- How many more runs the limits of an actor allow that is served from elsewhere. Its row is locked (lock_limits.sql).
+-- How many more runs the limits of an actor allow that is served from elsewhere. Its row is locked by a statement before this one (lock_queue.sql).
 -- Of its rate, what was handed out within the last second counts (or since one was due, if that is longer): it is in work,
 -- or it has ended and history has it. Rides history_time.
 select least(
