@@ -317,6 +317,75 @@ async def test_a_dao_of_ones_own_loads_and_saves(stages: Stages, dao: Any) -> No
     assert await orders.state("close", 1) == (None, 0)
 
 
+async def test_what_a_dao_writes_to_the_table_of_another_kind_is_a_change_of_it(
+    stages: Stages,
+) -> None:
+    """S21, S24: only the kind that is saved for hears nothing of the save."""
+    stages.query(
+        "create table orders (id integer primary key, status text, version bigint default 1)"
+    )
+    stages.query("create table line (order_id integer, price integer)")
+    orders, rows = stages.app.entities("order", dao=ManyOrders()), stages.kind("row", table="orders")
+    seen = []
+
+    @orders.stage
+    async def close(order: dict[str, Any]) -> Update:
+        return Update(status="closed")
+
+    @rows.stage(reads=["status"])
+    async def look(row: dict[str, Any]) -> Untouched:
+        seen.append(row["status"])
+        return Untouched()
+
+    await stages.install()
+    stages.query("insert into orders values (1, 'open')")
+    await stages.run()
+    await orders.changed([1])
+    await stages.run()
+
+    assert seen == ["open", "closed"]
+
+
+class SlowOrders:
+    """A DAO that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+        self.asked.set()
+        await self.gate.wait()
+        return {id: ({"id": id}, 1) for id in ids}
+
+    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+        return {change.id: change.version for change in changes}
+
+
+async def test_a_slow_dao_keeps_no_other_kind_from_loading(stages: Stages) -> None:
+    """S2, S24: it has a connection of its own."""
+    dao = SlowOrders()
+    orders, kind = stages.app.entities("order", dao=dao), stages.kind()
+    looked = asyncio.Event()
+
+    @orders.stage
+    async def close(order: dict[str, Any]) -> Untouched:
+        return Untouched()
+
+    @kind.stage
+    async def look(listing: dict[str, Any]) -> Untouched:
+        looked.set()
+        return Untouched()
+
+    await stages.install()
+    await orders.changed([1])
+    async with stages.working() as worker, asyncio.timeout(30):
+        await dao.asked.wait()
+        stages.add(1)
+        await looked.wait()
+        dao.gate.set()
+        await stages.rest(worker)
+
+
 async def test_an_id_is_one_however_it_is_asked_for(stages: Stages) -> None:
     """S25, S11, S20: the state, the queues and the timer of 1.0 are those of 1.00."""
     stages.query("create table thing (id numeric primary key, version bigint default 1)")

@@ -33,8 +33,6 @@ from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
-# What crawl queues may have of a worker's slots.
-CRAWL_SHARE = 0.25
 
 
 class KindRuntime:
@@ -106,12 +104,18 @@ class Runtime:
         *,
         threads: int,
     ) -> None:
-        self._line = Line(database, "loader", **PRINTING)
+        shared = Line(database, "loader", **PRINTING)
+        self._lines = [shared]
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.stage")
-        self.kinds = {
-            kind.name: KindRuntime(kind, shapes.get(kind.name), database, self._line, self._threads)
-            for kind in kinds
-        }
+        self.kinds: dict[str, KindRuntime] = {}
+        for kind in kinds:
+            line = shared
+            if kind.dao is not None:  # the user's own code may take long: its kind alone waits
+                line = Line(database, "loader", **PRINTING)
+                self._lines.append(line)
+            self.kinds[kind.name] = KindRuntime(
+                kind, shapes.get(kind.name), database, line, self._threads
+            )
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
         self._relay = Relay(database, list(declared.values()))
 
@@ -122,7 +126,8 @@ class Runtime:
 
     async def close(self) -> None:
         await self._relay.close()
-        await self._line.close()
+        for line in self._lines:
+            await line.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -144,7 +149,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
             pool=kind.settings.pool,
             kind="stage",
             turns=kind.name if kind.is_serial else None,
-            share=CRAWL_SHARE if name.endswith("~") else None,
+            share=kind.settings.crawl.share if name.endswith("~") else None,
         )
         for name in (kind.name, f"{kind.name}~")
     ]
@@ -163,7 +168,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
                 concurrency=s.parallel,
                 rate=s.rate,
                 retry=s.retry,
-                share=CRAWL_SHARE if name.endswith("~") else None,
+                share=kind.settings.crawl.share if name.endswith("~") else None,
             )
             for name in (stage.queue, stage.crawl_queue)
         ]
