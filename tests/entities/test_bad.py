@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Untouched, Update
 from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
-from mainspring.entities.run import is_equal
+from mainspring.entities.model import is_equal
 from mainspring.entities.source import Loaded
 from mainspring.errors import InvalidKind, InvalidStage
 from mainspring.kernel.outcome import Again

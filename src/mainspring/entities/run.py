@@ -19,7 +19,7 @@ from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
 from mainspring.entities.at_hand import Picture
 from mainspring.entities.load import Loader
-from mainspring.entities.model import Model
+from mainspring.entities.model import Model, is_equal
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.outcome import (
     KEEP,
@@ -183,17 +183,6 @@ class StageRunner:
                 )
         check_values(self._whole, self._stage.name, patch)
         return patch
-
-
-def is_equal(before: Any, after: Any) -> bool:
-    """Whether two plain JSON values are the same: 1 and 1.0 are, 1 and true are not."""
-    if before != after or isinstance(before, bool) is not isinstance(after, bool):
-        return False
-    if isinstance(before, dict):
-        return all(is_equal(value, after[name]) for name, value in before.items())
-    if isinstance(before, list):
-        return all(map(is_equal, before, after))
-    return True
 
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:

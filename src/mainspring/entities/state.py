@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.entities.model import is_equal
 from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -39,7 +40,7 @@ def is_same(new: Stored, old: Stored | None) -> bool:
         return False
     if new.body is None or old.body is None:
         return new.body is old.body
-    return bool(msgspec.json.decode(new.body) == msgspec.json.decode(old.body))
+    return is_equal(msgspec.json.decode(old.body), msgspec.json.decode(new.body))
 
 
 @dataclass(frozen=True, slots=True)
