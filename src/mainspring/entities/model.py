@@ -84,7 +84,9 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def is_equal(before: Any, after: Any) -> bool:
-    """Whether two plain JSON values are the same: 1 and 1.0 are, 1 and true are not."""
+    """Whether two plain JSON values are the same: 1 and 1.0 are, NaN is itself, 1 and true are not."""
+    if before != before and after != after:
+        return True
     if before != after or isinstance(before, bool) is not isinstance(after, bool):
         return False
     if isinstance(before, dict):
