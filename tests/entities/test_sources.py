@@ -325,7 +325,10 @@ async def test_what_a_dao_writes_to_the_table_of_another_kind_is_a_change_of_it(
         "create table orders (id integer primary key, status text, version bigint default 1)"
     )
     stages.query("create table line (order_id integer, price integer)")
-    orders, rows = stages.app.entities("order", dao=ManyOrders()), stages.kind("row", table="orders")
+    orders, rows = (
+        stages.app.entities("order", dao=ManyOrders()),
+        stages.kind("row", table="orders"),
+    )
     seen = []
 
     @orders.stage

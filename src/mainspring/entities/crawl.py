@@ -242,7 +242,9 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> Que
 async def _begin(
     database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
 ) -> Outcome:
-    name, _, for_new = run.visit.key.partition("/")  # beside the schedule, which it must not put off
+    name, _, for_new = run.visit.key.partition(
+        "/"
+    )  # beside the schedule, which it must not put off
     row = await _read_kind(connection, name)
     if row is None:
         return Done()

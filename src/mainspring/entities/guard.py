@@ -79,9 +79,7 @@ def verdict(chain: Chain) -> str | None:
                 "a later time, or none to wait for a change"
             )
         steps = "; ".join(_shown(step) for step in chain.ring[-6:])
-        return (
-            f"stages set each other off {chain.n} times without an event from outside, the last: {steps}"
-        )
+        return f"stages set each other off {chain.n} times without an event from outside, the last: {steps}"
     return None
 
 
