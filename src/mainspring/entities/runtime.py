@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from mainspring.entities.at_hand import AtHand
 from mainspring.entities.catalogue import Known
 from mainspring.entities.columns import check_stages
 from mainspring.entities.crawl import schedule
+from mainspring.entities.dao_source import DaoSource
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader, Need
 from mainspring.entities.offers import Offering
@@ -24,7 +25,7 @@ from mainspring.entities.register import register_kinds
 from mainspring.entities.relay import Relay
 from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
-from mainspring.entities.source import source_of
+from mainspring.entities.source import DocumentSource, Source, TableSource
 from mainspring.entities.stage import Stage
 from mainspring.entities.table import Shape
 from mainspring.kernel.config import Handler, QueueSettings
@@ -91,6 +92,16 @@ class KindRuntime:
         if self.kind.dao is not None:
             return queues  # the user's own code may take long, and whoever reads would wait for it
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
+
+
+def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
+    """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
+    if kind.dao is not None:
+        return DaoSource(kind, kind.dao)
+    if kind.is_document:
+        return DocumentSource(kind)
+    assert shape is not None, f"the table of kind {kind.name!r} was not looked at"
+    return TableSource(kind, shape, fields)
 
 
 class Runtime:

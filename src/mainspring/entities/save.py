@@ -31,6 +31,7 @@ from mainspring.entities.saving import (
     changes_of,
     event_row,
     outcome_of,
+    refused,
     state_row,
     vetoed,
 )
@@ -126,9 +127,12 @@ class Saver:
         locked = await self._source.lock(connection, list(first))
         lost = [key for key in first if key not in locked]
         there = await self._source.load(connection, lost) if lost else {}
+        barred = await self._source.barred(connection, list(there)) if there else {}
         items = []
         for key, n in first.items():
-            if key not in locked:
+            if key in barred:
+                verdicts[n] = refused(runs[n], barred[key])
+            elif key not in locked:
                 verdicts[n] = "locked" if key in there else "rerun"
             elif self._holds(runs[n].note, locked[key]):
                 items.append(Item(n, runs[n], runs[n].note, locked[key]))
