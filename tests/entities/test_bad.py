@@ -12,7 +12,7 @@ from mainspring import Untouched, Update
 from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
 from mainspring.entities.model import is_equal
 from mainspring.entities.source import Loaded
-from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.errors import InvalidKind, InvalidStage, UnreadableState
 from mainspring.kernel.outcome import Again
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Visit
@@ -127,6 +127,9 @@ async def test_a_state_that_no_longer_decodes_is_parked_and_not_lost(stages: Sta
     assert state is not None
     assert state["body"] == {"euros": 5}
     assert stages.listing()["price"] == 0
+    with pytest.raises(UnreadableState, match=rf"it has version {state['version']}\)$"):
+        await listing.state("price", 1)
+    assert await listing.set_state("price", 1, Price(5), state["version"])
 
 
 async def test_an_entity_that_does_not_fit_the_model_is_parked(stages: Stages) -> None:
