@@ -31,6 +31,10 @@ class Stored:
     message: bytes | None = None
     message_type: str | None = None
 
+    @property
+    def size(self) -> int:
+        return len(self.body or "") + len(self.message or b"")
+
 
 def is_same(new: Stored, old: Stored | None) -> bool:
     """Whether a state says what is stored already: then there is nothing to write."""
