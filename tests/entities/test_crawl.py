@@ -196,6 +196,30 @@ async def test_a_crawl_waits_while_its_own_visits_are_not_processed(stages):
         await stages.rest(worker)
 
 
+@pytest.mark.parametrize("why", ["removed", "paused"])
+async def test_a_crawl_goes_on_past_a_stage_that_takes_nothing(stages, why):
+    """S18, S26: what waits for a stage that no code has, or that is paused, waits; the others do not."""
+    kind, look = stages.kind(), Seen()
+    kind.stage(name="Look")(look)
+    kind.stage(name="Gone")(Seen())
+    await stages.install()
+    stages.add(*range(23))
+    clear(stages)
+    if why == "removed":
+        del kind.stages["Gone"]
+    else:
+        async with stages.working():
+            for queue in ("listing/Gone", "listing/Gone~"):
+                await stages.app.operator.pause(queue)
+
+    ended = await crawled(stages, kind)
+
+    assert ended.done == 23
+    assert sorted(look.processed) == list(range(23))
+    waiting = "select count(*) from mainspring.visit where queue = 'listing/Gone~'"
+    assert stages.value(waiting) == 23
+
+
 async def test_a_crawl_waits_while_live_visits_lag(stages):
     """S18"""
     kind, look, slow = stages.kind(), Seen(), asyncio.Event()
