@@ -161,6 +161,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
             kind="stage",
             turns=kind.name if kind.is_serial else None,
             share=kind.settings.crawl.share if name.endswith("~") else None,
+            leaves_slots=not name.endswith("~"),
         )
         for name in (kind.name, f"{kind.name}~")
     ]
@@ -180,6 +181,7 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
                 rate=s.rate,
                 retry=s.retry,
                 share=kind.settings.crawl.share if name.endswith("~") else None,
+                leaves_slots=not name.endswith("~"),
             )
             for name in (stage.queue, stage.crawl_queue)
         ]
