@@ -45,6 +45,13 @@ class Stages:
         self.connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
         self.query(table)
 
+    @classmethod
+    def of(cls, other: Stages, url: str) -> Stages:
+        """The same database with an application of its own, which connects by another address."""
+        found = cls.__new__(cls)
+        found.url, found.app, found.connection = url, Mainspring(url), other.connection
+        return found
+
     def close(self) -> None:
         self.connection.close()
 

@@ -128,8 +128,8 @@ class UnknownStage(MainspringError, LookupError):
         self.kind = kind
         self.name = name
         near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"kind {kind!r} has no stage {name!r}{hint} declare it with @{kind}.stage")
+        hint = f"did you mean {near[0]!r}?" if near else f"declare it with @{kind}.stage"
+        super().__init__(f"kind {kind!r} has no stage {name!r}; {hint}")
 
 
 class InvalidOutcome(MainspringError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -87,6 +88,13 @@ def test_why_shows_queues_timers_states_and_who_changed_what(on, site):
     assert same["key"] == "1"
 
 
+def test_a_state_that_is_nothing_in_python_is_shown_as_it_is(on, site):
+    """S20: 0 and false are states."""
+    site.query("update mainspring.state set body = '0' where key = '1'")
+
+    assert re.search(r"Price\s+\d+\s+0\s", on("why", "listing", "1").out)
+
+
 def test_an_event_that_fails_is_shown_and_skipped(on, site):
     """S7: skip is a command."""
     before = on("why", "listing", "2")
@@ -95,6 +103,9 @@ def test_an_event_that_fails_is_shown_and_skipped(on, site):
 
     assert "1 events wait for Price" in before.out
     assert "no 13" in before.out
+    remedy = "restart it when its reason is gone: mainspring parked restart --queue 'listing!Price'"
+    assert f"listing!Price: what to do: {remedy} --key 2" in before.out
+    assert "listing/Daily: what to do" not in before.out
     assert skipped.code == 0
     assert (again.code, "no event of listing '2' waits" in again.err) == (4, True)
     assert site.query("select 1 from mainspring.event") == []

@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring import Untouched, Update
 from mainspring.entities import at_hand as module
 from mainspring.entities import load as load_module
 from mainspring.entities.at_hand import AtHand, Picture
+from mainspring.entities.runtime import start
 from mainspring.entities.source import Loaded, TableSource
 from mainspring.entities.state import Stored
+from mainspring.kernel.visit import shard_of
 from stages import Stages, wait_until
+from visits import visit
 
 
 def picture(body: str = "{}") -> Picture:
@@ -74,15 +78,69 @@ def test_it_keeps_no_more_than_so_many_bytes_and_forgets_what_nobody_came_for(
     assert not at_hand.knows("1")
 
 
-def test_states_count_as_bytes_too(monkeypatch: pytest.MonkeyPatch):
-    """S24: an entity may be small and what its stages know of it great."""
+def test_states_are_counted_among_the_bytes(monkeypatch: pytest.MonkeyPatch):
+    """The state of an entity may be far greater than the entity."""
     monkeypatch.setattr(module, "MOST_BYTES", 100)
-    at_hand, great = AtHand(), picture()
-    great.states = {"A": (1, Stored(1, "x" * 60)), "B": (1, Stored(1, message=b"x" * 60))}
-    at_hand.keep("1", great, [11], 100.0)
+    at_hand = AtHand()
+    seen = picture()
+    seen.states = {"A": (1, Stored(1, "x" * 60)), "B": (1, Stored(1, message=b"x" * 60))}
+    at_hand.keep("1", seen, [11], 100.0)
+
     assert not at_hand.has_room(100.0)
     at_hand.drop(["1"])
     assert at_hand.has_room(100.0)
+
+
+async def test_a_picture_that_takes_the_place_of_another_shows_what_that_one_did(stages: Stages):
+    """S15 (trap 1): the system visit, whose picture it was, must still see what is due."""
+    kind = stages.kind()
+    for name in ("A", "B"):
+        kind.stage(name=name)(_look)
+    await stages.install()
+    stages.add(1)
+    stages.offer("listing/A")
+    database = await stages.app.database()
+    runtime = await start(database, [kind], threads=1)
+    loader = runtime.kinds["listing"]._loader
+    system = visit(queue="listing", key="1", version=11, payload='{"f:title": 1}')
+    system = replace(system, shard=shard_of("1", database.shard_count))
+    try:
+        await loader.prepare([system])
+        await loader.prepare([replace(system, queue="listing/B", version=12, payload="{}")])
+        seen = loader.at_hand(system)
+    finally:
+        await runtime.close()
+
+    assert seen is not None
+    assert "listing/A" in seen.due
+
+
+async def test_of_great_entities_no_more_than_a_page_is_loaded_ahead(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(load_module, "PAGE", 2)
+    kind = stages.kind()
+    kind.stage(name="A")(_look)
+    await stages.install()
+    stages.add(*range(6), title="x" * 100)
+    database = await stages.app.database()
+    runtime = await start(database, [kind], threads=1)
+    loads = Loads(monkeypatch)
+    try:
+        await runtime.kinds["listing"]._loader.prepare(
+            [
+                replace(
+                    visit(queue="listing/A", key=str(n)),
+                    shard=shard_of(str(n), database.shard_count),
+                )
+                for n in range(6)
+            ]
+        )
+    finally:
+        await runtime.close()
+
+    assert loads.keys == ["0", "1"]
 
 
 class Loads:

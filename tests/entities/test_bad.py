@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 
 from mainspring import Untouched, Update
 from mainspring.entities.conflicts import NAMED_AFTER, Conflicts
-from mainspring.entities.run import is_equal
+from mainspring.entities.model import is_equal
 from mainspring.entities.source import Loaded
-from mainspring.errors import InvalidKind, InvalidStage
+from mainspring.errors import InvalidKind, InvalidStage, UnreadableState
 from mainspring.kernel.outcome import Again
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Visit
@@ -68,7 +68,7 @@ async def test_a_column_that_nobody_can_write_is_refused_at_the_start(
             Update(title="x"),
             "changes 'title', which it does not declare; add it to writes= (now: price)",
         ),
-        (Update(nonsense=1), "changes 'nonsense', which it does not declare"),
+        (Update(nonsense=1), "changes 'nonsense', a field that the entity does not have"),
         (Update(price="much"), 'invalid input syntax for type integer: "much"'),
         (Update(price=10**12), "out of range for type integer"),
         (Update(price=object()), "field 'price' cannot be written"),
@@ -127,6 +127,9 @@ async def test_a_state_that_no_longer_decodes_is_parked_and_not_lost(stages: Sta
     assert state is not None
     assert state["body"] == {"euros": 5}
     assert stages.listing()["price"] == 0
+    with pytest.raises(UnreadableState, match=rf"it has version {state['version']}\)$"):
+        await listing.state("price", 1)
+    assert await listing.set_state("price", 1, Price(5), state["version"])
 
 
 async def test_an_entity_that_does_not_fit_the_model_is_parked(stages: Stages) -> None:
@@ -186,6 +189,8 @@ async def test_stages_that_set_each_other_off_are_stopped_and_the_others_go_on(
     if kind == "circle":
         assert "came round 3 times: up: price" in visit["error"]
         assert stages.listing()["version"] < 25
+    elif kind == "impatient":
+        assert "asked 100 times to be visited again at once" in visit["error"]
     else:
         assert "100 times without an event from outside" in visit["error"]
     assert stages.queues() == ["listing/up"]
@@ -418,3 +423,64 @@ async def test_a_value_that_the_model_does_not_take_fails_its_visit(
     assert visit is not None
     assert error in visit["error"]
     assert await drafts.get("a") == (Draft("a"), 1)
+
+
+async def test_a_number_that_is_none_stays_what_it_is(stages: Stages) -> None:
+    """S6: JSON has no NaN and would make it null; a whole entity does not change one that it had."""
+    stages.query(
+        "create table reading (id integer primary key, a float8, b numeric, note text, version bigint)"
+    )
+    kind = stages.kind("reading", table="reading", model=Reading)
+
+    @kind.stage(interest=["a"])
+    async def measure(reading: Reading) -> Update:
+        if reading.id == 1:
+            return Update(a=float("nan"), b=float("-inf"))
+        return Update(replace(reading, note="seen"))
+
+    await stages.install()
+    stages.query("insert into reading (id, a) values (1, 1), (2, 'NaN')")
+    await stages.run()
+
+    assert stages.query("select id, a::text, b::text, note from reading order by id") == [
+        {"id": 1, "a": "NaN", "b": "-Infinity", "note": None},
+        {"id": 2, "a": "NaN", "b": None, "note": "seen"},
+    ]
+    assert len(stages.history("reading/measure", 2)) == 1
+
+
+@dataclass
+class Reading:
+    id: int
+    a: float | None
+    b: Any = None
+    note: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ({"titel": "x"}, "changes 'titel', a field that the entity does not have; did you mean"),
+        ({"id": 7}, "changes 'id', which no stage can write: it is the key"),
+        ({"version": 7}, "changes 'version', which no stage can write: it is the key, the version"),
+        ({"title": ["a", "\ud800"]}, "half a character (a lone surrogate) in field 'title'"),
+        ({"note": {"a": [float("inf")]}}, "a number that JSON does not have in field 'note'"),
+    ],
+)
+async def test_a_patch_that_cannot_be_written_says_why(
+    stages: Stages, patch: dict[str, Any], said: str
+) -> None:
+    """S6: and does not advise to declare what would be refused."""
+    kind = stages.kind()
+
+    @kind.stage(retry=ONCE)
+    async def write(listing: dict[str, Any]) -> Update:
+        return Update(patch=patch)
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    visit = stages.visit("listing/write")
+    assert visit is not None
+    assert said in visit["error"]

@@ -11,6 +11,7 @@ import pytest
 from mainspring import Kind, Mainspring, Untouched, Update
 from mainspring.entities import crawl
 from mainspring.entities.crawl import Crawl, CrawlOrder
+from mainspring.entities.runtime import kind_queues
 from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStage
 from mainspring.kernel import operation
 from mainspring.testing import wait_until, watch
@@ -195,6 +196,30 @@ async def test_a_crawl_waits_while_its_own_visits_are_not_processed(stages):
         await stages.rest(worker)
 
 
+@pytest.mark.parametrize("why", ["removed", "paused"])
+async def test_a_crawl_goes_on_past_a_stage_that_takes_nothing(stages, why):
+    """S18, S26: what waits for a stage that no code has, or that is paused, waits; the others do not."""
+    kind, look = stages.kind(), Seen()
+    kind.stage(name="Look")(look)
+    kind.stage(name="Gone")(Seen())
+    await stages.install()
+    stages.add(*range(23))
+    clear(stages)
+    if why == "removed":
+        del kind.stages["Gone"]
+    else:
+        async with stages.working():
+            for queue in ("listing/Gone", "listing/Gone~"):
+                await stages.app.operator.pause(queue)
+
+    ended = await crawled(stages, kind)
+
+    assert ended.done == 23
+    assert sorted(look.processed) == list(range(23))
+    waiting = "select count(*) from mainspring.visit where queue = 'listing/Gone~'"
+    assert stages.value(waiting) == 23
+
+
 async def test_a_crawl_waits_while_live_visits_lag(stages):
     """S18"""
     kind, look, slow = stages.kind(), Seen(), asyncio.Event()
@@ -355,6 +380,42 @@ async def test_a_new_stage_is_crawled_for(stages):
         await stages.rest(worker)
 
     assert look.asked == []
+
+
+async def test_a_crawl_for_a_new_stage_does_not_put_off_the_schedule(stages, clock):
+    """S18, S26: else a kind that gets a stage every week is never crawled as a whole."""
+    kind, look, late = stages.kind(crawl=Crawl(every=7 * DAY)), Seen(), Seen()
+    kind.stage(name="Look")(look)
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+    await clock.advance(6 * DAY)
+    kind.stage(name="Late")(late)
+    async with stages.working() as worker:
+        await clock.advance(60)
+        await wait_until(lambda: len(late.processed) == 1, 15)
+        await stages.rest(worker)
+    assert len(look.processed) == 1
+
+    await clock.advance(DAY)
+    async with stages.working() as worker:
+        await wait_until(lambda: len(look.processed) == 2, 15)
+        await stages.rest(worker)
+
+
+def test_a_crawl_has_the_share_that_its_kind_declares(app):
+    """S18: of the slots, by its two lanes' queues alike."""
+    kind = app.entities("listing", table="listing", crawl=Crawl(share=0.1))
+    kind.stage(Seen(), name="Look")
+
+    shares = {queue.name: queue.share for queue in kind_queues(kind)}
+
+    assert shares == {
+        "listing": None,
+        "listing~": 0.1,
+        "listing/Look": None,
+        "listing/Look~": 0.1,
+    }
 
 
 @pytest.mark.parametrize("step", ["settle.sending", "settle.answered"])

@@ -114,6 +114,8 @@ def test_two_stages_of_one_name_are_refused_and_an_unknown_one_names_the_nearest
         declare(kind, lambda entity: None, {"name": "Whole"})
     with pytest.raises(UnknownStage, match="did you mean 'Whole'"):
         find(kind, "Whol")
+    with pytest.raises(UnknownStage, match=r"no stage 'xyz'; declare it with @\w+\.stage$"):
+        find(kind, "xyz")
 
 
 def test_outcomes_say_what_they_are() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import psycopg
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Untouched, Update
 from mainspring.db.connect import Database
 from mainspring.entities.dao import Change, one_by_one
 from mainspring.entities.install import install_kinds
@@ -181,6 +181,36 @@ async def test_two_kinds_on_one_table_each_see_its_changes(stages: Stages) -> No
 
     assert offered(stages) == {"1": {"f:title": 1, "out": 1, "v": 2}}
     assert offered(stages, "audit") == {}
+
+
+@pytest.mark.parametrize("capture", ["statement", "row"])
+async def test_what_a_stage_saves_is_a_change_to_another_kind_on_its_table(
+    stages: Stages, capture: str
+) -> None:
+    """S21: the engine offers its own saves to the kind that it saves for, and to no other."""
+    listing, audit = stages.kind("listing"), stages.kind("audit", capture=capture)
+    seen = []
+
+    @listing.stage(interest=["title"])
+    async def appraise(found: dict[str, Any]) -> Update:
+        return Update(price=7)
+
+    @audit.stage(interest=["price"])
+    async def watch(found: dict[str, Any]) -> Untouched:
+        seen.append(found["price"])
+        return Untouched()
+
+    await stages.install()
+    stages.add(1)
+    offered(stages), offered(stages, "audit")
+    stages.change(1, title="a car")
+    await stages.run()
+
+    assert seen == [7]
+    assert [row["result"]["asked"] for row in stages.history("listing")] == [
+        {"appraise": True},
+        {},
+    ]
 
 
 async def test_the_printed_sql_installs_the_same_triggers(stages: Stages) -> None:

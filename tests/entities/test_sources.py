@@ -10,13 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring import Untouched, Update
+from mainspring import RetryPolicy, Untouched, Update
 from mainspring.entities.dao import Change, one_by_one
 from mainspring.entities.source import TableSource
 from mainspring.entities.store import SQL
 from mainspring.entities.table import shape_of
 from stages import Stages
 
+ONCE = RetryPolicy(attempts=1)
 ODD = [
     ("timestamptz", "2026-03-29 01:30:00+00"),
     ("bytea", "\\xdead"),
@@ -161,6 +162,42 @@ async def test_a_row_that_is_merely_not_found_keeps_its_state(stages: Stages) ->
     state = stages.state("remember")
     assert state is not None
     assert state["body"] == {"seen": "a"}
+
+
+async def test_a_row_that_may_be_read_and_not_written_fails_alone_and_says_so(
+    stages: Stages,
+) -> None:
+    """S2: row security hides it from the lock as if somebody had it, for ever."""
+
+    async def price(listing: dict[str, Any]) -> Update:
+        return Update(price=5)
+
+    stages.kind().stage(price, retry=ONCE)
+    await stages.install()
+    role = f"clerk_{stages.connection.info.backend_pid}"
+    stages.query(f"create role {role} login")
+    stages.query(f"grant usage on schema mainspring to {role}")
+    for what in ("tables", "sequences", "functions"):
+        stages.query(f"grant all on all {what} in schema mainspring to {role}")
+    stages.query(f"grant select, update on listing to {role}")
+    stages.query("alter table listing enable row level security")
+    stages.query("create policy shown on listing for select using (true)")
+    stages.query("create policy changed on listing for update using (id <> 1)")
+    worker = Stages.of(stages, stages.url.replace("postgres@", f"{role}@", 1))
+    worker.kind().stage(price, retry=ONCE)
+    try:
+        stages.add(1, 2)
+        async with worker.app:
+            await worker.run()
+    finally:
+        stages.query(f"drop owned by {role}")
+        stages.query(f"drop role {role}")
+
+    visit = stages.visit("listing/price")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert "shows the row to this role and does not let it update it" in visit["error"]
+    assert [stages.listing(id)["price"] for id in (1, 2)] == [0, 5]
 
 
 async def test_a_locked_table_holds_nothing_up_and_nothing_is_lost(stages: Stages) -> None:
@@ -315,6 +352,125 @@ async def test_a_dao_of_ones_own_loads_and_saves(stages: Stages, dao: Any) -> No
     assert await orders.state("close", 2) == (None, 0)
     assert await asyncio.to_thread(orders.deleted_sync, [1]) == 1
     assert await orders.state("close", 1) == (None, 0)
+
+
+class Wrong:
+    """A DAO as it is written at first: `wrong` says what is amiss."""
+
+    def __init__(self, wrong: str) -> None:
+        self.wrong = wrong
+
+    async def load(self, connection: Any, ids: Sequence[str]) -> Any:
+        if self.wrong == "list":
+            return [({"id": id}, 1) for id in ids]
+        if self.wrong == "numbers":
+            return {int(id): ({"id": id}, 1) for id in ids}
+        return {id: {"id": id} if self.wrong == "no version" else ({"id": id}, 1) for id in ids}
+
+    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Any:
+        return {change.id: change.version + 1 for change in changes if change.patch}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("list", "load of the dao must answer a mapping by id, got [("),
+        (
+            "numbers",
+            "load of the dao answered for the id 1, which it was not asked for; ids are the",
+        ),
+        ("no version", "load of the dao must answer (entity, version) for '1'"),
+        ("no lock", "an empty patch of version 1 and answered None: it must lock the entity"),
+    ],
+)
+async def test_a_dao_that_is_wrong_is_told_so(stages: Stages, wrong: str, said: str) -> None:
+    """S24: an entity is neither taken for missing nor tried for ever."""
+    orders = stages.app.entities("order", dao=Wrong(wrong))
+
+    @orders.stage(retry=ONCE)
+    async def close(order: dict[str, Any]) -> Update:
+        return Update(status="closed")
+
+    await stages.install()
+    stages.offer("order/close")
+    await stages.run()
+
+    visit = stages.visit("order/close")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert said in visit["error"]
+
+
+async def test_what_a_dao_writes_to_the_table_of_another_kind_is_a_change_of_it(
+    stages: Stages,
+) -> None:
+    """S21, S24: only the kind that is saved for hears nothing of the save."""
+    stages.query(
+        "create table orders (id integer primary key, status text, version bigint default 1)"
+    )
+    stages.query("create table line (order_id integer, price integer)")
+    orders, rows = (
+        stages.app.entities("order", dao=ManyOrders()),
+        stages.kind("row", table="orders"),
+    )
+    seen = []
+
+    @orders.stage
+    async def close(order: dict[str, Any]) -> Update:
+        return Update(status="closed")
+
+    @rows.stage(reads=["status"])
+    async def look(row: dict[str, Any]) -> Untouched:
+        seen.append(row["status"])
+        return Untouched()
+
+    await stages.install()
+    stages.query("insert into orders values (1, 'open')")
+    await stages.run()
+    await orders.changed([1])
+    await stages.run()
+
+    assert seen == ["open", "closed"]
+
+
+class SlowOrders:
+    """A DAO that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+        self.asked.set()
+        await self.gate.wait()
+        return {id: ({"id": id}, 1) for id in ids}
+
+    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+        return {change.id: change.version for change in changes}
+
+
+async def test_a_slow_dao_keeps_no_other_kind_from_loading(stages: Stages) -> None:
+    """S2, S24: it has a connection of its own."""
+    dao = SlowOrders()
+    orders, kind = stages.app.entities("order", dao=dao), stages.kind()
+    looked = asyncio.Event()
+
+    @orders.stage
+    async def close(order: dict[str, Any]) -> Untouched:
+        return Untouched()
+
+    @kind.stage
+    async def look(listing: dict[str, Any]) -> Untouched:
+        looked.set()
+        return Untouched()
+
+    await stages.install()
+    await orders.changed([1])
+    async with stages.working() as worker, asyncio.timeout(30):
+        await dao.asked.wait()
+        stages.add(1)
+        await looked.wait()
+        dao.gate.set()
+        await stages.rest(worker)
 
 
 async def test_an_id_is_one_however_it_is_asked_for(stages: Stages) -> None:

@@ -137,3 +137,8 @@ def test_an_equal_state_is_the_same_however_it_is_printed() -> None:
     assert not is_same(Stored(1, None), Stored(1, '{"a":1}'))
     assert is_same(Stored(1, None), None)
     assert not is_same(Stored(1, "1"), None)
+
+
+def test_a_state_that_becomes_a_truth_is_another_than_the_number() -> None:
+    """S5: Python takes 1 and True for equal, JSON and whoever reads the state elsewhere do not."""
+    assert not is_same(Stored(1, '{"done":true}'), Stored(1, '{"done": 1}'))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -533,6 +534,43 @@ async def test_a_slow_or_failing_stage_takes_nothing_from_another(stages: Stages
     assert stages.value(done) == 60
     parked = "select count(*) from mainspring.visit where parked_at is not null"
     assert stages.value(parked) == 60
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_a_slow_stage_without_a_limit_leaves_room_for_others(
+    stages: Stages, plain: bool
+) -> None:
+    """S2: whatever it has waiting, it does not take the last slots."""
+    listing, gate, open_ = stages.kind(), asyncio.Event(), threading.Event()
+
+    async def wait(found: dict[str, Any]) -> Untouched:
+        await gate.wait()
+        return Untouched()
+
+    def wait_plainly(found: dict[str, Any]) -> Untouched:
+        open_.wait()
+        return Untouched()
+
+    listing.stage(name="Slow", interest=["title"])(wait_plainly if plain else wait)
+
+    @listing.stage(interest=["price"])
+    async def fast(found: dict[str, Any]) -> Update:
+        return Update(note="done")
+
+    await stages.install()
+    stages.query("insert into listing (id) select n from generate_series(1, 60) n")
+    stages.query("delete from mainspring.visit")
+    stages.query("update listing set title = 'x' where id <= 40")
+    async with stages.working(concurrency=8) as worker:
+        try:
+            await wait_until(lambda: len(worker.hand.active()) == 6, timeout=15)
+            stages.query("update listing set price = 1 where id > 40")
+            done = "select count(*) from listing where note = 'done'"
+            await wait_until(lambda: stages.value(done) == 20, timeout=15)
+        finally:
+            gate.set()
+            open_.set()
+        await stages.rest(worker, timeout=20)
 
 
 async def test_the_load_on_a_stage_is_limited_across_workers(stages: Stages) -> None:

@@ -548,3 +548,60 @@ def test_only_visits_that_wait_for_a_slot_for_a_while_may_go_to_another_worker()
     )
 
     assert found.waited_by_shard(10.0, 0.2) == {2: 2, 3: 1}
+
+
+def leaving(slots: int = 8, names: str = "abc") -> Buffer:
+    settings = [queue(name, leaves_slots=True) for name in names]
+    found = Buffer(
+        [*settings, queue("crawl", share=0.5), queue("task")], threading.Lock(), slots=slots
+    )
+    for name in found.queues:
+        found.queues[name].limit(paused=False, concurrency=None, rate=None)
+    return found
+
+
+def wait_for(found: Buffer, name: str, count: int) -> None:
+    found.add([visit(f"{name}{n:02}", name=name) for n in range(count)])
+
+
+def test_a_queue_with_runs_leaves_a_slot_to_each_that_has_none() -> None:
+    """S2: however slow it is, another that gets something to do can start at once."""
+    found = leaving()
+    wait_for(found, "a", 20)
+    assert len(popped(found)) == 6, "two of eight are left to b and c"
+    assert not found.can_start(0.0)
+
+    wait_for(found, "b", 20)
+    assert popped(found) == ["b00"], "and the last one is left to c"
+    wait_for(found, "c", 20)
+    assert popped(found) == ["c00"]
+
+
+def test_the_end_of_a_run_leaves_its_slot_to_whoever_has_none() -> None:
+    """S2: two slow ones do not crowd out a third."""
+    found = leaving()
+    wait_for(found, "a", 20)
+    wait_for(found, "b", 20)
+    assert len(popped(found)) == 7
+    found.ended(visit("a00", name="a"))
+    assert popped(found) == ["a06"]
+    wait_for(found, "c", 1)
+    assert popped(found) == ["c00"]
+
+
+def test_no_more_than_a_quarter_of_the_slots_is_left() -> None:
+    found = leaving(slots=8, names="abcdefgh")
+    wait_for(found, "a", 20)
+    assert len(popped(found)) == 6
+    few = leaving(slots=3)
+    wait_for(few, "a", 20)
+    assert len(popped(few)) == 3, "of three, none"
+
+
+def test_a_background_queue_leaves_slots_too_and_others_need_not() -> None:
+    found = leaving(slots=8, names="ab")
+    wait_for(found, "a", 5)
+    wait_for(found, "crawl", 5)
+    assert len(popped(found)) == 7
+    wait_for(found, "task", 1)
+    assert popped(found) == ["task00"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,9 @@ from mainspring.entities.operate import LAST_ASKED, KindLoad
 from mainspring.entities.why import EntityWhy, Happened, Queued
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
+
+# Visits that wait for these go on by themselves.
+_GOES_ON = ("scheduled", "backoff", "running", "turn_busy", "about_to_run")
 
 group = typer.Typer(
     help="Entities and their stages. An id of several columns is a JSON array of texts.",
@@ -109,7 +113,7 @@ def print_entity(found: EntityWhy, *, json: bool) -> None:
         for waiting in found.undelivered:
             show.say(
                 f"{waiting.events} events wait for {waiting.consumer}, first {waiting.first}"
-                f" (mainspring entities skip {found.kind} {found.key} {waiting.consumer})"
+                f" (mainspring entities skip {found.kind} {quote(found.key)} {quote(waiting.consumer)})"
             )
         _print_story(found)
     else:
@@ -127,6 +131,9 @@ def _print_queues(found: EntityWhy) -> None:
     ]
     columns = ("queue", "state", "due", "failures", "why")
     show.print_table(columns, rows, empty="in no queue: at rest")
+    for queued in found.queues:
+        if queued.cause not in _GOES_ON:
+            show.say(f"{queued.entry.queue}: what to do: {queued.remedy}")
 
 
 def _reason(queued: Queued) -> str:
@@ -138,7 +145,10 @@ def _reason(queued: Queued) -> str:
 
 def _print_states(found: EntityWhy) -> None:
     if found.states:
-        rows = [(s.stage, s.version, s.body or s.message_type, s.changed_at) for s in found.states]
+        rows = [
+            (s.stage, s.version, s.message_type if s.body is None else s.body, s.changed_at)
+            for s in found.states
+        ]
         show.print_table(("state of", "version", "value", "changed"), rows, empty="")
 
 

@@ -262,8 +262,7 @@ declare
   new_row jsonb;
   one boolean;
 begin
-  -- The engine offers its own saves itself. What a user's trigger writes in such a save is one level deeper.
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+  if mainspring.is_own_save(kind) then
     return null;
   end if;
   begin
@@ -408,9 +407,6 @@ declare
   lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
   item record;
 begin
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
-    return null;
-  end if;
   if tg_op = 'INSERT' then
     for item in
       select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
@@ -419,6 +415,10 @@ begin
       perform mainspring.offer_documents(item.kind, item.keys, item.payloads, lane);
     end loop;
   elsif tg_op = 'UPDATE' then
+    -- The engine updates documents of one kind in a statement; what it never does, a user's dao may do in its save.
+    if mainspring.is_own_save((select n.kind from new_rows n limit 1)) then
+      return null;
+    end if;
     for item in
       select c.kind, array_agg(c.key) as keys, array_agg(c.payload || jsonb_build_object('out', 1, 'v', c.version)) as payloads
       from (
@@ -496,7 +496,7 @@ declare
   new_row jsonb;
   there boolean;
 begin
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+  if mainspring.is_own_save(kind) then
     return null;
   end if;
   if tg_op = 'UPDATE' and old *= new then
@@ -707,13 +707,14 @@ declare
   queue_name text := (
     select 'mainspring.crawl' || case when k.pool = 'default' then '' else '@' || k.pool end
     from mainspring.kind k where k.name = crawl_soon.kind);
+  visit_key constant text := crawl_soon.kind || '/new';
 begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind and k.source <> 'dao')
     or not exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select mainspring.shard(crawl_soon.kind, i.shard_count), crawl_soon.kind, queue_name, gen_random_uuid(), 5,
+  select mainspring.shard(visit_key, i.shard_count), visit_key, queue_name, gen_random_uuid(), 5,
     mainspring.now() + interval '3 seconds', uuid_hash_extended(gen_random_uuid(), 0),
     (select jsonb_object_agg('ask:' || s, 1) from unnest(stages) s), mainspring.now(), mainspring.now()
   from mainspring.install i
@@ -976,6 +977,13 @@ $$;
 CREATE FUNCTION mainspring.instant(micros bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (('1970-01-01 00:00:00+00'::timestamp with time zone + make_interval(secs => ((micros / 1000000))::double precision)) + (((micros % (1000000)::bigint))::double precision * '00:00:00.000001'::interval));
+
+CREATE FUNCTION mainspring.is_own_save(kind text) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on'
+      and coalesce(nullif(current_setting('mainspring.saves', true), ''), kind) = kind
+  $$;
 
 CREATE FUNCTION mainspring.is_there(relation regclass, keys text[], entity record) RETURNS boolean
     LANGUAGE plpgsql STABLE

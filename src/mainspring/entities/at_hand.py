@@ -21,7 +21,7 @@ FRESH_SECONDS = 5.0
 # When one was used too late, runs wait for something else than loads; and a load may fail or wait for a
 # lock. Nothing is prepared for so long then (seconds).
 PAUSE_SECONDS = 10.0
-# Bytes of entities and states, and entities, that are kept.
+# Bytes of entities with their states, and entities, that are kept.
 MOST_BYTES = 16_000_000
 MOST_KEPT = 10_000
 
@@ -46,12 +46,8 @@ class _Kept(msgspec.Struct):
     @property
     def size(self) -> int:
         entity = self.picture.entity
-        states = (stored for _, stored in self.picture.states.values())
-        return (0 if entity is None else len(entity.body)) + sum(map(_size, states))
-
-
-def _size(stored: Stored) -> int:
-    return len(stored.body or "") + len(stored.message or b"")
+        states = sum(stored.size for _, stored in self.picture.states.values())
+        return states if entity is None else states + len(entity.body)
 
 
 class AtHand:

@@ -15,7 +15,7 @@ from mainspring.entities.keys import refused
 from mainspring.entities.stage import Stage, find
 from mainspring.entities.state import Stored
 from mainspring.entities.store import SQL
-from mainspring.errors import InvalidSetting, NotFound
+from mainspring.errors import InvalidSetting, NotFound, UnreadableState
 
 if TYPE_CHECKING:
     from mainspring.entities.kind import Kind
@@ -31,7 +31,10 @@ async def read_state(
     if row is None:
         return (None, 0)
     version, schema, body, message, message_type = row
-    return (found.state.decode(Stored(schema, body, message, message_type)), version)
+    try:
+        return (found.state.decode(Stored(schema, body, message, message_type)), version)
+    except UnreadableState as error:
+        raise UnreadableState(f"{error} (it has version {version})") from error
 
 
 async def set_state(

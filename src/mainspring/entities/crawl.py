@@ -242,7 +242,9 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> Que
 async def _begin(
     database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
 ) -> Outcome:
-    name = run.visit.key
+    name, _, for_new = run.visit.key.partition(
+        "/"
+    )  # beside the schedule, which it must not put off
     row = await _read_kind(connection, name)
     if row is None:
         return Done()
@@ -257,7 +259,7 @@ async def _begin(
     async def write(tx: Any) -> None:
         await start(database, tx, order, source=source)
 
-    if every is None:
+    if every is None or for_new:
         return Done(writer=Alone(write))
     return Again(after=every.total_seconds(), payload="{}", writer=Alone(write))
 

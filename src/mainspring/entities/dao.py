@@ -1,8 +1,10 @@
 """A data access object of the user's own, where one table is not enough (S24).
 
 The engine calls it on a connection of its own (asyncpg), inside the transaction of the visit and in a
-savepoint; it must not commit, and the entities must live in the engine's database. Changes are captured by
-call: whoever writes an entity outside a stage calls `kind.changed` in the same transaction.
+savepoint; it must not commit, and the entities must live in the engine's database. `load` has a connection
+of its kind's own; while `update` runs the worker writes few other results, so it waits for nothing but the
+database. Changes are captured by call: whoever writes an entity outside a stage calls `kind.changed` in
+the same transaction.
 
 `update` is a compare-and-set: it writes an entity only if its version is the one given, and answers the new
 one. With an empty patch it writes nothing, but still locks the entity until the end of the transaction

@@ -73,9 +73,13 @@ def verdict(chain: Chain) -> str | None:
         steps = "; ".join(_shown(step) for step in chain.ring[-period:])
         return f"stages go in a circle, which came round {TIMES} times: {steps}"
     if chain.n >= MOST_HOPS:
+        if not chain.ring:
+            return (
+                f"asked {chain.n} times to be visited again at once without changing anything: give "
+                "a later time, or none to wait for a change"
+            )
         steps = "; ".join(_shown(step) for step in chain.ring[-6:])
-        last = f", the last: {steps}" if steps else ""
-        return f"stages set each other off {chain.n} times without an event from outside{last}"
+        return f"stages set each other off {chain.n} times without an event from outside, the last: {steps}"
     return None
 
 

@@ -109,7 +109,7 @@ class Loader:
         try:
             for start in range(0, len(visits), PAGE):
                 if start and not self._at_hand.has_room(moment.local()):
-                    break
+                    break  # great ones: the rest is loaded when it runs
                 await self._prepare(visits[start : start + PAGE])
         except Exception as error:
             self._at_hand.pause(moment.local())
@@ -129,7 +129,9 @@ class Loader:
 
     def _need(self, visits: list[Visit]) -> Need:
         """What all of these visits of one entity need."""
-        if len(visits) == 1 and not self._at_hand.knows(visits[0].key):
+        if self._at_hand.knows(visits[0].key):
+            return EVERYTHING  # it serves the visits of the older picture too, whoever they are
+        if len(visits) == 1:
             return self.needs[visits[0].queue]
         dues = {self.needs[visit.queue].due for visit in visits}
         return Need(None, "") if dues == {""} else EVERYTHING

@@ -81,3 +81,16 @@ class Model:
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     missing = dataclasses.MISSING
     return field.init and field.default is missing and field.default_factory is missing
+
+
+def is_equal(before: Any, after: Any) -> bool:
+    """Whether two plain JSON values are the same: 1 and 1.0 are, NaN is itself, 1 and true are not."""
+    if before != before and after != after:
+        return True
+    if before != after or isinstance(before, bool) is not isinstance(after, bool):
+        return False
+    if isinstance(before, dict):
+        return all(is_equal(value, after[name]) for name, value in before.items())
+    if isinstance(before, list):
+        return all(map(is_equal, before, after))
+    return True

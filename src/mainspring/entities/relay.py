@@ -79,6 +79,7 @@ class Relay:
             concurrency=consumer.parallel,
             timeout=consumer.timeout,
             retry=consumer.retry,
+            leaves_slots=True,
         )
 
     async def _deliver(self, kind: Kind, consumer: Consumer, run: Run) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
 from mainspring.entities.at_hand import Picture
 from mainspring.entities.load import Loader
-from mainspring.entities.model import Model
+from mainspring.entities.model import Model, is_equal
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.outcome import (
     KEEP,
@@ -35,11 +36,13 @@ from mainspring.entities.saving import Save
 from mainspring.entities.state import is_same
 from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
+from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import describe
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 class StageRunner:
@@ -178,23 +181,48 @@ class StageRunner:
         }
         for name in patch:
             if self._writable is not None and name not in self._writable:
-                raise UndeclaredField(
-                    f"stage {self._stage.name!r} changes {name!r}, which it does not declare; "
-                    f"add it to writes= (now: {', '.join(sorted(self._writable)) or 'nothing'})"
-                )
+                raise UndeclaredField(self._not_writable(name))
         check_values(self._whole, self._stage.name, patch)
-        return patch
+        return {name: self._storable(name, value) for name, value in patch.items()}
+
+    def _not_writable(self, name: str) -> str:
+        stage, declared = self._stage.name, self._stage.settings.writes
+        if self._fields is not None and name not in self._fields:
+            near = nearest(name, list(self._fields))
+            return f"stage {stage!r} changes {name!r}, a field that the entity does not have{near}"
+        if declared is None:
+            return (
+                f"stage {stage!r} changes {name!r}, which no stage can write: it is the key, the "
+                "version, or computed by the database"
+            )
+        return (
+            f"stage {stage!r} changes {name!r}, which it does not declare; "
+            f"add it to writes= (now: {', '.join(sorted(declared)) or 'nothing'})"
+        )
+
+    def _storable(self, name: str, value: Any) -> Any:
+        """A value as its JSON text keeps it: NaN as a column of floats prints it, for JSON has none."""
+        if isinstance(value, float) and not math.isfinite(value) and self._writable is not None:
+            return _NOT_FINITE.get(value, "NaN")
+        if (reason := _lost_in_json(value)) is not None:
+            raise InvalidOutcome(
+                f"stage {self._stage.name!r} returned {reason} in field {name!r}: {value!r:.100}"
+            )
+        return value
 
 
-def is_equal(before: Any, after: Any) -> bool:
-    """Whether two plain JSON values are the same: 1 and 1.0 are, 1 and true are not."""
-    if before != after or isinstance(before, bool) is not isinstance(after, bool):
-        return False
-    if isinstance(before, dict):
-        return all(is_equal(value, after[name]) for name, value in before.items())
-    if isinstance(before, list):
-        return all(map(is_equal, before, after))
-    return True
+def _lost_in_json(value: Any) -> str | None:
+    """What in a plain value JSON cannot hold: it would be something else when it is read again."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "a number that JSON does not have"
+        case str() if not value.isascii() and value.encode("utf-8", "ignore").decode() != value:
+            return "half a character (a lone surrogate)"
+        case dict():
+            return next((why for v in value.values() if (why := _lost_in_json(v))), None)
+        case list() | tuple():
+            return next((why for v in value if (why := _lost_in_json(v))), None)
+    return None
 
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:

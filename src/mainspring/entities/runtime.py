@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from mainspring.entities.at_hand import AtHand
 from mainspring.entities.catalogue import Known
 from mainspring.entities.columns import check_stages
 from mainspring.entities.crawl import schedule
+from mainspring.entities.dao_source import DaoSource
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader, Need
 from mainspring.entities.offers import Offering
@@ -24,7 +25,7 @@ from mainspring.entities.register import register_kinds
 from mainspring.entities.relay import Relay
 from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
-from mainspring.entities.source import source_of
+from mainspring.entities.source import DocumentSource, Source, TableSource
 from mainspring.entities.stage import Stage
 from mainspring.entities.table import Shape
 from mainspring.kernel.config import Handler, QueueSettings
@@ -33,8 +34,6 @@ from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
-# What crawl queues may have of a worker's slots.
-CRAWL_SHARE = 0.25
 
 
 class KindRuntime:
@@ -95,6 +94,16 @@ class KindRuntime:
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
 
 
+def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
+    """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
+    if kind.dao is not None:
+        return DaoSource(kind, kind.dao)
+    if kind.is_document:
+        return DocumentSource(kind)
+    assert shape is not None, f"the table of kind {kind.name!r} was not looked at"
+    return TableSource(kind, shape, fields)
+
+
 class Runtime:
     """All kinds of an application in one worker."""
 
@@ -106,12 +115,18 @@ class Runtime:
         *,
         threads: int,
     ) -> None:
-        self._line = Line(database, "loader", **PRINTING)
+        shared = Line(database, "loader", **PRINTING)
+        self._lines = [shared]
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.stage")
-        self.kinds = {
-            kind.name: KindRuntime(kind, shapes.get(kind.name), database, self._line, self._threads)
-            for kind in kinds
-        }
+        self.kinds: dict[str, KindRuntime] = {}
+        for kind in kinds:
+            line = shared
+            if kind.dao is not None:  # the user's own code may take long: its kind alone waits
+                line = Line(database, "loader", **PRINTING)
+                self._lines.append(line)
+            self.kinds[kind.name] = KindRuntime(
+                kind, shapes.get(kind.name), database, line, self._threads
+            )
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
         self._relay = Relay(database, list(declared.values()))
 
@@ -122,7 +137,8 @@ class Runtime:
 
     async def close(self) -> None:
         await self._relay.close()
-        await self._line.close()
+        for line in self._lines:
+            await line.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -144,7 +160,8 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
             pool=kind.settings.pool,
             kind="stage",
             turns=kind.name if kind.is_serial else None,
-            share=CRAWL_SHARE if name.endswith("~") else None,
+            share=kind.settings.crawl.share if name.endswith("~") else None,
+            leaves_slots=not name.endswith("~"),
         )
         for name in (kind.name, f"{kind.name}~")
     ]
@@ -163,7 +180,8 @@ def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> li
                 concurrency=s.parallel,
                 rate=s.rate,
                 retry=s.retry,
-                share=CRAWL_SHARE if name.endswith("~") else None,
+                share=kind.settings.crawl.share if name.endswith("~") else None,
+                leaves_slots=not name.endswith("~"),
             )
             for name in (stage.queue, stage.crawl_queue)
         ]

@@ -31,21 +31,26 @@ from mainspring.entities.saving import (
     changes_of,
     event_row,
     outcome_of,
+    refused,
     state_row,
     vetoed,
 )
 from mainspring.entities.source import Loaded, Patch, Source
 from mainspring.entities.store import SQL
 from mainspring.entities.summary import summary
+from mainspring.entities.table import literal
 from mainspring.kernel.locks import lock_visits
 from mainspring.kernel.outcome import Done, Verdict
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
-# The engine's own save offers for itself: the capture trigger stays quiet (but not for what users'
-# triggers write in turn). Deferred constraints speak now, not at the commit.
-_PREPARE = f"set local mainspring.engine = 'on'; set constraints all immediate; {LOCAL_PRINTING}"
+# The engine's own save offers for itself: the capture triggers of its kind stay quiet (but not for what
+# users' triggers write in turn). Deferred constraints speak now, not at the commit.
+_PREPARE = (
+    "set local mainspring.engine = 'on'; set local mainspring.saves = {kind}; "
+    f"set constraints all immediate; {LOCAL_PRINTING}"
+)
 
 
 class Saver:
@@ -67,6 +72,7 @@ class Saver:
         self.most = source.most
         self.conflicts = Conflicts()
         self._kind = kind
+        self._prepare = _PREPARE.format(kind=literal(kind))
         self._source = source
         self._known = known
         self._at_hand = at_hand
@@ -77,7 +83,7 @@ class Saver:
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         await self._look_at_server(connection)
-        await connection.execute(_PREPARE)
+        await connection.execute(self._prepare)
         verdicts: list[Verdict] = [None] * len(runs)
         items = await self._stand(connection, runs, verdicts)
         await self._check_states(connection, runs, verdicts)
@@ -121,9 +127,12 @@ class Saver:
         locked = await self._source.lock(connection, list(first))
         lost = [key for key in first if key not in locked]
         there = await self._source.load(connection, lost) if lost else {}
+        barred = await self._source.barred(connection, list(there)) if there else {}
         items = []
         for key, n in first.items():
-            if key not in locked:
+            if key in barred:
+                verdicts[n] = refused(runs[n], barred[key])
+            elif key not in locked:
                 verdicts[n] = "locked" if key in there else "rerun"
             elif self._holds(runs[n].note, locked[key]):
                 items.append(Item(n, runs[n], runs[n].note, locked[key]))

@@ -70,10 +70,15 @@ def changes_of(before: Loaded, written: Written, version: str) -> dict[str, tupl
 
 
 def vetoed(run: Run) -> Verdict:
+    patch = ", ".join(sorted(run.note.patch))
+    return refused(run, f"a trigger on the table kept {patch} of {run.visit.key!r} as it was")
+
+
+def refused(run: Run, why: str) -> Verdict:
+    """The entity cannot be saved as things are: a failure of the run."""
     save: Save = run.note
     error = SaveRefused(
-        f"the save of stage {save.stage.name!r} changed no row: a trigger on the table kept "
-        f"{', '.join(sorted(save.patch))} of {run.visit.key!r} as it was; nothing was saved"
+        f"the save of stage {save.stage.name!r} changed no row: {why}; nothing was saved"
     )
     return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+import asyncpg
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.entities.dao import Change, Dao
 from mainspring.entities.keys import split
 from mainspring.entities.kind import Kind
-from mainspring.entities.model import Model
 from mainspring.entities.table import DOCUMENT_TABLE, Shape, literal, quoted
 
 _encode = msgspec.json.Encoder().encode
@@ -77,6 +76,10 @@ class Source(Protocol):
         """Those that nobody else has locked, locked until the transaction ends, as they are now."""
         ...
 
+    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+        """Of those that are there and could not be locked: which nobody has locked, and why."""
+        ...
+
     async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
         """Write locked entities, all with the same columns; a row that a trigger vetoed is left out."""
         ...
@@ -94,6 +97,7 @@ class TableSource:
         self._load = self._select(fields, "")
         self._moved = self._comparing()
         self._lock = self._select(None, self._locking())
+        self._lock_now = self._lock.removesuffix("skip locked") + "nowait"
         self._update = lru_cache(256)(self._updating)
 
     def _items(self, *more: str) -> str:
@@ -193,6 +197,22 @@ class TableSource:
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
         return await self._fetch(connection, self._lock, keys)
 
+    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+        """Rows that row security shows to this role and does not let it change."""
+        found = {}
+        for key in keys if self._shape.row_security else ():
+            try:
+                async with connection.transaction():
+                    there = await self._fetch(connection, self._lock_now, [key])
+            except asyncpg.LockNotAvailableError:
+                continue
+            if not there:
+                found[key] = (
+                    f"row security of {self._shape.sql} shows the row to this role and does not let "
+                    "it update it; give the worker's role a policy for update, or bypassrls"
+                )
+        return found
+
     async def _fetch(
         self, connection: Any, statement: str, keys: Sequence[str]
     ) -> dict[str, Loaded]:
@@ -255,62 +275,10 @@ class DocumentSource:
         rows = await connection.fetch(self._lock, _encode(keys).decode())
         return {row[0]: Loaded(*row) for row in rows}
 
+    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+        return {}
+
     async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
         items = [{"key": p.loaded.key, "patch": p.values} for p in patches]
         rows = await connection.fetch(self._update, _encode(items).decode())
         return {key: Written(version, body, same) for key, version, body, same in rows}
-
-
-class DaoSource:
-    """A user's own data access object: each call in a savepoint, one entity a transaction."""
-
-    most = 1
-
-    def __init__(self, kind: Kind, dao: Dao) -> None:
-        self._dao = dao
-        self._model: Model = kind.model
-
-    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        async with connection.transaction():
-            found = await self._dao.load(connection, list(keys))
-        return {key: self._loaded(key, *found[key]) for key in keys if key in found}
-
-    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
-        now = await self.load(connection, [entity.key for entity in loaded])
-        return {n for n, e in enumerate(loaded) if e.key not in now or not e.same_as(now[e.key])}
-
-    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        """An update with no field locks and compares; what it does not answer has moved."""
-        now = await self.load(connection, keys)
-        changes = [Change(key, loaded.version or 0, loaded.entity) for key, loaded in now.items()]
-        async with connection.transaction():
-            held = await self._dao.update(connection, changes)
-        return {key: loaded for key, loaded in now.items() if held.get(key) == loaded.version}
-
-    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
-        changes, bodies = [], {}
-        for patch in patches:
-            row = msgspec.json.decode(patch.loaded.body) | dict(patch.values)
-            key, version = patch.loaded.key, patch.loaded.version or 0
-            entity = self._model.decode(row)
-            values = {
-                f: getattr(entity, f, row[f]) if self._model.type else row[f] for f in patch.values
-            }
-            changes.append(Change(key, version, entity, values))
-            bodies[key] = _encode(row).decode()
-        async with connection.transaction():
-            versions = await self._dao.update(connection, changes)
-        return {key: Written(version, bodies[key], True) for key, version in versions.items()}
-
-    def _loaded(self, key: str, entity: Any, version: int) -> Loaded:
-        return Loaded(key, version, None, _encode(self._model.encode(entity)).decode(), entity)
-
-
-def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
-    """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
-    if kind.dao is not None:
-        return DaoSource(kind, kind.dao)
-    if kind.is_document:
-        return DocumentSource(kind)
-    assert shape is not None, f"the table of kind {kind.name!r} was not looked at"
-    return TableSource(kind, shape, fields)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.entities.model import is_equal
 from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -30,6 +31,10 @@ class Stored:
     message: bytes | None = None
     message_type: str | None = None
 
+    @property
+    def size(self) -> int:
+        return len(self.body or "") + len(self.message or b"")
+
 
 def is_same(new: Stored, old: Stored | None) -> bool:
     """Whether a state says what is stored already: then there is nothing to write."""
@@ -39,7 +44,7 @@ def is_same(new: Stored, old: Stored | None) -> bool:
         return False
     if new.body is None or old.body is None:
         return new.body is old.body
-    return bool(msgspec.json.decode(new.body) == msgspec.json.decode(old.body))
+    return is_equal(msgspec.json.decode(old.body), msgspec.json.decode(new.body))
 
 
 @dataclass(frozen=True, slots=True)

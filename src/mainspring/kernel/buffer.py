@@ -45,6 +45,9 @@ class Buffer:
         self._waiting_beside: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
+        self._leaving = [q for q in self.queues.values() if q.settings.leaves_slots]
+        self._taken = 0  # slots
+        self._spare = slots // 4 if self._leaving else 0  # that are left to those who have none
         self._credit = 0.0  # starts that are owed to background queues; one at most
         # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
@@ -100,7 +103,7 @@ class Buffer:
         self.next_at = math.inf
         for waiting in self._waiting:
             for queue in waiting.values():
-                if not self._is_crowded(queue):
+                if not self._is_crowded(queue) and not self._must_leave(queue):
                     ready_at = queue.ready_at(now) if queue.limited else now
                     if ready_at <= now:
                         return True
@@ -207,6 +210,8 @@ class Buffer:
             for queue in waiting[priority].values():
                 if queue.settings.share is not None and self._is_crowded(queue):
                     continue
+                if self._must_leave(queue):
+                    continue
                 level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
@@ -222,6 +227,15 @@ class Buffer:
         if share is None:
             return False
         return sum(q.running for q in self._background) >= max(1, int(share * self._slots))
+
+    def _must_leave(self, queue: QueueState) -> bool:
+        """Whether the free slots are for queues that have no run yet."""
+        free = self._slots - self._taken
+        if free > self._spare or not queue.running:
+            return False
+        if not (queue.settings.leaves_slots or queue.settings.share is not None):
+            return False
+        return free <= sum(not other.running for other in self._leaving)
 
     def _count_share(self, visit: Visit) -> None:
         """Every start of another queue owes the background queues a part of one."""
@@ -245,6 +259,7 @@ class Buffer:
                 return False
         if not queue.limited:
             queue.running += 1
+            self._taken += not queue.settings.beside
             return True
         with self._gate:
             # Once more, for the heart may have lent the part to another worker since.
@@ -252,6 +267,7 @@ class Buffer:
             if allowed and queue.bucket is not None and queue.rate is not None:
                 queue.bucket.take(now)
             queue.running += 1
+            self._taken += not queue.settings.beside
         if not allowed:
             self.ended(visit)
             self.turn_over(visit)
@@ -271,6 +287,7 @@ class Buffer:
         Answers whether that lets visits of its group try."""
         queue = self.queues[visit.queue]
         queue.running -= 1
+        self._taken -= not queue.settings.beside
         if visit.group is None:
             return False
         return self._place_all(queue.groups.ended(visit))

@@ -98,6 +98,9 @@ class QueueSettings:
     # A background queue: all of them together have at most this share of a worker's slots, and at
     # least this share of its starts, whatever waits with greater priority. None: no background.
     share: float | None = None
+    # Such queues leave each other a slot: one that has runs takes no more of them while the free ones are
+    # needed by those that have none (up to a quarter of all), so one that is slow starves no other.
+    leaves_slots: bool = False
     # What a layer declares beyond these; operators change it, and its terms are told.
     policy: Mapping[str, Any] = field(default_factory=dict)
     terms: Terms | None = None

@@ -6,6 +6,15 @@
 -- Lock order: the user's rows (had), states, visits. Many visits are upserted in the order of their primary key (a quarter less
 -- work than by shard); writers cannot meet there, because they have the entities' rows, and the engine gives way.
 
+-- Whether a statement's trigger fires for the engine's own save of this kind, which offers for itself. What a user's trigger
+-- writes in such a save is one level deeper; another kind over the same table, or over one that a dao writes, must hear of it.
+create or replace function mainspring.is_own_save(kind text) returns boolean
+  language sql stable
+  as $$
+    select pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on'
+      and coalesce(nullif(current_setting('mainspring.saves', true), ''), kind) = kind
+  $$;
+
 -- The expression that prints a row's key: one column's text, or a JSON array of texts. Null: a key column is gone.
 create or replace function mainspring.key_expression(relation oid, keys text[], alias text) returns text
   language sql stable
@@ -85,8 +94,7 @@ declare
   new_row jsonb;
   one boolean;
 begin
-  -- The engine offers its own saves itself. What a user's trigger writes in such a save is one level deeper.
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+  if mainspring.is_own_save(kind) then
     return null;
   end if;
   begin

@@ -21,9 +21,6 @@ declare
   lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
   item record;
 begin
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
-    return null;
-  end if;
   if tg_op = 'INSERT' then
     for item in
       select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
@@ -32,6 +29,10 @@ begin
       perform mainspring.offer_documents(item.kind, item.keys, item.payloads, lane);
     end loop;
   elsif tg_op = 'UPDATE' then
+    -- The engine updates documents of one kind in a statement; what it never does, a user's dao may do in its save.
+    if mainspring.is_own_save((select n.kind from new_rows n limit 1)) then
+      return null;
+    end if;
     for item in
       select c.kind, array_agg(c.key) as keys, array_agg(c.payload || jsonb_build_object('out', 1, 'v', c.version)) as payloads
       from (

@@ -19,7 +19,7 @@ declare
   new_row jsonb;
   there boolean;
 begin
-  if pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on' then
+  if mainspring.is_own_save(kind) then
     return null;
   end if;
   if tg_op = 'UPDATE' and old *= new then

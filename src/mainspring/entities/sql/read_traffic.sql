@@ -1,11 +1,12 @@
 -- What goes on in a kind: how many visits of its crawl lane wait (counted up to a limit), and for how long the oldest
--- live visit that could run has been due. Live queues that are paused or not served do not count: they lag for reasons
--- of their own. Locks nothing. Rides visit_due: one look a queue and priority.
+-- live visit that could run has been due. Queues of stages, and live ones, that are paused or not served (a stage that no
+-- code has any more) do not count: they wait for reasons of their own. Locks nothing. Rides visit_due: one look a queue
+-- and priority.
 with queue as (
   select q.name, right(q.name, 1) = '~' as crawls
   from mainspring.queue q
   where (q.name in (%(kind)s::text, %(kind)s::text || '~') or starts_with(q.name, %(kind)s::text || '/'))
-    and (right(q.name, 1) = '~'
+    and (q.name = %(kind)s::text || '~'
       or q.paused_at is null and exists (select from mainspring.worker w where w.queues @> array[q.name]::text[]))
 ),
 level as (
