@@ -29,11 +29,12 @@ from hypothesis.stateful import (
 from mainspring import Mainspring, Untouched, Update, now
 from mainspring.entities import clock as stage_clock
 from mainspring.entities import runtime as stage_runtime
+from mainspring.entities.ask import StaleRead
 from mainspring.entities.kind import Kind
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.outcome import Outcome, Retry
-from mainspring.kernel.settler import Settler
+from mainspring.kernel.settler import Settler, Sort, sort_of
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.testing import Clock
 from stages import Stages
@@ -204,7 +205,7 @@ class Protocol(RuleBasedStateMachine):
     def _due(self) -> list[Visit]:
         rows = self.stages.query(
             "select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, "
-            "expires_at, payload::text from mainspring.visit "
+            "expires_at, payload::text, ctid::text from mainspring.visit "
             "where due_at <= mainspring.now() and parked_at is null and queue !~ '!' order by queue, key"
         )
         return [Visit(*row.values()) for row in rows]
@@ -222,13 +223,17 @@ class Protocol(RuleBasedStateMachine):
     def process(self, data: st.DataObject) -> None:
         visit = data.draw(st.sampled_from(self.read_))
         self.read_.remove(visit)
-        self.ended.append(self.loop.run(self._process(visit)))
+        if (run := self.loop.run(self._process(visit))) is not None:
+            self.ended.append(run)
 
-    async def _process(self, visit: Visit) -> Run:
+    async def _process(self, visit: Visit) -> Run | None:
         queue = self.handlers[visit.queue]
         moment = self.stages.value("select mainspring.now()").timestamp()
         run = Run(visit, token(), moment, time.monotonic(), settings=queue)
-        run.outcome = await queue.handler(run)
+        try:
+            run.outcome = await queue.handler(run)
+        except StaleRead:  # the entity was deleted and made anew since, and with it its visit
+            return None
         return run
 
     @rule(count=st.integers(1, 4), again=st.booleans())
@@ -245,12 +250,15 @@ class Protocol(RuleBasedStateMachine):
             self.ended += batch
 
     async def _save(self, batch: list[Run]) -> None:
-        """As the settler does: the runs of one writer share a transaction."""
-        writers: dict[Any, dict[int, Run]] = {}
-        for run in batch:
-            writers.setdefault(getattr(run.outcome, "writer", None), {})[run.token] = run
-        for runs in writers.values():
-            await self.settler._settle(self.settler._connection, runs)
+        """As the settler does: the runs of one sort together, and again what was not where it was read."""
+        while batch:
+            sorts: dict[Sort, dict[int, Run]] = {}
+            for run in batch:
+                sorts.setdefault(sort_of(run), {})[run.token] = run
+            for sort, runs in sorts.items():
+                await self.settler._settle(self.settler._connection, sort, runs)
+            batch = [run for runs in self.settler._waiting.values() for run in runs if run.strayed]
+            self.settler._waiting.clear()
 
     @rule()
     @precondition(lambda self: self.ended or self.read_)
@@ -306,7 +314,7 @@ class Protocol(RuleBasedStateMachine):
             if not due:
                 break
             runs = [self.loop.run(self._process(visit)) for visit in due[:3]]
-            self.loop.run(self._save(runs))
+            self.loop.run(self._save([run for run in runs if run is not None]))
         assert self._due() == [], "it does not come to rest"
         self.check()
         self.rest_means_seen()

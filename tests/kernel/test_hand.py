@@ -114,10 +114,10 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
 
         seen.at("page.read", change)
         with pytest.raises(ShardsChanged):
-            await worker.reader._read_levels(cursors)
+            await worker.reader._read_levels(cursors, [])
         assert worker.buffer.in_hand == set()
 
-        await worker.reader._read_levels(cursors)
+        await worker.reader._read_levels(cursors, [])
     await worker._reading.close()
 
     assert worker.buffer.in_hand == {("ring", "a")}

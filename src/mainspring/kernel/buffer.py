@@ -103,7 +103,7 @@ class Buffer:
         self.next_at = math.inf
         for waiting in self._waiting:
             for queue in waiting.values():
-                if not self._is_crowded(queue) and not self._must_leave(queue):
+                if not self._is_crowded(queue) and not (self._spare and self._must_leave(queue)):
                     ready_at = queue.ready_at(now) if queue.limited else now
                     if ready_at <= now:
                         return True
@@ -210,7 +210,7 @@ class Buffer:
             for queue in waiting[priority].values():
                 if queue.settings.share is not None and self._is_crowded(queue):
                     continue
-                if self._must_leave(queue):
+                if self._spare and self._must_leave(queue):
                     continue
                 level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:

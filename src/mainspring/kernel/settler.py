@@ -108,7 +108,7 @@ class Settler:
         self._enter(run)
 
     def _enter(self, run: Run) -> None:
-        sort = _sort_of(run)
+        sort = sort_of(run)
         runs = self._waiting.get(sort)
         if runs is None:
             runs = self._waiting[sort] = deque()
@@ -368,7 +368,8 @@ def _restore(batch: list[Run], outcomes: list[Any]) -> None:
         run.outcome = outcome
 
 
-def _sort_of(run: Run) -> Sort:
+def sort_of(run: Run) -> Sort:
+    """With which others a result is settled."""
     outcome = run.outcome
     kind = type(outcome)
     if (kind is Done or kind is Again) and outcome.writer is not None:
