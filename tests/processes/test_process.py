@@ -278,13 +278,13 @@ async def test_a_step_has_a_context_with_a_stable_key(app: Mainspring) -> None:
 async def test_a_misused_promise_parks_the_decider_with_the_lesson(
     app: Mainspring, database_url: str
 ) -> None:
-    """P1, P9: the top error of beginners is shown where the operator looks."""
+    """P1, P9: the top error of beginners is shown at once where the operator looks; no retry helps."""
 
     @app.task
     def price(item: str) -> int:
         return len(item)
 
-    @app.process(retry=ONCE)
+    @app.process
     def order(item: str) -> int:
         if price(item) > 3:
             return 1
