@@ -290,7 +290,15 @@ async def test_a_misused_promise_parks_the_decider_with_the_lesson(
             return 1
         return 0
 
-    await order.start("tea")
+    @app.task
+    def note(total: Outcome[int]) -> None:
+        pass
+
+    @app.process
+    def caught(item: str) -> None:
+        return note(order(item))
+
+    await caught.start("tea")
     await run_until_idle(app)
 
     with psycopg.connect(database_url) as connection:
