@@ -559,6 +559,35 @@ async def test_a_dao_says_which_ids_there_are(stages, ordered, clock):
     )
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_new_stage_is_crawled_for_if_the_dao_says_which_ids_there_are(
+    stages, ordered, clock
+):
+    """S26: a DAO that cannot say it is left alone, and no operation fails for it."""
+    kind = stages.app.entities("shelf", dao=OrderedShelf() if ordered else Shelf())
+    seen: list[int] = []
+
+    @kind.stage(name="Late")
+    async def late(entity: Any) -> Untouched:
+        seen.append(int(entity["id"]))
+        return Untouched()
+
+    stages.add(*range(3))
+    await stages.install()
+    planned = "select count(*) from mainspring.visit where key = 'shelf/new'"
+    async with stages.working() as worker:
+        await wait_until(lambda: stages.value(planned) == 1)
+        await clock.advance(60)
+        await wait_until(lambda: stages.value(planned) == 0, 15)
+        if ordered:
+            await wait_until(lambda: len(seen) == 3, 15)
+        await stages.rest(worker)
+
+    assert sorted(seen) == ([0, 1, 2] if ordered else [])
+    operations = await stages.app.operator.operations()
+    assert [operation.state for operation in operations] == (["done"] if ordered else [])
+
+
 async def test_a_kind_of_another_pool_is_crawled_too(stages):
     """S18: crawls begin in the default pool, as all operations do; visits run in the kind's own."""
     kind, look = stages.kind(pool="slow"), Seen()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from process_scene import Scene, call, given, value
 
@@ -46,6 +47,24 @@ def sight(**more: object) -> Sight:
 def test_a_look_plans_the_next(more: dict[str, object], expected: timedelta) -> None:
     """P5: times at which recovery looks; a process that only waits outside is not idle."""
     assert sight(**more).next_at() - NOW == expected
+
+
+async def test_a_process_that_waits_for_a_delayed_step_is_not_idle(
+    scene: Scene, clock: Clock
+) -> None:
+    """P5: the time at which a step may start is known, as that of a timer."""
+    late = msgspec.structs.replace(call("late"), delay=36_000.0)
+    scene.actor(lambda h: Decision((late,), returned=0), "order")
+    scene.actor(lambda h: 4, "late")
+    process = await scene.start("order")
+    await scene.run()
+
+    await clock.advance(HOUR)
+    await scene.run()
+
+    due_in = "select due_at - mainspring.now() from mainspring.visit where key = %s"
+    [(left,)] = scene.query(due_in, f"look/{process}")
+    assert 9 * HOUR < left < 11 * HOUR
 
 
 @pytest.fixture

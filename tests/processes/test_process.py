@@ -278,19 +278,27 @@ async def test_a_step_has_a_context_with_a_stable_key(app: Mainspring) -> None:
 async def test_a_misused_promise_parks_the_decider_with_the_lesson(
     app: Mainspring, database_url: str
 ) -> None:
-    """P1, P9: the top error of beginners is shown where the operator looks."""
+    """P1, P9: the top error of beginners is shown at once where the operator looks; no retry helps."""
 
     @app.task
     def price(item: str) -> int:
         return len(item)
 
-    @app.process(retry=ONCE)
+    @app.process
     def order(item: str) -> int:
         if price(item) > 3:
             return 1
         return 0
 
-    await order.start("tea")
+    @app.task
+    def note(total: Outcome[int]) -> None:
+        pass
+
+    @app.process
+    def caught(item: str) -> None:
+        return note(order(item))
+
+    await caught.start("tea")
     await run_until_idle(app)
 
     with psycopg.connect(database_url) as connection:

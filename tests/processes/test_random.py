@@ -1,17 +1,21 @@
-"""Random graphs against the pure model, with every invariant looked at all the while."""
+"""Random graphs against the pure model, with every invariant looked at after every step."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from process_scene import Scene
 from random_graph import decide, expected
 
+from mainspring.kernel import steps
 from mainspring.processes.parked import Resolving
 from mainspring.processes.structural import Order, request_cancel, request_restart, run_alone
 from mainspring.tasks.promise import Failure
@@ -41,15 +45,22 @@ def with_seed(scene: Scene, *, wild: bool = False) -> None:
             scene.settings[name] |= {"work_timeout": WORK_TIMEOUT, "hold_after": 0.0}
 
 
-async def watch(scene: Scene, broken: list[Any]) -> None:
-    """Every commit keeps the invariants, so whatever is seen at any moment does."""
-    connection = await asyncpg.connect(scene.url)
-    try:
-        while True:
-            broken += await connection.fetch("select * from mainspring.process_violation")
-            await asyncio.sleep(0.05)
-    finally:
-        await connection.close()
+@contextmanager
+def watched(scene: Scene) -> Iterator[list[Any]]:
+    """What breaks an invariant, looked at after every commit of decisions and of structural changes."""
+    broken: list[Any] = []
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+
+        def look(step: str) -> None:
+            if step in ("settle.answered", "run.ended") and not broken:
+                query = "select * from mainspring.process_violation"
+                broken.extend(connection.execute(query).fetchall())
+
+        before, steps.listener = steps.listener, look
+        try:
+            yield broken
+        finally:
+            steps.listener = before
 
 
 async def give_up_parked(scene: Scene) -> bool:
@@ -59,10 +70,10 @@ async def give_up_parked(scene: Scene) -> bool:
     try:
         for process, task, error in rows:
             assert error == "planned"
-            steps = Resolving(process, scene.database.shard_count).resolve(
+            resolving = Resolving(process, scene.database.shard_count).resolve(
                 task, error=Failure("ValueError", error, cause=task)
             )
-            await run_alone(scene.database, connection, process, steps)
+            await run_alone(scene.database, connection, process, resolving)
     finally:
         await connection.close()
     return bool(rows)
@@ -76,9 +87,7 @@ async def random_processes(
     started = {}
     for seed in seeds:
         started[seed] = await scene.start("decider", {"seed": seed, "path": "", "depth": 4})
-    broken: list[Any] = []
-    watching = asyncio.create_task(watch(scene, broken))
-    try:
+    with watched(scene) as broken:
         async with scene.worker() as worker, asyncio.timeout(100):
             for _ in range(restarts):
                 rows = scene.query(
@@ -100,9 +109,6 @@ async def random_processes(
             await worker.drained()
             while await give_up_parked(scene):
                 await worker.drained()
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
     assert broken == []
     for seed, process in started.items():
         outcome, value = expected(seed)

@@ -709,8 +709,8 @@ declare
     from mainspring.kind k where k.name = crawl_soon.kind);
   visit_key constant text := crawl_soon.kind || '/new';
 begin
-  if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind and k.source <> 'dao')
-    or not exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)) then
+  if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind
+    and (k.source = 'dao' or exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)))) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)

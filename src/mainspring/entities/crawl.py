@@ -242,11 +242,10 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> Que
 async def _begin(
     database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
 ) -> Outcome:
-    name, _, for_new = run.visit.key.partition(
-        "/"
-    )  # beside the schedule, which it must not put off
+    # Beside the schedule, which it must not put off.
+    name, _, for_new = run.visit.key.partition("/")
     row = await _read_kind(connection, name)
-    if row is None:
+    if row is None or (for_new and not _has_ids(kinds.get(name))):
         return Done()
     asked = [key[4:] for key in msgspec.json.decode(run.visit.payload) if key.startswith("ask:")]
     every: timedelta | None = row["crawl_every"]
@@ -262,6 +261,11 @@ async def _begin(
     if every is None or for_new:
         return Done(writer=Alone(write))
     return Again(after=every.total_seconds(), payload="{}", writer=Alone(write))
+
+
+def _has_ids(kind: Kind | None) -> bool:
+    """Whether all entities of a kind can be found."""
+    return kind is None or kind.dao is None or hasattr(kind.dao, "ids")
 
 
 async def _is_crawled(database: Database, connection: Any, kind: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import selectors
 import sys
 import threading
@@ -15,12 +16,12 @@ import traceback
 from pathlib import Path
 
 from mainspring.kernel import moment
+from mainspring.kernel.retry import ENGINE
 
 log = logging.getLogger("mainspring")
 
 SILENT = 2.0  # a loop that has not turned for so long is said to be blocked (seconds)
-_ENGINE = str(Path(__file__).parents[1])
-_LOOP = (str(Path(asyncio.__file__).parent), selectors.__file__)
+_LOOP = (f"{Path(asyncio.__file__).parent}{os.sep}", selectors.__file__)
 TEXT = (
     "an async function keeps the event loop, and with it every other run of this worker, waiting: "
     "await in it, or declare it with plain def, then it runs in a thread"
@@ -61,6 +62,6 @@ def blamed(stack: traceback.StackSummary) -> str | None:
         return None  # the whole process was suspended, and the loop is not awake yet
     turns = [n for n, frame in enumerate(stack) if frame.filename.startswith(_LOOP)]
     called = stack[turns[-1] + 1 :] if turns else stack
-    theirs = [frame for frame in called if not frame.filename.startswith(_ENGINE)]
+    theirs = [frame for frame in called if not frame.filename.startswith(ENGINE)]
     frame = theirs[0] if theirs else stack[-1]
     return f"{frame.filename}:{frame.lineno} in {frame.name}"

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.connect import Database
-from mainspring.errors import Fenced, InvalidArguments, NotFound
+from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.lane import LANE
@@ -333,14 +333,14 @@ class Processes:
     def _failed(self, run: Run, handout: Handout, error: Exception) -> Outcome:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
-        is_unreadable = isinstance(error, InvalidArguments)
-        if isinstance(outcome, Retry) and not is_unreadable and not too_late(run, outcome):
+        in_code = isinstance(error, InvalidArguments | PromiseMisused)  # no further try helps
+        if isinstance(outcome, Retry) and not in_code and not too_late(run, outcome):
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
         failure = Failure(kind, message, trace, handout.task_id)
         change = change_of(handout, Decision(error=failure))
-        change.park = is_unreadable
+        change.park = in_code
         return self._noted(run, change)
 
     def _noted(self, run: Run, change: Change) -> Outcome:

@@ -1,8 +1,8 @@
 """Looking at a process: ends it, delivers errors that are caught by now, ends failed scopes, repairs.
 
 One visit a process. It reads in one snapshot; only if something must change it takes the process
-for itself alone and reads again. A process that waits only for timers, signals or children is not
-idle: its next look follows what is known to come.
+for itself alone and reads again. A process that waits only for timers, signals, children or the start
+of a delayed step is not idle: its next look follows what is known to come.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Steps = Generator[Step, list[Any], Any]
 A_DAY = timedelta(days=1)
 FAIL = "@fail"
 # Errors of the code itself: their tasks are parked whoever would catch them.
-NEVER_DELIVERED = ("mainspring.errors.InvalidArguments", "mainspring.errors.IdInUse")
+NEVER_DELIVERED = tuple(
+    f"mainspring.errors.{name}"
+    for name in ("InvalidArguments", "IdInUse", "PromiseMisused", "PromiseAttribute")
+)
 CANCELLED = Failure("mainspring.errors.Cancelled", "cancelled with its scope")
 
 

@@ -3,8 +3,8 @@
 select p.state::text, mainspring.now() as now,
   coalesce((s.settings ->> 'idle_timeout')::double precision, 3600) as idle_timeout,
   p.created_at + make_interval(secs => coalesce((s.settings ->> 'process_timeout')::double precision, 86400)) as deadline_at,
-  t.changed_at, x.due_at, c.scope_at,
-  x.n > 0 and t.parked = 0 and t.queued = 0 as is_waiting,
+  t.changed_at, least(x.due_at, t.starts_at) as due_at, c.scope_at,
+  (x.n > 0 or t.starts_at is not null) and t.parked = 0 and t.queued = 0 as is_waiting,
   (r.outcome is not null and t.live = 0)
     or c.must_end
     or t.has_parked_visit
@@ -16,11 +16,17 @@ cross join lateral (
   select max(t.changed_at) as changed_at,
     count(*) filter (where t.state in ('open', 'external', 'parked') and coalesce(t.options ->> 'daemon', '') <> 'true') as live,
     count(*) filter (where t.state = 'parked') as parked,
-    count(*) filter (where v.key is not null) as queued,
+    count(*) filter (where v.key is not null and not v.is_planned) as queued,
+    min(v.due_at) filter (where v.is_planned) as starts_at,
     coalesce(bool_or(v.parked_at is not null), false) as has_parked_visit
   from mainspring.task t
-  left join mainspring.visit v on t.state = 'open' and v.key = t.id::text
-    and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end)
+  left join lateral (
+    select v.key, v.parked_at, v.due_at,
+      v.due_at > mainspring.now() and v.attempt = 0 and v.pass is null and v.parked_at is null as is_planned
+    from mainspring.visit v
+    where t.state = 'open' and v.key = t.id::text
+      and (case when left(t.actor, 1) = '@' then left(v.queue, 18) = 'mainspring.process' else v.queue = t.actor end)
+  ) v on true
   where t.process_id = p.id
 ) t
 cross join lateral (
