@@ -20,7 +20,7 @@ from mainspring.errors import (
 )
 from mainspring.processes.verbs import gather
 from mainspring.tasks.promise import Failure, Outcome, Promise
-from mainspring.testing import run_until_idle
+from mainspring.testing import Clock, run_until_idle
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -276,9 +276,10 @@ async def test_a_step_has_a_context_with_a_stable_key(app: Mainspring) -> None:
 
 
 async def test_a_misused_promise_parks_the_decider_with_the_lesson(
-    app: Mainspring, database_url: str
+    app: Mainspring, database_url: str, clock: Clock
 ) -> None:
-    """P1, P9: the top error of beginners is shown at once where the operator looks; no retry helps."""
+    """P1, P9: the top error of beginners is shown at once where the operator looks; no retry helps, and
+    nobody catches it: the code is wrong."""
 
     @app.task
     def price(item: str) -> int:
@@ -299,6 +300,8 @@ async def test_a_misused_promise_parks_the_decider_with_the_lesson(
         return note(order(item))
 
     await caught.start("tea")
+    await run_until_idle(app)
+    await clock.advance(2 * 3600)  # past the next look
     await run_until_idle(app)
 
     with psycopg.connect(database_url) as connection:

@@ -49,9 +49,12 @@ def with_seed(scene: Scene, *, wild: bool = False) -> None:
 def watched(scene: Scene) -> Iterator[list[Any]]:
     """What breaks an invariant, looked at after every commit of decisions and of structural changes."""
     broken: list[Any] = []
+    looks = 0
     with psycopg.connect(scene.url, autocommit=True) as connection:
 
         def look(step: str) -> None:
+            nonlocal looks
+            looks += 1
             if step in ("settle.answered", "run.ended") and not broken:
                 query = "select * from mainspring.process_violation"
                 broken.extend(connection.execute(query).fetchall())
@@ -61,6 +64,7 @@ def watched(scene: Scene) -> Iterator[list[Any]]:
             yield broken
         finally:
             steps.listener = before
+    assert looks, "nobody looked"
 
 
 async def give_up_parked(scene: Scene) -> bool:

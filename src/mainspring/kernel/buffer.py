@@ -3,6 +3,7 @@
 Pure memory, no I/O. The greatest priority goes first, within it the oldest. A queue that is paused
 or at its limit, a group that is full and a key whose turn is taken keep only themselves back.
 Background queues (those with a share) are neither starved nor let into every slot.
+Past 400 lines, for whatever keeps a visit back must be asked in one place.
 """
 
 from __future__ import annotations
