@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.kernel import lane
-from mainspring.kernel.lane import ABOUT_SECONDS, BURST, LONGEST_BURST, LONGEST_REST, LowLane
+from mainspring.kernel.lane import (
+    ABOUT_SECONDS,
+    BURST,
+    LONGEST_BURST,
+    LONGEST_COUNTED,
+    RESTS,
+    RESTS_OPERATING,
+    LowLane,
+)
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -22,8 +30,15 @@ def busy() -> LowLane:
     return low
 
 
-def opens_at(low: LowLane, now: float, *, waiting: bool = False, unsettled: int = 0) -> float:
-    return low.opens_at(now, waiting=waiting, unsettled=unsettled)
+def opens_at(
+    low: LowLane,
+    now: float,
+    *,
+    waiting: bool = False,
+    unsettled: int = 0,
+    operating: bool = False,
+) -> float:
+    return low.opens_at(now, waiting=waiting, unsettled=unsettled, operating=operating)
 
 
 def test_alone_it_is_open_whatever_is_under_way() -> None:
@@ -35,14 +50,23 @@ def test_alone_it_is_open_whatever_is_under_way() -> None:
 
 
 def test_a_burst_is_settled_and_rested_from_before_the_next() -> None:
-    """P10: as long as it took."""
+    """P10: a few times as long as it took."""
     low = busy()
 
     assert opens_at(low, 100.01, waiting=True) > 100.01
     assert opens_at(low, 100.01, unsettled=BURST) > 100.01
-    assert opens_at(low, 100.02) == pytest.approx(100.04)
-    assert opens_at(low, 100.03) == pytest.approx(100.04)
-    assert opens_at(low, 100.05) == 100.05
+    opens = 100.02 + RESTS * 0.02
+    assert opens_at(low, 100.02) == pytest.approx(opens)
+    assert opens_at(low, 100.03) == pytest.approx(opens)
+    assert opens_at(low, opens + 0.01) == opens + 0.01
+
+
+def test_beside_an_operation_it_rests_longer() -> None:
+    """P10: both take the server's time."""
+    low = busy()
+
+    assert opens_at(low, 100.02, operating=True) == pytest.approx(100.02 + RESTS_OPERATING * 0.02)
+    assert RESTS_OPERATING * LONGEST_COUNTED <= LONGEST_BURST  # and is not starved by it
 
 
 def test_a_few_that_are_not_settled_keep_nobody_back() -> None:
@@ -51,7 +75,7 @@ def test_a_few_that_are_not_settled_keep_nobody_back() -> None:
 
     opens = opens_at(low, 100.01, unsettled=lane.FEW_UNSETTLED)
 
-    assert opens == pytest.approx(100.02)
+    assert opens == pytest.approx(100.01 + RESTS * 0.01)
 
 
 def test_it_is_not_starved_by_a_burst_that_does_not_end() -> None:
@@ -60,7 +84,7 @@ def test_it_is_not_starved_by_a_burst_that_does_not_end() -> None:
     low.met(100.9)
 
     assert opens_at(low, 100.99, waiting=True) <= 100 + LONGEST_BURST
-    assert opens_at(low, 101.0, waiting=True) == pytest.approx(101 + LONGEST_REST)
+    assert opens_at(low, 101.0, waiting=True) == pytest.approx(101 + RESTS * LONGEST_COUNTED)
 
 
 def test_it_is_open_a_moment_after_other_work_was_last_read() -> None:

@@ -344,7 +344,7 @@ async def test_of_two_workers_with_the_same_page_the_second_does_nothing(app, mo
     database = await app.database()
     connections = [await database.connect("test") for _ in range(2)]
 
-    await asyncio.gather(*(operation._step(database, c, bulk.KINDS, begun.id) for c in connections))
+    await asyncio.gather(*(operation._step(database, c, bulk.KINDS, begun) for c in connections))
 
     for connection in connections:
         await connection.close()

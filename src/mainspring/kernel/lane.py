@@ -3,7 +3,8 @@
 The greatest priority starts first, but a run that has begun, a page that is read and a batch that is
 settled are not interrupted: beside a full lane of low priorities others would wait for all of these,
 and for the server's time. So while other work is about, low priorities are read by small bursts, each
-when the one before is settled (or runs on, as long runs do) and after as long a rest as it took.
+when the one before is settled (or runs on, as long runs do) and after a rest that is longer than it took.
+Beside an operator's operation, which takes the server's time too, the rests are longer still.
 A queue with a share of the starts has that share, and is not in the lane.
 """
 
@@ -21,8 +22,11 @@ BURST = 48
 # than this (seconds): it waits for something, and nobody waits for it.
 FEW_UNSETTLED = 8
 QUICK_SECONDS = 0.05
-# For runs that wait, the time of a burst is no measure of its cost.
-LONGEST_REST = 0.05
+# A rest is so many times as long as the burst was, and so many while an operation is under way.
+RESTS = 2
+RESTS_OPERATING = 20
+# For runs that wait, the time of a burst is no measure of its cost: a rest counts no more than this of it.
+LONGEST_COUNTED = 0.05
 # A burst keeps the next one back no longer than this (seconds), whatever becomes of it.
 LONGEST_BURST = 1.0
 
@@ -48,11 +52,11 @@ class LowLane:
         if self._burst_at is None:
             self._burst_at = now
 
-    def opens_at(self, now: float, *, waiting: bool, unsettled: int) -> float:
+    def opens_at(self, now: float, *, waiting: bool, unsettled: int, operating: bool) -> float:
         """The moment from which low priorities may be read, as far as is known now.
 
         `waiting`: some of them wait for a slot. `unsettled`: so many were started just now, or have
-        ended and are not written.
+        ended and are not written. `operating`: an operation is under way.
         """
         if not self.gives_way(now):
             self._burst_at = None
@@ -62,5 +66,6 @@ class LowLane:
             if (waiting or unsettled > FEW_UNSETTLED) and took < LONGEST_BURST:
                 return now + min(QUICK_SECONDS, LONGEST_BURST - took)
             self._burst_at = None
-            self._rest_until = now + min(took, LONGEST_REST)
+            rests = RESTS_OPERATING if operating else RESTS
+            self._rest_until = now + rests * min(took, LONGEST_COUNTED)
         return max(now, self._rest_until)

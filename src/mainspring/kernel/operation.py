@@ -38,6 +38,8 @@ PAGE = 500
 ATTEMPTS = 5
 # A run does steps for so long; then whoever stops, fences or shares out the worker has its turn.
 RUN_SECONDS = 1.0
+# After each step an operation rests for so many times as long as it took: others need the server too.
+STEP_RESTS = 0.15
 # A step that met somebody's lock is tried again after so long.
 CONFLICT_SECONDS = 0.1
 
@@ -276,11 +278,15 @@ async def _steps(
     if run.visit.attempt >= ATTEMPTS:
         return Done(writer=_failing(database, run))
     until = moment.local() + RUN_SECONDS
+    found: Operation | None = None  # as the step before left it
     outcome: Outcome | None = None
     stepped = False
     while outcome is None:
+        began = moment.local()
         try:
-            outcome = await _step(database, connection, kinds, int(run.visit.key))
+            if found is None:
+                found = await read_operation(database, connection, int(run.visit.key))
+            found, outcome = await _step(database, connection, kinds, found)
             stepped = True
         except Exception as error:
             # A conflict is nobody's failure, and what was done before an error is progress.
@@ -289,23 +295,27 @@ async def _steps(
                 raise
             if not passes or connection.is_closed():
                 return Again()
+            found = None
             await asyncio.sleep(CONFLICT_SECONDS)
-        if outcome is None and moment.local() > until:
-            return Again()
+        if outcome is None:
+            now = moment.local()
+            if now > until:
+                return Again()
+            await asyncio.sleep(STEP_RESTS * (now - began))
     return outcome
 
 
 async def _step(
-    database: Database, connection: Any, kinds: Mapping[str, Kind], id: int
-) -> Outcome | None:
+    database: Database, connection: Any, kinds: Mapping[str, Kind], found: Operation
+) -> tuple[Operation | None, Outcome | None]:
     """A page: what is done with it and where the next one begins are one transaction.
 
-    Answers None when the next step may follow at once. Two workers that have the same operation for
-    a moment do no harm: of two steps the one that comes second does nothing.
+    Answers the operation as it stands then (None: it must be read), and no outcome when the next step
+    may follow at once. Two workers that have the same operation for a moment do no harm: of two steps
+    the one that comes second does nothing.
     """
-    found = await read_operation(database, connection, id)
     if found.state != "running":
-        return Done()
+        return found, Done()
     kind = kinds.get(found.kind)
     if kind is None:
         raise NotFound(f"no kind of operation is named {found.kind!r}{nearest(found.kind, kinds)}")
@@ -314,30 +324,32 @@ async def _step(
         order = replace(order, operation=found.id)  # one that leaves notes names itself in them
     page = await kind.page(database, connection, order, found.position, PAGE)
     last = page.position is None
+    left: Operation | None = found
     if page.items or last:
         async with database.transaction(connection):
-            written = await _write(database, connection, kind, found, order, page)
+            left = await _write(database, connection, kind, found, order, page)
             steps.reach("operation.stepping")
         steps.reach("operation.stepped")
-        if not written:
-            return None  # paused or cancelled meanwhile, or another worker went first: look again
+        if left is None:
+            return None, None  # paused or cancelled meanwhile, or another worker went first
     if last:
-        return Done()
-    return Again(after=page.wait, error=page.why) if page.wait or not page.items else None
+        return left, Done()
+    waits = page.wait or not page.items
+    return left, Again(after=page.wait, error=page.why) if waits else None
 
 
 async def _write(
     database: Database, tx: Any, kind: Kind, found: Operation, order: Any, page: Page
-) -> bool:
-    """Whether the operation stood as it was read, so that the page could be done."""
+) -> Operation | None:
+    """Do a page if the operation stands as it was read; answers how it stands then."""
     at = found.done + found.failed
     last = page.position is None
     values = {"id": found.id, "at": at, "position": found.position, "last": last}
     if not await ask(database, tx, "lock_operation", **values):
-        return False
+        return None
     results = await kind.apply(database, tx, order, page.items)
     noted = [] if kind.counted else results
-    await ask(
+    rows = await ask(
         database,
         tx,
         "step_operation",
@@ -351,7 +363,8 @@ async def _write(
         keys=texts([r.key for r in noted]),
         errors=texts([r.error for r in noted]),
     )
-    return True
+    done, failed = rows[0]["done"], rows[0]["failed"]
+    return replace(found, done=done, failed=failed, position=page.position)
 
 
 def _failing(database: Database, run: Run) -> Alone:

@@ -112,6 +112,7 @@ class Reader:
             if queue.settings.share is None
             for cursor in self._levels[queue.name][:LANE]
         }
+        self._operations = [q for q in buffer.queues.values() if q.settings.kind == "operation"]
         self._low_at = 0.0  # from this local moment on low priorities may be read
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
@@ -267,7 +268,8 @@ class Reader:
     def _low_opens_at(self, now: float) -> float:
         unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
         waiting = self._buffer.startable_below(LANE, now)
-        return self._low.opens_at(now, waiting=waiting, unsettled=unsettled)
+        operating = any(queue.running for queue in self._operations)
+        return self._low.opens_at(now, waiting=waiting, unsettled=unsettled, operating=operating)
 
     def met(self, visits: Sequence[Visit]) -> None:
         """Visits came to be started: whether others have to give way."""

@@ -35,8 +35,8 @@ from mainspring.tasks.task import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
 LOW_PRIORITY = LANE - 1  # gives way to live work
-# Parked tasks that are freed in one transaction.
-TASKS = 250
+# Parked tasks that are freed in one transaction: a larger one would hold up the flushes of others.
+TASKS = 80
 # What could not be freed because its process was being changed is tried again, so often and after so long.
 ROUNDS = 5
 ROUND_SECONDS = 0.5

@@ -17,3 +17,4 @@ set done = o.done + %(counted)s::bigint + (select count(*) from item where error
   ended_at = case when %(last)s::boolean then mainspring.now() end,
   changed_at = mainspring.now()
 where o.id = %(id)s::bigint
+returning o.done, o.failed
