@@ -65,7 +65,9 @@ select id, id, id, case when n % 10000 = 0 then 'rare' else 'step-' || n % 10 en
 from (select id, row_number() over () as n from mainspring.process) p
 """
 LIVE_EVERY = 0.01
-LIVE_FIRST = 300  # live tasks before the restart
+LIVE_ALONE = 300  # live tasks before the restart, and again after it with its tasks paused
+LIVE_AFTER = 800  # beside the restarted tasks
+OPEN = "select count(*) from mainspring.process where state = 'open'"
 
 
 def application(url: str) -> Mainspring:
@@ -112,29 +114,28 @@ async def live(url: str, count: int) -> dict[str, float]:
 
 
 async def restart(url: str, count: int) -> dict[str, float]:
-    """A mass restart of parked tasks, with live work before it and beside it, to the last one's end."""
+    """A mass restart of parked tasks beside live work, which is measured without it before and after."""
     app = await migrated(url)
     await run_sql(url, (PARKED, count), ("analyze",))
-    seen: list[float] = app.seen  # type: ignore[attr-defined]
     async with app.worker():
         command = [sys.executable, "-m", "benchmarks.crowd", "live", url, "0"]
         feeding = await asyncio.create_subprocess_exec(*command)
         try:
-            while len(seen) < LIVE_FIRST:
-                await asyncio.sleep(0.05)
-            before = list(seen[len(seen) // 3 :])
-            seen.clear()
+            await seen(app, LIVE_ALONE // 3)  # it warms up
+            alone = await seen(app, LIVE_ALONE)
             began = time.monotonic()
             begun = await app.operator.processes.restart_tasks(TaskFilter(actor="charge"))
             assert begun.id is not None
             while (await app.operator.operation(begun.id)).state == "running":
                 await asyncio.sleep(0.05)
             seconds = time.monotonic() - began
-            beside = list(seen)
-            while await app.operator.processes.search(ProcessFilter(state="open"), limit=1):
-                await asyncio.sleep(0.2)
-            finished = time.monotonic() - began
-            whole = list(seen)
+            beside = await seen(app, 0)
+            open_then, began = await open_processes(url), time.monotonic()
+            after = await seen(app, LIVE_AFTER)
+            finished = (open_then - await open_processes(url)) / (time.monotonic() - began)
+            await app.operator.pause("charge")
+            await seen(app, LIVE_ALONE // 3)
+            alone += await seen(app, LIVE_ALONE)
         finally:
             feeding.terminate()
             await feeding.wait()
@@ -143,11 +144,29 @@ async def restart(url: str, count: int) -> dict[str, float]:
     assert (done.done, done.failed) == (count, 0), done
     return {
         "restarts_per_second": count / seconds,
-        "finished_per_second": count / finished,
-        "live_p95_before_ms": percentile(before, 95) * 1000,
+        "finished_per_second_beside_live": finished,
+        "live_p95_alone_ms": percentile(alone, 95) * 1000,
         "live_p95_beside_ms": percentile(beside, 95) * 1000,
-        "live_p95_to_the_end_ms": percentile(whole, 95) * 1000,
+        "live_p95_after_ms": percentile(after, 95) * 1000,
     }
+
+
+async def seen(app: Mainspring, count: int) -> list[float]:
+    """How long live tasks took that ran since the last question, when there are so many of them."""
+    times: list[float] = app.seen  # type: ignore[attr-defined]
+    while len(times) < count:
+        await asyncio.sleep(0.05)
+    taken = list(times)
+    times.clear()
+    return taken
+
+
+async def open_processes(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval(OPEN))
+    finally:
+        await connection.close()
 
 
 QUESTIONS = {

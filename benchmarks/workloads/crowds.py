@@ -37,9 +37,9 @@ def measure(trial: Trial, name: str, count: int) -> dict[str, Any]:
 
 def restart(trial: Trial) -> list[Figure]:
     found = measure(trial, "restart", 5_000 if trial.quick else 100_000)
-    before, beside = found["live_p95_before_ms"], found["live_p95_beside_ms"]
+    alone, beside = found["live_p95_alone_ms"], found["live_p95_beside_ms"]
     rounded = {name: round(value, 1) for name, value in found.items()}
-    extra = {**rounded, "times_the_live_p95": round(beside / before, 1)}
+    extra = {**rounded, "times_the_live_p95": round(beside / alone, 1)}
     return [Figure("restart-100k", found["restarts_per_second"], "restarts/s", extra=extra)]
 
 
@@ -73,6 +73,6 @@ def sleepers(trial: Trial) -> list[Figure]:
     ]
 
 
-RESTART = Workload("restart-100k", restart, systems=("mainspring",), most_runs=1, most_seconds=400)
+RESTART = Workload("restart-100k", restart, systems=("mainspring",), most_seconds=400)
 SEARCH = Workload("search-1m", search, systems=("mainspring",), most_runs=1, most_seconds=400)
 SLEEPERS = Workload("sleepers-100k", sleepers, systems=("mainspring",), most_runs=1)
