@@ -215,7 +215,12 @@ class TestPlans:
         assert touched(nodes) < 100
 
     def test_the_next_due_time_is_found_by_visit_due(self, visits: Visits) -> None:
-        values = {"queues": ["ring"], "shards": None, "since": visits.now()}
+        values = {
+            "queues": ["ring"],
+            "shards": None,
+            "since": visits.now(),
+            "in_hand": ["ring\x1fx"],
+        }
 
         nodes = plan_of(visits, SQL["next_due"].text, values)
 
@@ -223,7 +228,7 @@ class TestPlans:
         assert touched(nodes) < 200
 
     def test_timers_of_other_workers_are_not_all_walked_over(self, visits: Visits) -> None:
-        values = {"queues": ["timer"], "shards": [5, 6], "since": visits.now()}
+        values = {"queues": ["timer"], "shards": [5, 6], "since": visits.now(), "in_hand": []}
 
         nodes = plan_of(visits, SQL["next_due"].text, values)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -149,15 +151,26 @@ def test_a_group_is_read_by_priority_then_age(visits: Visits, me) -> None:
     assert [row["key"] for row in rows] == ["urgent", "old"]
 
 
+def next_due(
+    visits: Visits,
+    since: datetime,
+    *,
+    shards: Sequence[int] | None = None,
+    in_hand: Sequence[str] = (),
+) -> float:
+    """Seconds; infinite if nothing is."""
+    values = {"queues": ["ring"], "shards": shards, "since": since, "in_hand": list(in_hand)}
+    seconds = visits.call("next_due", **values)[0]["seconds"]
+    return math.inf if seconds is None else seconds
+
+
 @pytest.mark.usefixtures("me")
 def test_next_due_answers_the_seconds_until_the_earliest_future_visit(visits: Visits) -> None:
     visits.offer("soon", after=5)
     visits.offer("later", after=60, priority=9)
     visits.offer("now")
 
-    seconds = visits.call("next_due", since=visits.now(), queues=["ring"], shards=None)[0][
-        "seconds"
-    ]
+    seconds = next_due(visits, visits.now())
 
     assert 4 < seconds <= 5
 
@@ -170,9 +183,23 @@ def test_next_due_knows_what_came_due_since_the_last_read(visits: Visits) -> Non
     visits.offer("missed", at=since + timedelta(milliseconds=1))
     visits.offer("later", after=60)
 
-    seconds = visits.call("next_due", since=since, queues=["ring"], shards=None)[0]["seconds"]
+    seconds = next_due(visits, since)
 
     assert -60 < seconds <= 0
+
+
+@pytest.mark.usefixtures("me")
+def test_next_due_passes_over_what_is_in_hand(visits: Visits) -> None:
+    """What was just read is due still; the same key of another queue is another visit."""
+    since = visits.now()
+    visits.offer("read", at=since + timedelta(milliseconds=1))
+    visits.offer("later", after=60)
+
+    mine = next_due(visits, since, in_hand=[f"ring{UNIT}read"])
+    others = next_due(visits, since, in_hand=[f"rung{UNIT}read", f"ring{UNIT}other"])
+
+    assert 50 < mine <= 60
+    assert others <= 0
 
 
 @pytest.mark.usefixtures("me")
@@ -181,9 +208,7 @@ def test_next_due_passes_over_the_timers_of_others(visits: Visits) -> None:
     visits.offer("mine", after=9)
     mine = visits.row("mine")["shard"]
 
-    seconds = visits.call("next_due", since=visits.now(), queues=["ring"], shards=[mine])[0][
-        "seconds"
-    ]
+    seconds = next_due(visits, visits.now(), shards=[mine])
 
     assert 8 < seconds <= 9
 
@@ -197,7 +222,7 @@ def test_next_due_is_never_late_where_others_have_many_timers(visits: Visits) ->
     visits.offer("mine", after=100)
     visits.query("update mainspring.visit set shard = 8 where key = 'mine'")
 
-    seconds = visits.call("next_due", since=visits.now(), queues=["ring"], shards=[8])[0]["seconds"]
+    seconds = next_due(visits, visits.now(), shards=[8])
 
     assert 20 < seconds < 30
 
@@ -206,7 +231,4 @@ def test_next_due_is_never_late_where_others_have_many_timers(visits: Visits) ->
 def test_next_due_is_null_when_nothing_is_scheduled(visits: Visits) -> None:
     visits.offer("now")
 
-    assert (
-        visits.call("next_due", since=visits.now(), queues=["ring"], shards=None)[0]["seconds"]
-        is None
-    )
+    assert next_due(visits, visits.now()) == math.inf

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
 
+from mainspring.db.connect import Database
 from mainspring.kernel.outcome import Done, Retry
+from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, queue
 from workers import Gate, Gauge, working
+
+
+COUNT = "select count(*) from mainspring.visit"
 
 
 async def asleep(visits: Visits) -> None:
@@ -33,6 +39,32 @@ async def test_an_idle_worker_is_woken_by_an_offer(visits: Visits, database_url:
         await wait_until(lambda: gauge.started == ["a"], 3, every=0.001)
 
     assert time.monotonic() - began < 1
+
+
+async def test_a_visit_costs_a_sleeping_worker_one_read_and_one_question(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3: neither the visit itself, due and in hand, nor its end make it look again."""
+    asked: list[str] = []
+    fetch = Database.fetch
+
+    async def counting(self: Database, connection: Any, statement: Any, *values: Any) -> Any:
+        asked.extend(name for name in ("read_due", "next_due") if statement is SQL[name])
+        return await fetch(self, connection, statement, *values)
+
+    gauge = Gauge(seconds=0)
+    async with working(database_url, queue(handler=gauge), poll=60.0, lease=60.0) as worker:
+        await asleep(visits)
+        worker.reader._watchful_until = 0.0
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(Database, "fetch", counting)
+        for n in range(20):
+            visits.offer(str(n))
+            await wait_until(lambda: visits.value(COUNT) == 0, every=0.001)
+
+    # One more of each where an offer is told while the answer to the question is on its way.
+    assert 20 <= asked.count("read_due") <= 25
+    assert 20 <= asked.count("next_due") <= 25
 
 
 async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_that_ends(

@@ -55,7 +55,7 @@ KNOWN_MANY = 100
 KNOWN_SECONDS = 0.4
 KNOWN_FOR = timedelta(seconds=KNOWN_SECONDS)
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
-# Between the queue and the group in what read_due passes over; no queue's name contains it.
+# Between the queue and the group, or the key, of what a statement passes over; no queue's name contains it.
 UNIT = "\x1f"
 # Bytes of payload that a page should not much exceed.
 PAGE_BYTES = 8_000_000
@@ -71,6 +71,8 @@ FEW_UNSETTLED = 16
 # A sweep takes a twentieth of the time, but one that met a stall is not paid for with minutes (seconds).
 DEAREST_SWEEP = 0.5
 
+# So many visits that were just read are named to the question what is due next: they are due, but not next.
+MOST_IN_HAND = 50
 # The database's time is known to us no better than this.
 CLOCK_ERROR = timedelta(milliseconds=20)
 
@@ -115,6 +117,7 @@ class Reader:
         self._operations = [q for q in buffer.queues.values() if q.settings.kind == "operation"]
         self._low_at = 0.0  # from this local moment on low priorities may be read
         self._woken = asyncio.Event()
+        self._told = False  # there may be something to read, not only room for it
         self._sweep_at = 0.0
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
@@ -132,6 +135,11 @@ class Reader:
 
     def wake(self) -> None:
         """There may be something to read: look at once."""
+        self._told = True
+        self._woken.set()
+
+    def has_room(self) -> None:
+        """A slot is idle, or results were written: who waits for room may go on, who sleeps has it."""
         self._woken.set()
 
     def hint(self, queue: str, due_at: datetime) -> None:
@@ -187,6 +195,7 @@ class Reader:
 
     async def _step(self) -> None:
         self._woken.clear()
+        self._told = False
         if not self._hand.shards or moment.local() > self._hand.good_until:
             await self._wait(self._settings.poll)
             return
@@ -470,10 +479,13 @@ class Reader:
             return
         until_sweep = max(0.0, self._sweep_at - moment.local())
         connection = await self._line.get()
+        since = self._read_as_of - CLOCK_ERROR
+        mine = [run.visit for run in self._hand.snapshot() if run.visit.due_at > since]
         values = {
             "queues": list(self._buffer.queues),
             "shards": None if self._hand.all_shards else list(self._hand.shards),
-            "since": self._read_as_of - CLOCK_ERROR,
+            "since": since,
+            "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
         }
         rows = await self._database.fetch(
             connection, SQL["next_due"], *SQL["next_due"].arguments(values)
@@ -486,8 +498,12 @@ class Reader:
         timeout = until_sweep if due_in is None else min(until_sweep, due_in)
         if moment.local() < self._watchful_until:
             timeout = min(timeout, WATCHFUL_SECONDS)
-        if not await self._wait(timeout):
-            self._look_back()
+        until = moment.local() + timeout
+        while await self._wait(until - moment.local()):
+            if self._told:
+                return
+            self._woken.clear()  # room is what it has: the next visit is due when it was due
+        self._look_back()
 
     @property
     def _asleep(self) -> bool:

@@ -74,7 +74,7 @@ class Worker:
             settled=self._settled,
             failed=self._refused,
         )
-        self.settler.wrote = self.reader.wake
+        self.settler.wrote = self.reader.has_room
         self.runner = Runner(
             self.hand,
             self.buffer,
@@ -318,7 +318,7 @@ class Worker:
 
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""
-        self.reader.wake()
+        self.reader.has_room()
         if self.buffer.wants_part():
             self.heart.poke_parts()
 
