@@ -218,6 +218,26 @@ async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
 
+@pytest.mark.parametrize("tries", ["first", "last"])
+async def test_suspects_that_run_long_make_room_for_others(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch, tries: str
+) -> None:
+    """T6: runs of an hour whose worker died do not wait for each other's end."""
+    monkeypatch.setattr("mainspring.kernel.runner.TRY_SECONDS", 0.05)
+    monkeypatch.setattr("mainspring.kernel.runner.LAST_TRY_SECONDS", 0.05)
+    gate = Gate()
+    ring = queue(handler=gate, crash_limit=1 if tries == "last" else 3)
+    async with working(database_url, ring, concurrency=50, lease=60.0) as worker:
+        suspect_all(worker, visits, monkeypatch)
+        visits.offer(*(f"key {n:02}" for n in range(3 * SUSPECTS_AT_ONCE)))
+        await wait_until(lambda: len(gate.runs) == 3 * SUSPECTS_AT_ONCE, 10)
+
+        gate.open.set()
+        await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
+
+        assert worker.runner.suspects_running == 0
+
+
 async def test_many_suspects_are_not_all_looked_at_again_at_each_try(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,10 @@ log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
 # So many visits that a dead worker may have been running are tried at once.
 SUSPECTS_AT_ONCE = 4
+# A try that has lasted so long (seconds) makes room for the next, alone where it is the last: what kills
+# a worker mostly does so soon, and a hundred runs of an hour must not wait for each other.
+TRY_SECONDS = 5.0
+LAST_TRY_SECONDS = 60.0
 # And so many of those that wait for their try are put back at once. All of them, at the end of each
 # try, cost half a core and a third of the rate where two thousand waited.
 SUSPECTS_PUT_BACK = 2 * SUSPECTS_AT_ONCE
@@ -125,6 +129,8 @@ class Runner:
                     self.fill()
                     if not await self._hold_first(run):
                         continue
+                    if run.suspect:
+                        self._tried_soon(run)
                 course = self._begin(run)
                 if course is not None:
                     self.fill()
@@ -338,12 +344,23 @@ class Runner:
         return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
 
     def _tried(self, run: Run) -> None:
-        """The end of this run lets others try that waited for it."""
+        """This run, at its end or when it has lasted long, lets others try that waited for it."""
         if run.suspect:
+            run.suspect = False
             self.suspects_running -= 1
             self._last_tries -= self._is_last_try(run.visit)
             self._put_back()
         self.fill()
+
+    def _tried_soon(self, run: Run) -> None:
+        """Others try when this one has lasted long enough, though it has not ended."""
+        seconds = LAST_TRY_SECONDS if self._is_last_try(run.visit) else TRY_SECONDS
+
+        def tried() -> None:
+            if run.suspect:
+                self._tried(run)
+
+        asyncio.get_running_loop().call_later(seconds, tried)
 
     def _abandon(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
