@@ -43,6 +43,7 @@ class System:
     runtime: str = "python"  # or "node"
     store: str = "postgres"  # or "redis"
     can: frozenset[str] = frozenset()
+    why: dict[str, str] = field(default_factory=dict)  # why not, where it has something of the kind
     variants: tuple[Settings, ...] = ({},)  # tried by tune on a drain with one process
     idle: Settings = field(default_factory=dict)  # laid over the chosen variant for latency
     four_slots: Settings = field(default_factory=dict)  # laid over it for long tasks
@@ -165,7 +166,7 @@ SYSTEMS = (
     System(
         "dbos",
         packages=("dbos==3.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
+        can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS),
         variants=({"slots": 100, "poll": 0.05}, {"slots": 500, "poll": 0.02}),
         idle={"slots": 100, "poll": 0.01},
         four_slots={"slots": 4, "poll": 0.05},
@@ -178,7 +179,7 @@ SYSTEMS = (
     System(
         "absurd",
         packages=("absurd-sdk==0.5.*", "absurdctl==0.5.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
+        can=can(LATENCY, RETRY, LONG, SURVIVES, WORKFLOWS),
         variants=({"clients": 8, "slots": 50}, {"clients": 16, "slots": 20}),
         idle={"clients": 1, "slots": 10, "poll": 0.01},
         four_slots={"clients": 1, "slots": 4, "poll": 0.05},
@@ -204,9 +205,10 @@ SYSTEMS = (
         "celery",
         packages=("celery[redis]==5.*", "redis"),
         store="redis",
-        can=can(LATENCY),
+        can=can(LATENCY, RETRY, PRIORITIES, LONG),
         variants=({"pool": "solo", "slots": 1}, {"pool": "threads", "slots": 2}),
         idle={"pool": "prefork", "slots": 2},
+        four_slots={"pool": "threads", "slots": 4, "late": True},
         bulk=3_000,
         bulk_note="no bulk call; one producer, one message after the other",
         guess=750,
@@ -215,9 +217,11 @@ SYSTEMS = (
         "dramatiq",
         packages=("dramatiq[redis]==2.*", "redis"),
         store="redis",
-        can=can(LATENCY),
-        variants=({"slots": 8}, {"slots": 32}),
-        idle={"slots": 8},
+        can=can(LATENCY, RETRY, LONG),
+        why={PRIORITIES: "has them for what a worker has fetched, not for what waits"},
+        variants=({"slots": 8}, {"slots": 32}, {"slots": 8, "prefetch": 256}),
+        idle={"slots": 8, "timeout": 10},
+        four_slots={"slots": 4, "prefetch": 4, "timeout": 50},
         bulk=5_000,
         bulk_note="no bulk call; one message after the other",
         guess=2_700,
