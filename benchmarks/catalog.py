@@ -90,6 +90,7 @@ SYSTEMS = (
             {"batch": 250},
             {"batch": 500},
             {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 500, "gc": LESS_OFTEN, "reconnect": True},  # on a pool
             {"batch": 1000},
         ),
         idle={"batch": 10},

@@ -37,9 +37,7 @@ LARGE = Workload(
     lambda trial: backlog(trial, 1_000_000, "backlog-1m"),
     quick=True,
     quick_systems=("mainspring",),
-    systems=tuple(
-        name for name in FAST_FILL if name != "awa"
-    ),  # which fills for a minute, and is flat
+    systems=FAST_FILL,
     others=TOO_SLOW,
     most_seconds=400,
 )
