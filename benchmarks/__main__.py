@@ -108,6 +108,7 @@ def run_all(arguments: argparse.Namespace) -> int:
             quick=arguments.quick,
             seconds=60 * minutes,
             say=say,
+            named=bool(arguments.only and arguments.systems),
         )
         try:
             plan.carry_out()

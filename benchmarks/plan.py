@@ -49,6 +49,7 @@ class Plan:
     quick: bool
     seconds: float  # after which nothing is begun
     say: Callable[[str], None]
+    named: bool = False  # both asked for by name: each system has a record of each workload
     took: dict[Key, float] = field(default_factory=dict)  # seconds of its last run
     begin: float = 0.0
 
@@ -77,7 +78,7 @@ class Plan:
                 install.command(system, self.say)
             except NotInstallable as error:
                 for workload in self.workloads:
-                    if invited(system, workload, quick=self.quick):
+                    if self.named or invited(system, workload, quick=self.quick):
                         self.book.fail(system.name, workload.records, str(error))
                 self.say(f"{system.name}: {error}")
             else:
@@ -87,9 +88,9 @@ class Plan:
         return ready
 
     def has_turn(self, system: System, workload: Workload, run: int) -> bool:
-        if not invited(system, workload, quick=self.quick):
-            if workload.others and not self.quick and system.name != BARE:
-                self.book.fail(system.name, workload.records, f"not measured: {workload.others}")
+        if not invited(system, workload, quick=self.quick and not self.named):
+            if reason := self.left_out(system, workload):
+                self.book.fail(system.name, workload.records, f"not measured: {reason}")
             return False
         if workload.needs and workload.needs not in system.can:
             reason = system.why.get(workload.needs, ABILITIES[workload.needs])
@@ -98,6 +99,12 @@ class Plan:
         if run > workload.times(self.runs, ours=system.name == OURS, quick=self.quick):
             return False
         return self.book.runs(workload.records, system.name) == run - 1
+
+    def left_out(self, system: System, workload: Workload) -> str:
+        """What to say of a system that does not take part; nothing where nobody would ask."""
+        if self.named:
+            return workload.others or f"a workload of {' and '.join(workload.systems or ())} alone"
+        return workload.others if not self.quick and system.name != BARE else ""
 
     def is_time_for(self, workload: Workload, systems: list[System]) -> bool:
         spent = time.monotonic() - self.begin

@@ -205,6 +205,21 @@ def test_a_system_that_is_left_out_to_save_time_says_so(plan: Callable[..., Plan
     assert made.book.kept["a", "oban"]["error"] == "not measured: takes a minute each"
 
 
+def test_systems_and_workloads_asked_for_by_name_have_a_record_each(
+    plan: Callable[..., Plan],
+) -> None:
+    turns: list[tuple[str, str]] = []
+    ours = noting(turns, "ours", systems=("mainspring",))
+    made = plan(noting(turns, "a", quick=True, quick_systems=("mainspring",)), ours, runs=1)
+    made.quick = made.named = True
+    made.carry_out()
+
+    assert turns == [("a", "mainspring"), ("a", "bare"), ("ours", "mainspring")]
+    assert made.book.kept["ours", "bare"]["error"] == (
+        "not measured: a workload of mainspring alone"
+    )
+
+
 def test_a_system_that_cannot_be_installed_says_why(
     plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
