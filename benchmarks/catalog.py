@@ -1,6 +1,7 @@
 """The catalog: every system of the benchmarks, what it is made of and what it can do.
 
-Settings here are what a tuning pass tries; what it chose is in tuning.json, with the date.
+Settings here are what a tuning pass tries; what it chose is in tuning.json, with the date. Where the
+largest one wins, a larger one belongs in the list.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ SYSTEMS = (
             {"slots": 1000},
             {"slots": 1000, "gc": LESS_OFTEN},
             {"slots": 2000, "page": 2000},
+            {"slots": 2000, "page": 2000, "gc": LESS_OFTEN},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
@@ -77,7 +79,14 @@ SYSTEMS = (
     ),
     System(
         "bare",
-        variants=({"batch": 500}, {"batch": 500, "gc": LESS_OFTEN}, {"batch": 1000}),
+        variants=(
+            {"batch": 500},
+            {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 1000},
+            {"batch": 1000, "gc": LESS_OFTEN},
+            {"batch": 2000, "gc": LESS_OFTEN},
+            {"batch": 4000, "gc": LESS_OFTEN},
+        ),
         bulk_note="COPY",
         guess=60_000,
     ),
@@ -123,6 +132,8 @@ SYSTEMS = (
             {"slots": 2000},
             {"slots": 2000, "gc": LESS_OFTEN},
             {"slots": 4000},
+            {"slots": 8000},
+            {"slots": 8000, "gc": LESS_OFTEN},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
@@ -140,6 +151,7 @@ SYSTEMS = (
             {"slots": 2000, "claim": 1000},
             {"slots": 2000, "claim": 1000, "gc": LESS_OFTEN},
             {"slots": 4000, "claim": 1000},
+            {"slots": 8000, "claim": 2000},
         ),
         idle={"slots": 50, "claim": None},
         four_slots={"slots": 4, "claim": None},
@@ -156,6 +168,7 @@ SYSTEMS = (
             {"slots": 24, "pool": 8, "local": 500, "delay": 10},
             {"slots": 100, "pool": 20, "local": 1000, "delay": 0},
             {"slots": 100, "pool": 8, "local": 1000, "delay": 10},
+            {"slots": 200, "pool": 20, "local": 2000, "delay": 0},
         ),
         idle={"slots": 10, "pool": 12, "local": 0, "delay": None},
         four_slots={"slots": 4, "local": 0, "delay": None},
@@ -195,7 +208,13 @@ SYSTEMS = (
         packages=("oban==0.7.*", "psycopg[binary,pool]", "uvloop"),
         python=(3, 12),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
+        variants=(
+            {"slots": 100},
+            {"slots": 500},
+            {"slots": 2000},
+            {"slots": 4000},
+            {"slots": 4000, "gc": LESS_OFTEN},
+        ),
         idle={"slots": 10},
         four_slots={"slots": 4},
         bulk=5_000,
@@ -220,7 +239,7 @@ SYSTEMS = (
         store="redis",
         can=can(LATENCY, RETRY, LONG),
         why={PRIORITIES: "has them for what a worker has fetched, not for what waits"},
-        variants=({"slots": 8}, {"slots": 32}, {"slots": 8, "prefetch": 256}),
+        variants=({"slots": 8}, {"slots": 32}, {"slots": 64}, {"slots": 32, "prefetch": 512}),
         idle={"slots": 8, "timeout": 10},
         four_slots={"slots": 4, "prefetch": 4, "timeout": 50},
         bulk=5_000,
