@@ -18,6 +18,7 @@ sys.path.append(str(ROOT / "src"))  # a checkout works before it is installed
 
 QUICK_MINUTES, MINUTES = 4.6, 52.0  # a quick run ends before five, a whole one before sixty
 RECORD_NAMES = "workload, system, unit, runs and median"
+HIGHER_UNITS = ("/s", "%")
 RECORD = {"workload", "system", "unit", "runs", "median"}
 
 
@@ -28,7 +29,7 @@ def main() -> int:
     run.add_argument("--quick", action="store_true", help="under five minutes, three systems")
     run.add_argument("--only", type=names, help="workloads, separated by commas")
     run.add_argument("--systems", type=names, help="systems, separated by commas")
-    run.add_argument("--runs", type=int, default=3, help="runs of each, the median counts")
+    run.add_argument("--runs", type=some, default=3, help="runs of each, the median counts")
     run.add_argument("--json", type=Path, help="write the records here, after every run")
     run.add_argument("--resume", action="store_true", help="go on from that file")
     run.add_argument("--minutes", type=float, help="begin nothing after so long")
@@ -45,7 +46,7 @@ def main() -> int:
     compare.add_argument("--system", default="mainspring", help="whose regressions fail")
     tune = commands.add_parser("tune", help="find each peer's best settings again")
     tune.add_argument("--systems", type=names)
-    tune.add_argument("--runs", type=int, default=3, help="of each setting, the best counts")
+    tune.add_argument("--runs", type=some, default=3, help="of each setting, the best counts")
     arguments = parser.parse_args()
     actions = {"run": run_all, "show": show_again, "compare": compare_two, "tune": tune_all}
     try:
@@ -56,7 +57,19 @@ def main() -> int:
 
 
 def names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """At least one: none would mean all of them, which takes an hour."""
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has no name in it; names are separated by commas"
+        )
+    return found
+
+
+def some(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs; give 1 or more")
+    return int(text)
 
 
 def run_all(arguments: argparse.Namespace) -> int:
@@ -95,6 +108,7 @@ def run_all(arguments: argparse.Namespace) -> int:
             quick=arguments.quick,
             seconds=60 * minutes,
             say=say,
+            named=bool(arguments.only and arguments.systems),
         )
         try:
             plan.carry_out()
@@ -115,13 +129,24 @@ def read_records(path: Path) -> list[dict[str, object]]:
         records: list[dict[str, object]] = json.loads(path.read_text())
     except FileNotFoundError:
         raise Unknown(f"there is no {path}; write one with `run --json {path}`") from None
-    except json.JSONDecodeError as error:
+    except OSError as error:
+        raise Unknown(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not JSON, or not even text
         raise Unknown(f"{path} is not the JSON of a run: {error}") from None
-    if not isinstance(records, list) or not all(
-        isinstance(record, dict) and record.keys() >= RECORD for record in records
-    ):
+    if not isinstance(records, list) or not all(map(is_record, records)):
         raise Unknown(f"{path} is not the JSON of a run: a list of records with {RECORD_NAMES}")
+    for record in records:  # the five are enough: a rate is better when it is higher, a cost lower
+        record.setdefault("higher_is_better", str(record["unit"]).endswith(HIGHER_UNITS))
     return records
+
+
+def is_record(found: object) -> bool:
+    if not isinstance(found, dict) or not found.keys() >= RECORD:
+        return False
+    runs, median = found["runs"], found["median"]
+    if not isinstance(runs, list) or not runs:
+        return runs == [] and median is None
+    return all(isinstance(figure, int | float) for figure in [*runs, median])
 
 
 def show_again(arguments: argparse.Namespace) -> int:

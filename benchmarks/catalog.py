@@ -1,6 +1,7 @@
 """The catalog: every system of the benchmarks, what it is made of and what it can do.
 
-Settings here are what a tuning pass tries; what it chose is in tuning.json, with the date.
+Settings here are what a tuning pass tries; what it chose is in tuning.json, with the date. Where the
+largest one wins, a larger one belongs in the list.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class System:
     runtime: str = "python"  # or "node"
     store: str = "postgres"  # or "redis"
     can: frozenset[str] = frozenset()
+    why: dict[str, str] = field(default_factory=dict)  # why not, where it has something of the kind
     variants: tuple[Settings, ...] = ({},)  # tried by tune on a drain with one process
     idle: Settings = field(default_factory=dict)  # laid over the chosen variant for latency
     four_slots: Settings = field(default_factory=dict)  # laid over it for long tasks
@@ -67,6 +69,7 @@ SYSTEMS = (
             {"slots": 1000},
             {"slots": 1000, "gc": LESS_OFTEN},
             {"slots": 2000, "page": 2000},
+            {"slots": 2000, "page": 2000, "gc": LESS_OFTEN},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
@@ -76,7 +79,14 @@ SYSTEMS = (
     ),
     System(
         "bare",
-        variants=({"batch": 500}, {"batch": 500, "gc": LESS_OFTEN}, {"batch": 1000}),
+        variants=(
+            {"batch": 500},
+            {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 1000},
+            {"batch": 1000, "gc": LESS_OFTEN},
+            {"batch": 2000, "gc": LESS_OFTEN},
+            {"batch": 4000, "gc": LESS_OFTEN},
+        ),
         bulk_note="COPY",
         guess=60_000,
     ),
@@ -89,6 +99,7 @@ SYSTEMS = (
             {"batch": 250},
             {"batch": 500},
             {"batch": 500, "gc": LESS_OFTEN},
+            {"batch": 500, "gc": LESS_OFTEN, "reconnect": True},  # on a pool
             {"batch": 1000},
         ),
         idle={"batch": 10},
@@ -121,6 +132,8 @@ SYSTEMS = (
             {"slots": 2000},
             {"slots": 2000, "gc": LESS_OFTEN},
             {"slots": 4000},
+            {"slots": 8000},
+            {"slots": 8000, "gc": LESS_OFTEN},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
@@ -138,6 +151,7 @@ SYSTEMS = (
             {"slots": 2000, "claim": 1000},
             {"slots": 2000, "claim": 1000, "gc": LESS_OFTEN},
             {"slots": 4000, "claim": 1000},
+            {"slots": 8000, "claim": 2000},
         ),
         idle={"slots": 50, "claim": None},
         four_slots={"slots": 4, "claim": None},
@@ -154,6 +168,7 @@ SYSTEMS = (
             {"slots": 24, "pool": 8, "local": 500, "delay": 10},
             {"slots": 100, "pool": 20, "local": 1000, "delay": 0},
             {"slots": 100, "pool": 8, "local": 1000, "delay": 10},
+            {"slots": 200, "pool": 20, "local": 2000, "delay": 0},
         ),
         idle={"slots": 10, "pool": 12, "local": 0, "delay": None},
         four_slots={"slots": 4, "local": 0, "delay": None},
@@ -165,7 +180,7 @@ SYSTEMS = (
     System(
         "dbos",
         packages=("dbos==3.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
+        can=can(LATENCY, RETRY, GROUPS, PRIORITIES, LONG, SURVIVES, WORKFLOWS),
         variants=({"slots": 100, "poll": 0.05}, {"slots": 500, "poll": 0.02}),
         idle={"slots": 100, "poll": 0.01},
         four_slots={"slots": 4, "poll": 0.05},
@@ -178,7 +193,7 @@ SYSTEMS = (
     System(
         "absurd",
         packages=("absurd-sdk==0.5.*", "absurdctl==0.5.*", "psycopg[binary]", "uvloop"),
-        can=can(LATENCY, LONG, SURVIVES, WORKFLOWS),
+        can=can(LATENCY, RETRY, LONG, SURVIVES, WORKFLOWS),
         variants=({"clients": 8, "slots": 50}, {"clients": 16, "slots": 20}),
         idle={"clients": 1, "slots": 10, "poll": 0.01},
         four_slots={"clients": 1, "slots": 4, "poll": 0.05},
@@ -193,7 +208,13 @@ SYSTEMS = (
         packages=("oban==0.7.*", "psycopg[binary,pool]", "uvloop"),
         python=(3, 12),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
-        variants=({"slots": 100}, {"slots": 500}, {"slots": 2000}),
+        variants=(
+            {"slots": 100},
+            {"slots": 500},
+            {"slots": 2000},
+            {"slots": 4000},
+            {"slots": 4000, "gc": LESS_OFTEN},
+        ),
         idle={"slots": 10},
         four_slots={"slots": 4},
         bulk=5_000,
@@ -204,9 +225,10 @@ SYSTEMS = (
         "celery",
         packages=("celery[redis]==5.*", "redis"),
         store="redis",
-        can=can(LATENCY),
+        can=can(LATENCY, RETRY, PRIORITIES, LONG),
         variants=({"pool": "solo", "slots": 1}, {"pool": "threads", "slots": 2}),
         idle={"pool": "prefork", "slots": 2},
+        four_slots={"pool": "threads", "slots": 4, "late": True},
         bulk=3_000,
         bulk_note="no bulk call; one producer, one message after the other",
         guess=750,
@@ -215,9 +237,11 @@ SYSTEMS = (
         "dramatiq",
         packages=("dramatiq[redis]==2.*", "redis"),
         store="redis",
-        can=can(LATENCY),
-        variants=({"slots": 8}, {"slots": 32}),
-        idle={"slots": 8},
+        can=can(LATENCY, RETRY, LONG),
+        why={PRIORITIES: "has them for what a worker has fetched, not for what waits"},
+        variants=({"slots": 8}, {"slots": 32}, {"slots": 64}, {"slots": 32, "prefetch": 512}),
+        idle={"slots": 8, "timeout": 10},
+        four_slots={"slots": 4, "prefetch": 4, "timeout": 50},
         bulk=5_000,
         bulk_note="no bulk call; one message after the other",
         guess=2_700,

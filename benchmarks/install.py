@@ -44,16 +44,24 @@ def version(system: System) -> str:
     if system.name == "bare":
         return "asyncpg " + python_version(Path(sys.executable), "asyncpg")
     if system.name == "mainspring":
-        head = subprocess.run(
-            ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-        )
-        return f"commit {head.stdout.strip()}" if head.returncode == 0 else "working tree"
+        return commit(ROOT)
     if system.runtime == "node":
         path = HOME / "node" / system.name / "node_modules" / "graphile-worker" / "package.json"
         return str(json.loads(path.read_text())["version"])
     return python_version(
         venv(system) / "bin" / "python", system.packages[0].split("=")[0].split("[")[0]
     )
+
+
+def commit(root: Path) -> str:
+    """The commit of a checkout, and whether what runs is that commit."""
+    git = ["git", "-C", str(root)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    if head.returncode:
+        return "working tree"
+    code = ["src", "benchmarks"]
+    clean = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *code], capture_output=True)
+    return f"commit {head.stdout.strip()}{'' if clean.returncode == 0 else ' with changes'}"
 
 
 def python_version(python: Path, package: str) -> str:

@@ -2,8 +2,9 @@
 
 System A, system B, ... in one workload, then the next workload; the second and third runs come
 in passes of their own. So noise of the machine hits all alike, and when the time is up it is
-repeats that are missing, never a workload. Repeats begin with the shortest workload: what is
-missing on a slow day are those of the few that take minutes. A run that fails or hangs ends with
+repeats that are missing, never a workload. A pass of repeats begins with what a quick run measures
+as well, for that is what people quote, and in each of the two parts with the shortest: what is
+missing on a slow day are repeats of the few that take minutes. A run that fails or hangs ends with
 its reason as the record; the others go on.
 """
 
@@ -28,7 +29,7 @@ from benchmarks.workloads import Trial, Workload
 
 ABILITIES = {
     "latency": "has no wake-up to measure",
-    "retry": "has no retry that this adapter can set to happen at once",
+    "retry": "has no retry that can be set to happen at once",
     "groups": "has no limit per group",
     "priorities": "has no priorities",
     "long": "has no limit of slots to set",
@@ -48,6 +49,7 @@ class Plan:
     quick: bool
     seconds: float  # after which nothing is begun
     say: Callable[[str], None]
+    named: bool = False  # both asked for by name: each system has a record of each workload
     took: dict[Key, float] = field(default_factory=dict)  # seconds of its last run
     begin: float = 0.0
 
@@ -57,7 +59,7 @@ class Plan:
         for run in range(1, self.runs + 1):
             turns = [(w, [s for s in ready if self.has_turn(s, w, run)]) for w in self.workloads]
             if run > 1:
-                turns.sort(key=lambda turn: self.expected(*turn))
+                turns.sort(key=lambda turn: (not turn[0].quick, self.expected(*turn)))
             for workload, systems in turns:
                 if run > 1 and systems and not self.is_time_for(workload, systems):
                     self.say(f"{workload.name}: no time for run {run}")
@@ -76,7 +78,7 @@ class Plan:
                 install.command(system, self.say)
             except NotInstallable as error:
                 for workload in self.workloads:
-                    if invited(system, workload, quick=self.quick):
+                    if self.named or invited(system, workload, quick=self.quick):
                         self.book.fail(system.name, workload.records, str(error))
                 self.say(f"{system.name}: {error}")
             else:
@@ -86,17 +88,23 @@ class Plan:
         return ready
 
     def has_turn(self, system: System, workload: Workload, run: int) -> bool:
-        if not invited(system, workload, quick=self.quick):
-            if workload.others and not self.quick and system.name != BARE:
-                self.book.fail(system.name, workload.records, f"not measured: {workload.others}")
+        if not invited(system, workload, quick=self.quick and not self.named):
+            if reason := self.left_out(system, workload):
+                self.book.fail(system.name, workload.records, f"not measured: {reason}")
             return False
         if workload.needs and workload.needs not in system.can:
-            reason = f"not measured: {ABILITIES[workload.needs]}"
-            self.book.fail(system.name, workload.records, reason)
+            reason = system.why.get(workload.needs, ABILITIES[workload.needs])
+            self.book.fail(system.name, workload.records, f"not measured: {reason}")
             return False
         if run > workload.times(self.runs, ours=system.name == OURS, quick=self.quick):
             return False
         return self.book.runs(workload.records, system.name) == run - 1
+
+    def left_out(self, system: System, workload: Workload) -> str:
+        """What to say of a system that does not take part; nothing where nobody would ask."""
+        if self.named:
+            return workload.others or f"a workload of {' and '.join(workload.systems or ())} alone"
+        return workload.others if not self.quick and system.name != BARE else ""
 
     def is_time_for(self, workload: Workload, systems: list[System]) -> bool:
         spent = time.monotonic() - self.begin

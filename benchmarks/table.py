@@ -172,7 +172,7 @@ def remark(record: Record) -> str:
     for key, words in (
         ("changes", "{:,} changes"),
         ("waiting", "{:,} waiting"),
-        ("percent_of_first", "{} % of the first seconds"),
+        ("percent_of_first", "{} % of that run's first seconds"),
         ("percent_of_10_tasks", "{} % of ten tasks"),
         ("seconds", "{} s"),
         ("grew_mb", "grew by {} MB"),
@@ -180,7 +180,8 @@ def remark(record: Record) -> str:
         ("p50_ms", "p50 {} ms"),
         ("evaluations_per_advance", "{} checks an advance"),
         ("worker_us_per_advance", "{} us of the worker an advance"),
-        ("times_the_live_p95", "live p95 {} times as before"),
+        ("times_the_live_p95", "live p95 {} times as without it"),
+        ("finished_per_second_beside_live", "then {:,} a second ran through beside live work"),
         ("more_percent", "{} % more than empty"),
         ("percent_more_than_few", "{} % more than with 100 tasks"),
         ("without", "{} without"),

@@ -26,6 +26,10 @@ select count(*)
 from jsonb_array_elements(%s) as job,
 lateral absurd.spawn_task('default', %s, job, '{"max_attempts": 3}'::jsonb)
 """
+SPAWN_PARTS = """
+select task_id from generate_series(1, %s) n,
+lateral absurd.spawn_task('parts', 'part', jsonb_build_object('number', n), '{"max_attempts": 3}'::jsonb)
+"""
 
 
 class System(Adapter):
@@ -60,14 +64,11 @@ class System(Adapter):
 
         @absurd.register_task("fan")
         async def fan(job: Payload, context: Any) -> int:
-            spawning = AsyncAbsurd(self.url, queue_name=PARTS)
-            parts = [
-                await spawning.spawn("part", {"number": n}, queue=PARTS)
-                for n in range(job["width"])
-            ]
-            await spawning.close()
-            for spawned in parts:
-                await context.await_task_result(spawned["task_id"], queue_name=PARTS)
+            async with await psycopg.AsyncConnection.connect(self.url) as connection:
+                cursor = await connection.execute(SPAWN_PARTS, [job["width"]])
+                parts = await cursor.fetchall()
+            for (task,) in parts:
+                await context.await_task_result(str(task), queue_name=PARTS)
             PROBE.stamp(job["number"], time.monotonic_ns())
             PROBE.hit()
             return len(parts)
@@ -115,7 +116,7 @@ class System(Adapter):
             self.made(PARTS if i and self.settings.get("fan") else QUEUE).start_worker(
                 worker_id=f"{os.getpid()}-{i}",
                 concurrency=self.settings["slots"],
-                poll_interval=self.settings.get("poll", 0.25),
+                poll_interval=self.settings.get("poll", 0.05),
             )
             for i in range(self.settings["clients"])
         ]

@@ -10,23 +10,29 @@ from typing import Any
 import dramatiq
 import redis
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.errors import Retry
 
 from benchmarks.adapter import Adapter, Payload
-from benchmarks.probe import PROBE
+from benchmarks.probe import PROBE, FailedOnPurpose
 
 # The adapter is given the address; dramatiq's own command, which the worker becomes, has it from the
 # environment.
 GIVEN = [word for word in sys.argv if word.startswith("redis://")]
 URL = GIVEN[0] if GIVEN else os.environ["BENCH_BROKER"]
 dramatiq.set_broker(RedisBroker(url=URL))
+KEYS = ("dramatiq:default", "dramatiq:default.DQ")  # what waits now, and what waits for its time
+VARIABLES = {"prefetch": "dramatiq_queue_prefetch", "timeout": "dramatiq_worker_timeout"}
 
 
-@dramatiq.actor(actor_name="noop")
+@dramatiq.actor(actor_name="noop", max_retries=3)
 def noop(job: Payload) -> None:
-    if job["act"]:
-        PROBE.act_in_thread(job["number"], job["act"])
-    else:
+    if not job["act"]:
         PROBE.hit()
+        return
+    try:
+        PROBE.act_in_thread(job["number"], job["act"])
+    except FailedOnPurpose as error:
+        raise Retry(delay=0) from error
 
 
 class System(Adapter):
@@ -46,10 +52,14 @@ class System(Adapter):
 
     async def remaining(self) -> int:
         taken = self.store.scan_iter("dramatiq:__acks__.*")
-        return int(self.store.llen("dramatiq:default")) + sum(self.store.scard(k) for k in taken)
+        waiting = sum(self.store.llen(key) for key in KEYS)
+        return int(waiting + sum(self.store.scard(key) for key in taken))
 
     async def work(self) -> None:
         os.environ["BENCH_BROKER"] = self.url
+        for name, variable in VARIABLES.items():
+            if name in self.settings:
+                os.environ[variable] = str(self.settings[name])
         slots = str(self.settings["slots"])
         command = [sys.executable, "-m", "dramatiq", "benchmarks.systems.dramatiq"]
         os.execv(sys.executable, [*command, "-p", "1", "-t", slots, "--skip-logging"])

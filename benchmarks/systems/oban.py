@@ -44,7 +44,9 @@ class System(Adapter):
 
     async def begin(self, queues: dict[str, Any]) -> None:
         self.pool = await Oban.create_pool(self.url, min_size=2, max_size=10)
-        self.oban = Oban(pool=self.pool, queues=queues)
+        # Jobs to be tried again are looked for once a second, where one does not say otherwise.
+        stager = {"interval": 0.1} if self.settings.get("retry") else {}
+        self.oban = Oban(pool=self.pool, queues=queues, stager=stager)
         await self.oban.start()
 
     async def close(self) -> None:

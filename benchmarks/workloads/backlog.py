@@ -6,7 +6,7 @@ from benchmarks.workloads.workload import Figure, Trial, Workload
 
 COUNTED = 10_000
 FAST_FILL = ("mainspring", "bare", "pgqueuer", "awa", "graphile")  # a million within a minute
-TOO_SLOW = "needs a minute or more to enqueue a million"
+TOO_SLOW = "compares with a million waiting, which takes this one minutes to enqueue"
 
 
 def backlog(trial: Trial, waiting: int, name: str) -> list[Figure]:
@@ -37,9 +37,7 @@ LARGE = Workload(
     lambda trial: backlog(trial, 1_000_000, "backlog-1m"),
     quick=True,
     quick_systems=("mainspring",),
-    systems=tuple(
-        name for name in FAST_FILL if name != "awa"
-    ),  # which fills for a minute, and is flat
+    systems=FAST_FILL,
     others=TOO_SLOW,
     most_seconds=400,
 )

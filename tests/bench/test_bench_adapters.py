@@ -13,8 +13,10 @@ import pytest
 from benchmarks import catalog, install
 from benchmarks.catalog import BY_NAME, System
 from benchmarks.lab import Lab
+from benchmarks.probe import STAMP
 from benchmarks.stage import Failed, Stage
 from benchmarks.targets import BARE
+from benchmarks.workloads.priorities import HIGH
 
 JOBS = 40
 SECONDS = 60.0
@@ -101,6 +103,20 @@ def test_jobs_in_groups_run(lab: Lab, system: System) -> None:
         stage.start_workers()
 
         assert ran(stage, JOBS) == JOBS
+
+
+@pytest.mark.parametrize("system", names(able=catalog.PRIORITIES), indirect=True)
+def test_an_urgent_job_does_not_wait_for_those_before_it(lab: Lab, system: System) -> None:
+    urgent = 10 * JOBS
+    few = {**catalog.tuned(system).settings, **system.four_slots}  # so that not all fit at once
+    with lab.stage(system, few, jobs=JOBS, act=STAMP) as stage:
+        stage.client().ask("paced", n=1, gap=0.0, priority=HIGH, first=urgent)
+        stage.start_workers()
+        stage.wait_for(JOBS + 1, seconds=SECONDS)
+
+        starts = {number: start for number, (start, _) in stage.stamps().items()}
+        sooner = [number for number, start in starts.items() if start < starts[urgent]]
+        assert len(sooner) < JOBS / 2, f"{len(sooner)} of {JOBS} ordinary jobs ran before it"
 
 
 @pytest.mark.parametrize("system", names(able=catalog.WORKFLOWS), indirect=True)

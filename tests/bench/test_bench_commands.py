@@ -51,7 +51,13 @@ def test_a_file_that_is_not_there_says_how_to_write_it(
     assert expected in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '[{"workload": "drain-1"}]'])
+NO_NUMBERS = '[{"workload": "w", "system": "s", "unit": "ms", "runs": ["1"], "median": 1}]'
+NO_MEDIAN = '[{"workload": "w", "system": "s", "unit": "ms", "runs": [1], "median": null}]'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", '[{"workload": "drain-1"}]', "\x00", NO_NUMBERS, NO_MEDIAN]
+)
 def test_a_file_that_is_no_run_says_so(
     text: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,6 +69,61 @@ def test_a_file_that_is_no_run_says_so(
 
     assert call(monkeypatch, "show", str(path)) == 2
     assert f"error: {path} is not the JSON of a run" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    binary = tmp_path / "program"
+    binary.write_bytes(b"\x7fELF\xd0\x00")
+
+    assert call(monkeypatch, "compare", str(tmp_path), str(tmp_path)) == 2
+    assert f"error: {tmp_path} cannot be read: Is a directory" in capsys.readouterr().err
+    assert call(monkeypatch, "compare", str(binary), str(binary)) == 2
+    assert f"error: {binary} is not the JSON of a run: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("unit", "before", "after", "verdict"),
+    [("jobs/s", 100, 60, 1), ("jobs/s", 60, 100, 0), ("ms", 1, 3, 1), ("% of a core", 3, 1, 0)],
+)
+def test_records_of_the_five_fields_alone_can_be_compared(
+    unit: str,
+    before: float,
+    after: float,
+    verdict: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    paths = []
+    for name, figure in (("before", before), ("after", after)):
+        runs = [figure * 0.99, figure, figure * 1.01]
+        record = {"workload": "w", "system": "mainspring", "unit": unit, "runs": runs}
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps([{**record, "median": figure}]))
+
+    assert call(monkeypatch, "compare", *map(str, paths)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", ","], "',' has no name in it"),
+        (["--systems", ""], "'' has no name in it"),
+        (["--runs", "0"], "'0' is no number of runs; give 1 or more"),
+    ],
+)
+def test_a_run_of_nothing_is_refused(
+    words: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call(monkeypatch, "run", *words)
+
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow

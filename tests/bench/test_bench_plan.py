@@ -82,6 +82,19 @@ def test_repeats_begin_with_the_shortest(plan: Callable[..., Plan]) -> None:
     ] * 2
 
 
+def test_repeats_of_what_a_quick_run_measures_come_first(plan: Callable[..., Plan]) -> None:
+    turns: list[tuple[str, str]] = []
+
+    def quoted(trial: Trial) -> list[Figure]:
+        turns.append(("quoted", trial.system.name))
+        time.sleep(0.05)
+        return [Figure("quoted", 1.0)]
+
+    plan(noting(turns, "short"), Workload("quoted", quoted, quick=True), runs=2).carry_out()
+
+    assert [name for name, _ in turns[4:]] == ["quoted"] * 2 + ["short"] * 2
+
+
 def test_a_whole_run_gives_every_workload_of_the_main_table_three_runs_of_ours() -> None:
     main = {
         *("enqueue-one", "enqueue-bulk", "drain-1", "drain-2", "latency", "latency-half"),
@@ -190,6 +203,21 @@ def test_a_system_that_is_left_out_to_save_time_says_so(plan: Callable[..., Plan
     made.carry_out()
 
     assert made.book.kept["a", "oban"]["error"] == "not measured: takes a minute each"
+
+
+def test_systems_and_workloads_asked_for_by_name_have_a_record_each(
+    plan: Callable[..., Plan],
+) -> None:
+    turns: list[tuple[str, str]] = []
+    ours = noting(turns, "ours", systems=("mainspring",))
+    made = plan(noting(turns, "a", quick=True, quick_systems=("mainspring",)), ours, runs=1)
+    made.quick = made.named = True
+    made.carry_out()
+
+    assert turns == [("a", "mainspring"), ("a", "bare"), ("ours", "mainspring")]
+    assert made.book.kept["ours", "bare"]["error"] == (
+        "not measured: a workload of mainspring alone"
+    )
 
 
 def test_a_system_that_cannot_be_installed_says_why(

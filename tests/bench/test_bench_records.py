@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from benchmarks.book import Book
+from benchmarks.install import commit
 from benchmarks.workloads import Figure
 
 
@@ -82,3 +84,21 @@ def test_resuming_keeps_figures_and_forgets_failures() -> None:
     assert record["runs"] == [1.0, 3.0]
     assert book.runs(("drain-1",), "bare") == 2
     assert book.runs(("drain-1",), "chancy") == 0
+
+
+def test_a_version_says_whether_what_ran_is_its_commit(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    code = tmp_path / "src"
+    code.mkdir()
+    (code / "engine.py").write_text("fast = True\n")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "Begin")
+    clean = commit(tmp_path)
+    (code / "engine.py").write_text("fast = False\n")
+
+    assert clean.startswith("commit ")
+    assert commit(tmp_path) == f"{clean} with changes"
