@@ -144,6 +144,12 @@ class UndeclaredField(InvalidOutcome):
     code = "undeclared_field"
 
 
+class UnreadableEntity(MainspringError):
+    """An entity does not fit its kind's model."""
+
+    code = "unreadable_entity"
+
+
 class UnreadableState(MainspringError, ValueError):
     """A stage's stored state does not decode; it is kept as it is."""
 

@@ -569,3 +569,25 @@ async def test_a_patch_that_cannot_be_written_says_why(
     visit = stages.visit("listing/write")
     assert visit is not None
     assert said in visit["error"]
+
+
+async def test_a_row_that_does_not_fit_the_model_is_parked_by_name(stages: Stages) -> None:
+    @dataclass
+    class Priced:
+        id: int
+        price: int
+
+    stages.query("alter table listing alter price drop not null")
+    listing = stages.kind(model=Priced)
+    listing.stage(name="price", reads=["price"])(untouched)
+    await stages.install()
+    stages.add(1, price=None)
+    await stages.run()
+
+    visit = stages.visit("listing/price")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert visit["error"].startswith(
+        "mainspring.errors.UnreadableEntity: listing '1' does not fit model Priced: Expected `int`, got "
+        "`null` - at `$.price`; correct the entity, or let the model take it as it is, then restart"
+    )
