@@ -171,7 +171,8 @@ class Saver:
     async def _check_states(
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> None:
-        """A state that an outsider replaced meanwhile: the run began from another."""
+        """A state that an outsider replaced meanwhile, or newer code has under another name: the run began
+        from another."""
         open_ = [n for n, run in enumerate(runs) if verdicts[n] is None]
         if not open_:
             return
@@ -184,8 +185,10 @@ class Saver:
         }
         statement = SQL["check_states"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for (i,) in rows:
+        for i, is_renamed in rows:
             verdicts[open_[i - 1]] = self._conflict(runs[open_[i - 1]])
+            if is_renamed:
+                self._known.forget()  # the next run passes its visit on
 
     async def _lock_visits(
         self, connection: Any, items: list[Item], verdicts: list[Verdict]
