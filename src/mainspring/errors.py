@@ -156,6 +156,12 @@ class UnreadableState(MainspringError, ValueError):
     code = "unreadable_state"
 
 
+class NewerState(UnreadableState):
+    """A stage's stored state was written by newer code than this."""
+
+    code = "newer_state"
+
+
 class SaveRefused(MainspringError):
     """A save did not change its row: a trigger of the user's keeps it as it was."""
 

@@ -37,6 +37,7 @@ from mainspring.entities.source import Loaded
 from mainspring.entities.state import is_same
 from mainspring.errors import (
     InvalidOutcome,
+    NewerState,
     StageLoop,
     UndeclaredField,
     UnreadableEntity,
@@ -107,6 +108,8 @@ class StageRunner:
         try:
             entity = self._decoded(picture.entity)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
+        except NewerState:
+            raise  # retried: during a rolling deploy it comes to a worker that reads it
         except (UnreadableEntity, UnreadableState, ValueError) as error:
             return _parked(error)  # no retry makes it readable
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
