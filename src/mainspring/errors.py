@@ -144,10 +144,22 @@ class UndeclaredField(InvalidOutcome):
     code = "undeclared_field"
 
 
+class UnreadableEntity(MainspringError):
+    """An entity does not fit its kind's model."""
+
+    code = "unreadable_entity"
+
+
 class UnreadableState(MainspringError, ValueError):
     """A stage's stored state does not decode; it is kept as it is."""
 
     code = "unreadable_state"
+
+
+class NewerState(UnreadableState):
+    """A stage's stored state was written by newer code than this."""
+
+    code = "newer_state"
 
 
 class SaveRefused(MainspringError):

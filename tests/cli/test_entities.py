@@ -220,3 +220,48 @@ def test_a_kind_that_no_code_has_is_dropped(on, site):
     )
     assert again.code != 0
     assert "no kind of entities is named 'listing'" in again.err
+
+
+@pytest.mark.parametrize("command", [["why"], ["entities", "show"], ["entities", "check"]])
+@pytest.mark.parametrize("id", ["north,1", "north", '["north"]', '["north", true]'])
+def test_an_id_of_several_columns_that_is_none_is_told_how_it_is_written(
+    cli: Any, database_url: str, command: list[str], id: str
+) -> None:
+    """S25: and one that is none is not taken for an entity that is not there."""
+    make_pairs(database_url)
+
+    answer = cli(*command, "pair", id, "--url", database_url)
+
+    assert answer.code == 2
+    assert f"the id {id!r} is not a JSON array of 2 texts (region, number)" in answer.err
+    assert 'write it as ["the region", "the number"]' in answer.err
+
+
+def test_a_number_in_an_id_of_several_columns_may_be_written_as_one(
+    cli: Any, database_url: str
+) -> None:
+    make_pairs(database_url)
+
+    offered = cli("entities", "offer", "pair", '["north", 1]', "--url", database_url)
+    found = cli("entities", "check", "pair", '["north", 1]', "--json", "--url", database_url)
+
+    assert offered.code == 0
+    assert [entry["queue"] for entry in found.json()] == ["pair"]
+
+
+def make_pairs(url: str) -> None:
+    """A kind with a key of two columns, and one entity of it."""
+    stages = Stages(url, Mainspring(url))
+    stages.query(
+        "create table pair (region text, number integer, version bigint not null default 1, "
+        "primary key (region, number))"
+    )
+    stages.app.entities("pair", table="public.pair", key=["region", "number"])
+
+    async def prepare() -> None:
+        async with stages.app:
+            await stages.install()
+
+    asyncio.run(prepare())
+    stages.query("insert into pair (region, number) values ('north', 1)")
+    stages.close()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import pytest
 
 from mainspring import Untouched, Update
@@ -42,6 +43,34 @@ async def test_an_unknown_column_is_refused_at_the_start(stages: Stages, setting
     ):
         async with stages.app.worker():
             pass
+
+
+@pytest.mark.parametrize("setting", ["reads", "writes", "interest"])
+async def test_a_column_that_is_near_to_none_is_refused_with_all_there_are(
+    stages: Stages, setting: str
+) -> None:
+    listing = stages.kind()
+    listing.stage(name="typo", **{setting: ["weight"]})(untouched)
+
+    with pytest.raises(InvalidKind, match=r"'weight'.*; it has id, title, price, rank, hits, note"):
+        await stages.install()
+
+
+async def test_a_worker_that_is_refused_has_registered_nothing(stages: Stages) -> None:
+    """S26: others go by the catalogue; a stage that nobody can run is not in it, and takes over none."""
+    listing = stages.kind()
+    listing.stage(name="price")(untouched)
+    await stages.install()
+
+    async with stages.next_release():
+        listing = stages.kind()
+        listing.stage(name="cost", was=["price"], writes=["prize"])(untouched)
+        with pytest.raises(InvalidKind, match=r"'prize' \(writes of stage 'cost'\).*mean 'price'"):
+            async with stages.app.worker():
+                pass
+
+    found = stages.query("select name from mainspring.stage")
+    assert found == [{"name": "price"}]
 
 
 @pytest.mark.parametrize("column", ["size", "id", "version"])
@@ -96,6 +125,62 @@ async def test_a_wrong_outcome_fails_its_visit_and_changes_nothing(
     assert error in visit["error"]
     assert (stages.listing(1)["version"], stages.listing(2)["price"]) == (1, 7)
     assert stages.state("wrong") is None
+
+
+async def test_a_refusal_of_the_database_names_stage_entity_values_and_constraint(
+    stages: Stages,
+) -> None:
+    stages.query("alter table listing add constraint fair check (price < 100)")
+    listing = stages.kind()
+
+    # A policy goes by the server's own error.
+    @listing.stage(
+        writes=["price", "title"], retry=RetryPolicy(give_up_on=(asyncpg.CheckViolationError,))
+    )
+    async def price(found: dict[str, Any]) -> Update:
+        return Update(price=500 if found["id"] == 2 else 5, title="sofa")
+
+    await stages.install()
+    with stages.connection.transaction():
+        stages.add(1, 2, 3)
+    await stages.run()
+
+    visit = stages.visit("listing/price", 2)
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    first, _, rest = visit["error"].partition("\n")
+    assert first == (
+        "asyncpg.exceptions.CheckViolationError: the database refused the save of stage 'price' for "
+        "listing '2' (price = 500, title = 'sofa'): new row for relation \"listing\" violates check "
+        'constraint "fair"; nothing was saved: let the stage return what the table takes, or change '
+        "the table"
+    )
+    assert rest.startswith("DETAIL: Failing row contains (2, sofa, 500")
+    assert [stages.listing(id)["price"] for id in (1, 2, 3)] == [5, 0, 5]
+
+
+async def test_a_trigger_that_raises_is_named_by_the_visit_that_it_failed(stages: Stages) -> None:
+    stages.query(
+        "create function guard_price() returns trigger language plpgsql as "
+        "$$ begin raise exception 'price %% is odd', new.price; end $$"
+    )
+    stages.query(
+        "create trigger g before update on listing for each row execute function guard_price()"
+    )
+    listing = stages.kind()
+
+    @listing.stage(writes=["price"], retry=ONCE)
+    async def price(found: dict[str, Any]) -> Update:
+        return Update(price=7)
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    visit = stages.visit("listing/price")
+    assert visit is not None
+    assert "of stage 'price' for listing '1' (price = 7): price 7 is odd; nothing" in visit["error"]
+    assert "\nCONTEXT: PL/pgSQL function guard_price() line 1 at RAISE" in visit["error"]
 
 
 async def test_a_state_that_no_longer_decodes_is_parked_and_not_lost(stages: Stages) -> None:
@@ -484,3 +569,25 @@ async def test_a_patch_that_cannot_be_written_says_why(
     visit = stages.visit("listing/write")
     assert visit is not None
     assert said in visit["error"]
+
+
+async def test_a_row_that_does_not_fit_the_model_is_parked_by_name(stages: Stages) -> None:
+    @dataclass
+    class Priced:
+        id: int
+        price: int
+
+    stages.query("alter table listing alter price drop not null")
+    listing = stages.kind(model=Priced)
+    listing.stage(name="price", reads=["price"])(untouched)
+    await stages.install()
+    stages.add(1, price=None)
+    await stages.run()
+
+    visit = stages.visit("listing/price")
+    assert visit is not None
+    assert visit["parked_at"] is not None
+    assert visit["error"].startswith(
+        "mainspring.errors.UnreadableEntity: listing '1' does not fit model Priced: Expected `int`, got "
+        "`null` - at `$.price`; correct the entity, or let the model take it as it is, then restart"
+    )

@@ -613,6 +613,8 @@ async def test_what_is_wrong_is_said(stages):
         await kind.crawl(["Lok"])
     with pytest.raises(InvalidSetting, match="rate of a crawl must be"):
         await kind.crawl(rate=-1)
+    with pytest.raises(InvalidSetting, match="names no stage to ask; leave stages out to ask all"):
+        await kind.crawl([])
     with pytest.raises(InvalidSetting, match="every must be a timedelta"):
         Crawl(every=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="share of a crawl"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
@@ -135,3 +137,37 @@ async def test_a_stage_on_documents_saves_them(stages: Stages, drafts: Documents
 
     assert await drafts.get("a") == (Draft("three small words", 3), 2)
     assert stages.queues("a") == []
+
+
+class Note(msgspec.Struct):
+    title: str
+    words: int = 7
+    tags: list[str] = msgspec.field(default_factory=lambda: ["none"])
+
+
+@dataclass
+class Paper:
+    title: str
+    words: int = 7
+    tags: list[str] = field(default_factory=lambda: ["none"])
+
+
+@pytest.mark.parametrize("model", [Note, Paper])
+async def test_a_stage_that_declares_its_reads_has_the_defaults_of_the_model(
+    stages: Stages, model: Any
+) -> None:
+    """S26: documents from before a field was added to their model do not have it."""
+    papers = stages.app.documents("paper", model=model)
+
+    @papers.stage(reads=["words", "tags"], writes=["title"])
+    async def name(paper: Any) -> Update:
+        return Update(title=f"{paper.words} {paper.tags}")
+
+    await stages.install()
+    stages.query(
+        "insert into mainspring.document (kind, key, body) values ('paper', 'a', '{\"title\": \"x\"}')"
+    )
+    await stages.run()
+
+    body = stages.value("select body from mainspring.document")
+    assert body == {"title": "7 ['none']"}

@@ -124,6 +124,33 @@ async def test_a_worker_of_the_old_code_passes_its_visits_on(stages: Stages) -> 
     assert stages.state("new")["body"] == 1  # type: ignore[index]
 
 
+async def test_a_worker_that_has_not_heard_of_the_new_name_saves_nothing_under_the_old_one(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S26: its knowledge of the catalogue may be a second old; what it saves is checked against today's."""
+    monkeypatch.setattr("mainspring.entities.catalogue.FRESH_SECONDS", 60.0)
+    kind = stages.kind()
+
+    @kind.stage(name="old")
+    async def old(listing: dict[str, Any], state: int | None) -> Update:
+        return Update(hits=listing["hits"] + 1, state=(state or 0) + 1)
+
+    await stages.install()
+    stages.add(1)
+    async with stages.working() as worker:
+        await stages.rest(worker)
+        stages.query("select mainspring.take_over_stage('listing', 'old', 'new')")
+        stages.query("update mainspring.stage set was = array['old']")
+
+        stages.offer("listing/old", 1, {"out": 1})
+        await wait_until(lambda: stages.visit("listing/new") is not None)
+        await stages.rest(worker)
+
+    assert stages.listing()["hits"] == 1
+    assert stages.state("old") is None
+    assert stages.state("new")["body"] == 1  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [

@@ -10,8 +10,11 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 
+from mainspring import Kind, Untouched
 from mainspring.entities.state import StateType, Stored, is_same
 from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
+from mainspring.testing import Clock
+from stages import Stages
 
 
 @dataclass
@@ -61,7 +64,7 @@ def test_a_state_of_an_older_schema_goes_through_the_upgrade() -> None:
     ],
 )
 def test_what_does_not_decode_is_an_error_that_says_what_to_do(stored: Stored) -> None:
-    with pytest.raises(UnreadableState, match=r"state of stage 'price'.*upgrade"):
+    with pytest.raises(UnreadableState, match=r"state of stage 'price'.*set the state anew"):
         TYPED.decode(stored)
 
 
@@ -142,3 +145,39 @@ def test_an_equal_state_is_the_same_however_it_is_printed() -> None:
 def test_a_state_that_becomes_a_truth_is_another_than_the_number() -> None:
     """S5: Python takes 1 and True for equal, JSON and whoever reads the state elsewhere do not."""
     assert not is_same(Stored(1, '{"done":true}'), Stored(1, '{"done": 1}'))
+
+
+async def test_a_state_of_newer_code_waits_for_a_worker_that_reads_it(
+    stages: Stages, clock: Clock
+) -> None:
+    """S5, S26: in a rolling deploy both codes run; what the new one wrote parks nothing in the old one."""
+
+    def declare(schema: int) -> Kind:
+        kind = stages.kind()
+
+        @kind.stage(name="count", state=int, schema=schema)
+        async def count(listing: dict[str, Any], state: int | None) -> Untouched:
+            return Untouched(state=(state or 0) + 1)
+
+        return kind
+
+    kind = declare(1)
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+    stages.query("update mainspring.state set schema = 2")
+    await kind.offer(1, stage="count")
+    await stages.run()
+
+    visit = stages.visit("listing/count")
+    assert visit is not None
+    assert visit["parked_at"] is None
+    assert "has schema 2 and this worker's code reads 1: newer code wrote it" in visit["error"]
+
+    async with stages.next_release():
+        declare(2)
+        await clock.advance(60)
+        await stages.run()
+
+    assert stages.visit("listing/count") is None
+    assert stages.state("count")["body"] == 2  # type: ignore[index]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring import Untouched, Update, now
@@ -640,3 +641,55 @@ async def test_ids_of_any_type_come_to_their_stage(stages: Stages, table: str) -
 
     assert seen == [code]
     assert stages.value("select note from thing") == "seen"
+
+
+@pytest.mark.parametrize("reads", [None, ["price", "tags"]])
+async def test_a_stage_may_change_what_it_was_given_and_return_it(
+    stages: Stages, reads: list[str] | None
+) -> None:
+    """S6: what it returns is compared with what was loaded, not with an object that is its own."""
+
+    @dataclass
+    class Tagged:
+        id: int
+        price: int
+        tags: list[str]
+
+    stages.query("alter table listing add tags text[] not null default '{}'")
+    listing = stages.kind(model=Tagged)
+
+    @listing.stage(reads=reads)
+    async def whole(found: Tagged) -> Update:
+        found.price = 5
+        return Update(found)
+
+    @listing.stage(reads=reads)
+    async def part(found: Tagged) -> Update:
+        if "new" not in found.tags:
+            found.tags.append("new")
+        return Update(tags=found.tags)
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    assert (stages.listing()["price"], stages.listing()["tags"]) == (5, ["new"])
+
+
+async def test_a_stage_reads_fields_that_have_another_name_in_the_table(stages: Stages) -> None:
+    class Renamed(msgspec.Struct, rename={"name": "title"}):
+        id: int
+        name: str
+        price: int = 0
+
+    listing = stages.kind(model=Renamed)
+
+    @listing.stage(reads=["title"], writes=["price"])
+    async def count(found: Renamed) -> Update:
+        return Update(price=len(found.name))
+
+    await stages.install()
+    stages.add(1, title="sofa")
+    await stages.run()
+
+    assert stages.listing()["price"] == 4

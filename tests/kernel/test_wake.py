@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from mainspring.db.connect import Database
-from mainspring.kernel.outcome import Done, Retry
+from mainspring.entities.offers import StageOffer, offer
+from mainspring.kernel.outcome import Alone, Done, Retry
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
@@ -250,6 +251,27 @@ async def test_behind_a_transaction_pooler_everything_works_by_polling(
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
 
     assert listening == []
+
+
+async def test_behind_a_pooler_what_a_settle_offers_does_not_wait_for_the_poll(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3: nobody is told of it, so who wrote it looks; stages set each other off this way."""
+    monkeypatch.setattr("mainspring.kernel.reader.WATCHFUL_FOR", 0.0)
+    started: list[str] = []
+
+    async def handler(run: Run) -> Done:
+        started.append(run.visit.key)
+        await asyncio.sleep(0.1)  # work; the reader has gone to sleep by then
+        following = StageOffer(run.visit.queue, run.visit.shard, str(len(started)))
+        writer = Alone(lambda connection: offer(connection, [following]))
+        return Done(writer=writer) if len(started) < 5 else Done()
+
+    settings = {"poll": 30.0, "lease": 60.0}
+    async with working(database_url, queue(handler=handler), pooled=True, **settings) as worker:
+        visits.offer("0")
+        worker.reader.wake()
+        await wait_until(lambda: len(started) == 5, 10)
 
 
 async def test_a_timer_is_on_time_without_a_poll(visits: Visits, database_url: str) -> None:

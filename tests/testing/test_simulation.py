@@ -396,3 +396,45 @@ def test_the_strategy_draws_orders_of_all_stages(box):
         check_confluence(box, [Box(1)], order)
 
     check()
+
+
+def test_what_a_stage_writes_to_an_ignored_field_asks_nobody() -> None:
+    """S17, S21: as in the engine, whoever changes it."""
+    app = Mainspring("postgresql://nowhere/nothing")
+    box = app.entities("box", table="public.box", model=Box, ignore=["label"])
+    seen: list[str] = []
+
+    @box.stage
+    async def watch(found: Box) -> Untouched:
+        seen.append(found.label)
+        return Untouched()
+
+    @box.stage(interest=["a"], writes=["label"])
+    async def name(found: Box) -> Update:
+        return Update(label=f"box {found.a}")
+
+    simulation = simulate(box, Box(1))
+    simulation.run()
+
+    assert simulation.entity(1).label == "box 0"
+    assert len(seen) == 1
+
+
+def test_a_struct_with_other_names_in_the_table_is_simulated_by_those() -> None:
+    class Tin(msgspec.Struct, rename={"size": "a", "lid": "b"}):
+        id: int
+        size: int = 0
+        lid: int = 0
+
+    app = Mainspring("postgresql://nowhere/nothing")
+    tin = app.entities("tin", table="public.tin", model=Tin)
+
+    @tin.stage(reads=["a"], writes=["b"])
+    async def cover(found: Tin) -> Update:
+        return Update(b=found.size + 1)
+
+    simulation = simulate(tin, Tin(1, size=4))
+    assert simulation.run().entity(1) == Tin(1, size=4, lid=5)
+
+    simulation.change(1, a=7)
+    assert simulation.run().entity(1) == Tin(1, size=7, lid=8)

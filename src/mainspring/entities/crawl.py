@@ -99,6 +99,10 @@ async def start(
     database: Database, connection: Any, order: CrawlOrder, *, source: str, dry_run: bool = False
 ) -> Operation:
     """Begin a crawl, in the caller's transaction; a dry run only counts."""
+    if order.stages == []:
+        raise InvalidSetting(
+            f"a crawl of kind {order.kind!r} names no stage to ask; leave stages out to ask all of them"
+        )
     row = await _read_kind(connection, order.kind)
     if row is None:
         raise NotFound(f"no kind of entities is named {order.kind!r} in this database")

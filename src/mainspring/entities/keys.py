@@ -81,15 +81,18 @@ def split(text: str, columns: Sequence[str]) -> list[str]:
         parts = json.loads(text)
     except ValueError:
         parts = None
-    if (
-        not isinstance(parts, list)
-        or len(parts) != len(columns)
-        or not all(isinstance(part, str) for part in parts)
-    ):
+    if not isinstance(parts, list) or len(parts) != len(columns) or not all(map(_is_part, parts)):
+        example = json.dumps([f"the {column}" for column in columns], ensure_ascii=False)
         raise InvalidKey(
-            f"the id {text!r} is not a JSON array of {len(columns)} texts ({', '.join(columns)})"
+            f"the id {text!r} is not a JSON array of {len(columns)} texts ({', '.join(columns)}); "
+            f"write it as {example}"
         )
-    return parts
+    return [str(part) for part in parts]
+
+
+def _is_part(part: Any) -> bool:
+    """Whether somebody may mean a column's value by it: the number 7 as the text '7'."""
+    return isinstance(part, str | int) and not isinstance(part, bool)
 
 
 def check_key(text: str) -> str:

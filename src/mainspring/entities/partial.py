@@ -71,7 +71,7 @@ class _SomeOfDict(Model):
         return self._part({name: row[name] for name in row if name in self._wanted})
 
 
-def _partial_type(stage: str, whole: type, fields: list[str]) -> type:
+def _partial_type(stage: str, whole: Any, fields: list[str]) -> type:
     hints = get_type_hints(whole, include_extras=True)
     namespace: dict[str, Any] = {
         name: value
@@ -89,13 +89,32 @@ def _partial_type(stage: str, whole: type, fields: list[str]) -> type:
 
     namespace["__getattr__"] = missing
     if issubclass(whole, msgspec.Struct):
-        return msgspec.defstruct(
-            whole.__name__, [(f, hints[f]) for f in fields], namespace=namespace
-        )
-    parts = [(f, hints[f], dataclasses.field()) for f in fields]
+        named = {field.encode_name: field for field in msgspec.structs.fields(whole)}
+        some = [(named[f].name, hints[named[f].name], _like(named[f])) for f in fields]
+        return msgspec.defstruct(whole.__name__, some, namespace=namespace, kw_only=True)
+    declared = {field.name: field for field in dataclasses.fields(whole)}
+    parts = [(f, hints[f], _as(declared[f])) for f in fields]
     return dataclasses.make_dataclass(
-        whole.__name__, parts, namespace=namespace, frozen=_frozen(whole)
+        whole.__name__, parts, namespace=namespace, frozen=_frozen(whole), kw_only=True
     )
+
+
+def _like(field: msgspec.structs.FieldInfo) -> Any:
+    """A field of a Struct with the default and the name in JSON of another."""
+    if field.default is not msgspec.NODEFAULT:
+        return msgspec.field(default=field.default, name=field.encode_name)
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory, name=field.encode_name)
+    return msgspec.field(name=field.encode_name)
+
+
+def _as(field: dataclasses.Field[Any]) -> Any:
+    """A field of a dataclass with the default of another."""
+    if field.default is not dataclasses.MISSING:
+        return dataclasses.field(default=field.default)
+    if field.default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=field.default_factory)
+    return dataclasses.field()
 
 
 def _frozen(whole: type) -> bool:

@@ -33,8 +33,16 @@ from mainspring.entities.outcome import (
 )
 from mainspring.entities.save import Saver
 from mainspring.entities.saving import Save
+from mainspring.entities.source import Loaded
 from mainspring.entities.state import is_same
-from mainspring.errors import InvalidOutcome, StageLoop, UndeclaredField, UnreadableState
+from mainspring.errors import (
+    InvalidOutcome,
+    NewerState,
+    StageLoop,
+    UndeclaredField,
+    UnreadableEntity,
+    UnreadableState,
+)
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import describe
@@ -98,16 +106,27 @@ class StageRunner:
             return Done(result='"due already"', writer=self._offering)
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
-            entity = self._model.decode_json(picture.entity.body)
+            entity = self._decoded(picture.entity)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
-        except (msgspec.MsgspecError, UnreadableState, ValueError) as error:
+        except NewerState:
+            raise  # retried: during a rolling deploy it comes to a worker that reads it
+        except (UnreadableEntity, UnreadableState, ValueError) as error:
             return _parked(error)  # no retry makes it readable
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
         with clock.at(now):
             answer = check_answer(await self._process(entity, state), self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
             check_state(answer, self._stage.name, self._fields or picture.entity.fields())
-        return self._outcome(run, picture, entity, answer, now)
+        return self._outcome(run, picture, answer, now)
+
+    def _decoded(self, entity: Loaded) -> Any:
+        try:
+            return self._model.decode_json(entity.body)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise UnreadableEntity(
+                f"{self._stage.kind} {entity.key!r} does not fit model {self._whole.type.__name__}: "
+                f"{error}; correct the entity, or let the model take it as it is, then restart the visit"
+            ) from None
 
     def _handed_on(self, run: Run, queue: str, priority: int) -> StageOffer:
         """The offer that replaces a visit of the crawl lane where the live one is due, or one of a stage
@@ -125,13 +144,11 @@ class StageRunner:
             self._threads, context.run, _plain, self._stage.process, entity, state
         )
 
-    def _outcome(
-        self, run: Run, picture: Picture, entity: Any, answer: Answer, now: datetime
-    ) -> Outcome:
+    def _outcome(self, run: Run, picture: Picture, answer: Answer, now: datetime) -> Outcome:
         assert picture.entity is not None
         after = seconds_until(answer, now)
         version, stored = picture.state(self._stage.name)
-        patch = self._patch(entity, answer) if isinstance(answer, Update) else {}
+        patch = self._patch(picture.entity.body, answer) if isinstance(answer, Update) else {}
         state = None if answer.state is KEEP else self._stage.state.encode(answer.state)
         if state is not None and is_same(state, stored):
             state = None
@@ -166,9 +183,10 @@ class StageRunner:
         run.note.payload = _encode(carried).decode()
         return Again(at=answer.visit_at, after=after, payload=run.note.payload, writer=self._saver)
 
-    def _patch(self, entity: Any, update: Update) -> dict[str, Any]:
-        """The fields that change, as plain JSON values."""
-        before = self._model.encode(entity)
+    def _patch(self, body: str, update: Update) -> dict[str, Any]:
+        """The fields that change, as plain JSON values. Decoded anew: the stage may have changed what it
+        was given, itself or a list in it."""
+        before = self._model.encode(self._model.decode_json(body))
         if update.entity is not None:
             after = self._model.encode(update.entity)
         else:

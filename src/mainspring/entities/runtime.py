@@ -47,7 +47,6 @@ class KindRuntime:
         line: Line,
         threads: ThreadPoolExecutor,
     ) -> None:
-        check_stages(kind, shape)
         self.kind = kind
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
@@ -240,6 +239,8 @@ async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> R
     try:
         async with database.transaction(connection):
             shapes = await register_kinds(database, connection, known)
+            for kind in known:
+                check_stages(kind, shapes.get(kind.name))  # before another worker goes by them
             await register_stages(connection, known)
             await consumer.register(connection, [c for kind in known for c in kind.consumers])
             await schedule(database, connection, known)

@@ -22,6 +22,7 @@ from mainspring.entities.at_hand import AtHand
 from mainspring.entities.busy import Busy
 from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
+from mainspring.entities.dao_source import DaoSource
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.rebase import can_rebase, watched
@@ -30,6 +31,7 @@ from mainspring.entities.saving import (
     Save,
     changes_of,
     event_row,
+    explained,
     outcome_of,
     refused,
     state_row,
@@ -96,6 +98,10 @@ class Saver:
             if verdicts[n] is None:
                 self.conflicts.over(run.visit)  # untouched, and still as it was loaded
         return [None if verdict == "settled" else verdict for verdict in verdicts]
+
+    def explain(self, run: Run, error: Exception) -> str | None:
+        """A refusal of the server in words that name the stage and its entity; a DAO has its own."""
+        return None if isinstance(self._source, DaoSource) else explained(run, error)
 
     async def _look_at_server(self, connection: Any) -> None:
         """After a failover to a standby that missed commits, numbers must not come back."""
@@ -165,7 +171,8 @@ class Saver:
     async def _check_states(
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> None:
-        """A state that an outsider replaced meanwhile: the run began from another."""
+        """A state that an outsider replaced meanwhile, or newer code has under another name: the run began
+        from another."""
         open_ = [n for n, run in enumerate(runs) if verdicts[n] is None]
         if not open_:
             return
@@ -178,8 +185,10 @@ class Saver:
         }
         statement = SQL["check_states"]
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for (i,) in rows:
+        for i, is_renamed in rows:
             verdicts[open_[i - 1]] = self._conflict(runs[open_[i - 1]])
+            if is_renamed:
+                self._known.forget()  # the next run passes its visit on
 
     async def _lock_visits(
         self, connection: Any, items: list[Item], verdicts: list[Verdict]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from mainspring.entities import guard
@@ -81,6 +82,24 @@ def refused(run: Run, why: str) -> Verdict:
         f"the save of stage {save.stage.name!r} changed no row: {why}; nothing was saved"
     )
     return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
+
+
+def explained(run: Run, error: Exception) -> str | None:
+    """What the server says of a save that it refused, with whose save it was and what it would have set.
+
+    An error that is not the server's came from the user's own code, and says where itself.
+    """
+    if not isinstance(error, asyncpg.PostgresError):
+        return None
+    save: Save = run.note
+    values = ", ".join(f"{name} = {value!r:.60}" for name, value in sorted(save.patch.items()))
+    more = {"DETAIL": error.detail, "HINT": error.hint, "CONTEXT": error.context}
+    return (
+        f"the database refused the save of stage {save.stage.name!r} for {save.stage.kind} "
+        f"{run.visit.key!r} ({values or 'its state alone'}): {error.args[0]}; nothing was saved: let "
+        "the stage return what the table takes, or change the table"
+        + "".join(f"\n{word}: {text}" for word, text in more.items() if text)
+    )
 
 
 def state_row(item: Item) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mainspring.entities.model import is_equal
-from mainspring.errors import InvalidOutcome, InvalidStage, UnreadableState
+from mainspring.errors import InvalidOutcome, InvalidStage, NewerState, UnreadableState
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 TYPE_PREFIX = "type.googleapis.com/"
@@ -111,10 +111,16 @@ class StateType:
         """The value of a stored state; None if there is none."""
         if stored is None or (stored.body is None and stored.message is None):
             return None
+        if stored.schema > self.schema:
+            raise NewerState(
+                f"the state of stage {self.stage!r} has schema {stored.schema} and this worker's code "
+                f"reads {self.schema}: newer code wrote it, and a worker of that will read it; if the "
+                "newer code was taken back, set the state anew, then restart the visit"
+            )
         try:
             if stored.schema == self.schema:
                 return self._read(stored)
-            if stored.schema > self.schema or self.upgrade is None:
+            if self.upgrade is None:
                 raise UnreadableState(
                     f"the code reads schema {self.schema} and has no upgrade from {stored.schema}"
                 )

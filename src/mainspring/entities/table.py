@@ -163,12 +163,10 @@ def _identifies(shape: Shape, keys: set[str], unique: set[str]) -> bool:
 
 
 def check_column(kind: str, table: str, shape: Shape, name: str, setting: str) -> Column:
-    """The column of that name; an error that names the nearest otherwise."""
+    """The column of that name; an error that names the nearest, or all there are, otherwise."""
     if name not in shape.names:
-        raise InvalidKind(
-            f"kind {kind!r}: {table!r} has no column {name!r} ({setting})"
-            f"{nearest(name, list(shape.names))}"
-        )
+        hint = nearest(name, shape.names) or f"; it has {', '.join(shape.names)}"
+        raise InvalidKind(f"kind {kind!r}: {table!r} has no column {name!r} ({setting}){hint}")
     return shape.column(name)
 
 

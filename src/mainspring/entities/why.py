@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.db.connect import Database
+from mainspring.entities.keys import id_text
 from mainspring.entities.queue import Entry
 from mainspring.entities.store import SQL
 from mainspring.errors import NotFound
@@ -109,10 +110,11 @@ async def why_entity(database: Database, connection: Any, kind: str, id: str) ->
 async def find(connection: Any, kind: str, id: str) -> tuple[str, Any]:
     """The canonical key of an id and the entity itself; an error for a kind that is not there."""
     rows = await connection.fetch(SQL["list_loads"].numbered, None)
-    names = [row["name"] for row in rows]
-    if kind not in names:
-        raise NotFound(f"no kind of entities is named {kind!r}{nearest(kind, names)}")
-    (row,) = await _fetch(connection, "canonical_key", {"kind": kind, "id": id})
+    keys = {row["name"]: row["keys"] for row in rows}
+    if kind not in keys:
+        raise NotFound(f"no kind of entities is named {kind!r}{nearest(kind, keys)}")
+    values = {"kind": kind, "id": id_text(id, keys[kind])}
+    (row,) = await _fetch(connection, "canonical_key", values)
     return row["key"], None if row["entity"] is None else msgspec.json.decode(row["entity"])
 
 

@@ -15,7 +15,8 @@ class Writer(Protocol):
     """Writes of a layer that belong to the settle of its runs: one transaction for many runs.
 
     Outcomes that name the same writer are settled together, at most `most` at once. A writer that
-    has a method `committed(connection)` is told when the batch that it wrote there is committed.
+    has a method `committed(connection)` is told when the batch that it wrote there is committed; one
+    that has `explain(run, error)` is asked for the text of an error that failed a run, or None.
     """
 
     most: int

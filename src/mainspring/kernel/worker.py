@@ -74,7 +74,8 @@ class Worker:
             settled=self._settled,
             failed=self._refused,
         )
-        self.settler.wrote = self.reader.has_room
+        # Behind a pooler nobody is told of what was offered in a settle: the reader looks for it.
+        self.settler.wrote = self.reader.wake if database.pooled else self.reader.has_room
         self.runner = Runner(
             self.hand,
             self.buffer,

@@ -20,23 +20,29 @@ from mainspring.loops import run_apart
 
 
 def fields_of(entity: Any) -> dict[str, Any]:
-    """The fields of an entity by name; of a part of one, those that it has."""
+    """The fields of an entity by their names in the table; of a part of one, those that it has."""
     if isinstance(entity, dict):
         return dict(entity)
+    names = _attributes(entity)
+    return {name: getattr(entity, own) for name, own in names.items() if hasattr(entity, own)}
+
+
+def _attributes(entity: Any) -> dict[str, str]:
+    """What an entity calls its fields, by their names in the table."""
     if isinstance(entity, msgspec.Struct):
-        names: tuple[str, ...] = entity.__struct_fields__
-    elif is_dataclass(entity):
-        names = tuple(f.name for f in dataclass_fields(entity))
-    else:
-        raise InvalidOutcome(f"an entity must be a dataclass, a Struct or a dict, got {entity!r}")
-    return {name: getattr(entity, name) for name in names if hasattr(entity, name)}
+        return {f.encode_name: f.name for f in msgspec.structs.fields(entity)}
+    if is_dataclass(entity):
+        return {f.name: f.name for f in dataclass_fields(entity)}
+    raise InvalidOutcome(f"an entity must be a dataclass, a Struct or a dict, got {entity!r}")
 
 
 def rebuilt(entity: Any, changed: dict[str, Any]) -> Any:
     """The entity with some fields changed."""
     if isinstance(entity, dict):
         return {**entity, **deepcopy(changed)}
-    return type(entity)(**{**fields_of(entity), **deepcopy(changed)})
+    names = _attributes(entity)
+    values = {**fields_of(entity), **deepcopy(changed)}
+    return type(entity)(**{names[name]: value for name, value in values.items()})
 
 
 def patch_of(

@@ -128,10 +128,7 @@ class Simulation:
         changed = patch_of(row.value, fields)
         if changed:
             row.value = rebuilt(row.value, changed)
-            row.version += 1
-            interesting = set(changed) - set(self._kind.settings.ignore)
-            if interesting:
-                self._offer(row, SYSTEM, fields=interesting)
+            self._offer_changed(row, changed)
 
     def delete(self, id: Any, /) -> None:
         """Delete an entity: its states and visits end with it."""
@@ -259,8 +256,7 @@ class Simulation:
             row.states[stage.name] = stage.state.encode(answer.state)
         if changed:
             row.value = rebuilt(row.value, changed)
-            row.version += 1
-            self._offer(row, SYSTEM, fields=set(changed), by={stage.name: row.version})
+            self._offer_changed(row, changed, stage.name)
         if visit_at is not None:
             self._offer(row, stage.name, at=visit_at)
         changes = {name: (before[name], new) for name, new in changed.items()}
@@ -289,6 +285,15 @@ class Simulation:
         self.events.append(event)
         if self._hooks and stage.saved is not None:
             call_saved(stage.saved, event)
+
+    def _offer_changed(
+        self, row: _Entity, changed: Iterable[str], stage: str | None = None
+    ) -> None:
+        """A change, from outside or by a stage: asked about, but for fields that are ignored."""
+        row.version += 1
+        if fields := set(changed) - set(self._kind.settings.ignore):
+            by = {} if stage is None else {stage: row.version}
+            self._offer(row, SYSTEM, fields=fields, by=by)
 
     def _offer(
         self,
