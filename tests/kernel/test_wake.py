@@ -18,7 +18,6 @@ from mainspring.testing import wait_until
 from visits import QUEUE, Visits, queue
 from workers import Gate, Gauge, working
 
-
 COUNT = "select count(*) from mainspring.visit"
 
 
