@@ -136,6 +136,10 @@ async def test_a_filter_that_means_everything_or_nothing_asks(shop: Mainspring) 
         await operator.restart_tasks(TaskFilter())
     with pytest.raises(InvalidSetting, match="means everything"):
         await operator.cancel_all(ProcessFilter())
+    with pytest.raises(InvalidSetting, match="means everything"):
+        await operator.cancel_all(ProcessFilter(attrs={}, error=""))
+    with pytest.raises(InvalidSetting, match="means everything"):
+        await operator.restart_tasks(TaskFilter(error=""))
     with pytest.raises(NotFound, match=r"nothing fits the filter.*nobody"):
         await operator.restart_tasks(TaskFilter(actor="nobody"))
     assert (await operator.restart_tasks(TaskFilter(), dry_run=True)).total == 4

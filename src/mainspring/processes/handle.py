@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 import msgspec
 import psycopg
 
-from mainspring.errors import NotFound, ProcessFailed
+from mainspring.errors import InvalidKey, NotFound, ProcessFailed
 from mainspring.kernel.given import Seconds
 from mainspring.tasks.promise import Failure
 from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
+
+
+def check_own_id(id: str) -> None:
+    """A handle is for the id that the engine gave; one that a user gave needs its type and a look."""
+    try:
+        UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidKey(
+            f"{id!r} is no process's own id, which is a UUID (handle.id); if it is the one that you "
+            f"gave, ask for it: (await app.operator.processes.find({id!r})).id"
+        ) from None
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -53,6 +53,11 @@ class TaskFilter:
     fingerprint: str | None = None
     error: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means every parked task there is: an empty text is no condition."""
+        return not (self.type or self.actor or self.fingerprint or self.error)
+
 
 @dataclass(frozen=True, slots=True)
 class RestartTasks:
@@ -111,7 +116,7 @@ async def order(
         raise InvalidSetting(
             f"rate must be more than 0 and less than 1,000,000 a second, got {wanted.rate!r}"
         )
-    if meant in (TaskFilter(), ProcessFilter()) and not everything and not dry_run:
+    if meant.is_empty and not everything and not dry_run:
         raise InvalidSetting(
             "the filter has no condition and means everything: name a type, an actor or an error, "
             "or say everything=True (--all)"

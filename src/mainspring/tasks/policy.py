@@ -22,7 +22,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_task_timeout": ("slide", "force"),
 }
 # The numbers of a retry policy that can be set; which exceptions it is for stays with the code.
-# From the least to the most that a retry policy takes: one that it refuses would be refused by every worker.
+# From the least to the most that a retry policy takes: what it refuses, every worker would refuse.
 RETRY: Mapping[str, tuple[float, float]] = {
     "attempts": (1, MOST_ATTEMPTS),
     "first": (0, LONGEST_DELAY),
