@@ -43,6 +43,7 @@ class Found(msgspec.Struct, frozen=True):
     outcome: str | None = None  # of its result: ok, err
     result: Any = None
     failure: Failure | None = None
+    parked: str | None = None  # the first parked task while there is no result, and its error
 
 
 class Lookup(Protocol):
@@ -161,8 +162,9 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     def _ended(self, found: Found) -> tuple[Any] | None:
         return (found.result,) if self._has_ended(found) else None
 
-    def _late(self, _found: Found, seconds: float) -> str:
+    def _late(self, found: Found, seconds: float) -> str:
+        parked = f": {found.parked}" if found.parked is not None else ""
         return (
-            f"process {self.type!r} {self.id} has no result after {seconds:g} s; "
+            f"process {self.type!r} {self.id} has no result after {seconds:g} s{parked}; "
             f"ask `mainspring processes why {self.id}`"
         )
