@@ -28,6 +28,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     run: int  # the pass
     started: float  # by the database's clock
     attempt: int  # failures before it
+    priority: int = DEFAULT_PRIORITY  # the last release's tickets have none
 
     def encode(self) -> str:
         """As text."""
@@ -47,7 +48,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     def run_of(self, settings: QueueSettings, now: float) -> Run:
         """The attempt as a run that is settled here. The visit's row has what the ticket leaves out."""
         visit = Visit(
-            self.shard, self.task, self.queue, UUID(self.id), None, DEFAULT_PRIORITY, EARLIEST,
+            self.shard, self.task, self.queue, UUID(self.id), None, self.priority, EARLIEST,
             self.version, self.attempt, 0, None, f'{{"@": "{self.process_id}"}}',
         )  # fmt: skip
         began = moment.local() - max(0.0, now - self.started)
