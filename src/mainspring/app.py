@@ -48,7 +48,7 @@ from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.metrics import render
 from mainspring.operator import Operator
-from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.handle import ProcessHandle, check_own_id
 from mainspring.processes.hub import Hub
 from mainspring.processes.process import Process, ProcessDecorator
 from mainspring.processes.remote import Remote
@@ -313,6 +313,7 @@ class Mainspring(Advancing):
     def process_handle(self, type: str, id: str) -> ProcessHandle[Any]:
         """The handle of a process that was started elsewhere, by its own id."""
         self.find_process(type)
+        check_own_id(id)
         return ProcessHandle(type, id, False, self.hub)
 
     def find_task(self, name: str) -> Task[Any, Any]:

@@ -70,6 +70,37 @@ def test_filters_are_kept_and_used_by_name(shop):
     assert "no template is named 'card'; did you mean 'cards'?" in wrong.err
 
 
+def test_a_filter_is_kept_with_its_action_and_used_for_no_other(shop):
+    """P12: a template says all; a condition beside it, or another action, is not passed over."""
+    assert "no filter is kept" in shop("templates").out
+    dry = shop("cancel-all", "--error", "refused", "--save", "give up", "--dry-run")
+    assert dry.out == "dry run: 1 would be touched\n"
+    (kept,) = shop("templates", "--json").json()
+    assert (kept["name"], kept["action"], kept["filter"]) == (
+        "give up", "cancel", {"error": "refused"},
+    )  # fmt: skip
+    assert '{"error":"refused"}' in shop("templates").out
+
+    assert "order-7" in shop("search", "--template", "give up").out
+    other = shop("restart-all", "--template", "give up")
+    assert "template 'give up' is kept for cancel, not for restart" in other.err
+    for command in ("search", "cancel-all"):
+        beside = shop(command, "--template", "give up", "--type", "order")
+        assert (beside.code, beside.out) == (2, "")
+        assert "is a whole filter: leave the other conditions out" in beside.err
+    assert "operation" in shop("cancel-all", "--template", "give up").out
+
+
+def test_an_empty_condition_is_not_taken_for_everything(cli, shop, database_url):
+    """P10, bad input: as an unset variable of a shell leaves it."""
+    for command in ("restart-tasks", "restart-all", "cancel-all"):
+        refused = shop(command, "--error", "")
+        assert (refused.code, refused.out) == (2, "")
+        assert "means everything" in refused.err
+    refused = cli("parked", "delete", "--error", "", "--url", database_url)
+    assert "name which ones" in refused.err
+
+
 def test_settings_are_shown_and_changed(shop):
     """P14"""
     assert "86400.0" in shop("settings").out
@@ -78,6 +109,7 @@ def test_settings_are_shown_and_changed(shop):
 
     assert changed["order"]["idle_timeout"] == 60
     assert "did you mean 'idle_timeout'?" in shop("settings", "order", "--set", "idle_timout=6").err
+    assert "no process type is named 'ordr'; did you mean 'order'?" in shop("settings", "ordr").err
 
 
 def test_settings_of_actors_are_shown_changed_and_audited(shop):
@@ -99,6 +131,7 @@ def test_settings_of_actors_are_shown_changed_and_audited(shop):
         "no actor is named 'chage'; did you mean" in shop("actors", "chage", "--set", "rate=1").err
     )
     assert "name the actor whose settings are to change" in shop("actors", "--set", "rate=1").err
+    assert "no actor is named 'chage'; did you mean 'charge'?" in shop("actors", "chage").err
 
 
 def test_counters_of_recovery_are_shown_of_each_actor_and_in_all(cli, shop, database_url):

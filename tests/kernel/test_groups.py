@@ -224,6 +224,47 @@ class TestRates:
 
         assert started == visits(3)
 
+    def test_one_that_tries_too_early_keeps_its_place(self) -> None:
+        """Left in the database, it would have all that is kept wait behind it."""
+        found = groups(rate=10.0)
+        some = visits(KEEPS + 4)
+        assert admitted(found, some) == ["kept"] * KEEPS + ["left"] * 4
+        [first] = found.release_rated(0.1)
+        [group] = found
+        [early] = found.release(group)
+
+        assert found.admit(first, 0.1) == "started"
+        assert found.admit(early, 0.1) == "kept"
+        assert found.take_dropped() == []
+        [second] = found.release_rated(0.2)
+        assert (second, found.admit(second, 0.2)) == (early, "started")
+
+    def test_an_urgent_one_takes_the_place_of_the_last(self) -> None:
+        found = groups(rate=10.0)
+        admitted(found, visits(KEEPS))
+
+        assert found.admit(visit(99, priority=9), 0.0) == "kept"
+        assert found.take_dropped() == [visit(KEEPS - 1)]
+        assert found.take_dropped() == []
+        assert found.admit(visit(KEEPS), 0.0) == "left"
+        assert found.release_rated(0.1) == [visit(99, priority=9)]
+
+    def test_starts_follow_the_rate_and_wait_for_no_end(self) -> None:
+        """Also after a read of the group, of whose visits only the first has tried."""
+        found = groups(rate=10.0)
+        found.admit(visit(0), 0.0)
+        [first] = found.release_rated(0.1)
+        assert found.admit(first, 0.1) == "started"
+        [early] = found.refill("g", visits(5)[1:], more=False)
+        assert found.admit(early, 0.1) == "kept"
+        started = []
+        for now in (0.25, 0.4, 0.55, 0.7):
+            for freed in found.release_rated(now):
+                assert found.admit(freed, now) == "started"
+                started.append(freed)
+
+        assert started == visits(5)[1:]
+
     def test_a_rated_group_is_forgotten_when_its_bucket_is_full(self) -> None:
         """Not before: a new bucket begins empty. Not never: groups are many."""
         found = groups(rate=10.0)

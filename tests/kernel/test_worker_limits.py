@@ -56,6 +56,21 @@ async def test_a_group_larger_than_the_buffer_is_run_to_its_end(
     assert gauge.started == keys(150)
 
 
+async def test_a_rated_group_larger_than_the_buffer_is_run_to_its_end(
+    visits: Visits, database_url: str
+) -> None:
+    """T13: at its rate, in its order, and without a poll."""
+    gauge = Gauge(seconds=0)
+    ring = queue(handler=gauge, group_rate=400)
+    visits.register(ring)
+    visits.offer(*keys(150), group="one")
+
+    async with working(database_url, ring, poll=60.0):
+        await wait_until(lambda: left(visits) == 0, 20)
+
+    assert gauge.started == keys(150)
+
+
 async def test_a_full_group_does_not_keep_others_back(visits: Visits, database_url: str) -> None:
     gate, gauge = Gate(), Gauge(seconds=0)
 

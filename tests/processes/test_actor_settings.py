@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -124,14 +125,19 @@ async def test_bad_settings_are_refused_by_name(app: Mainspring) -> None:
         ({"work_timeout": None}, "work_timeout must be 1 or more seconds, got None"),
         ({"task_timeout": "1h"}, "task_timeout must be 1 or more seconds, got '1h'"),
         ({"work_timeout_limit": 0}, "work_timeout_limit must be a whole number from 1 on, got 0"),
-        ({"retry.attempts": 0}, "retry.attempts must be a whole number of 1 or more, got 0"),
+        ({"retry.attempts": 0}, "retry.attempts must be a whole number of 1 to 1000000, got 0"),
+        ({"retry.attempts": 2_000_000}, "a whole number of 1 to 1000000, got 2000000"),
+        ({"retry.first": math.nan}, "retry.first must be a number of 0 to 315360000, got nan"),
+        ({"retry.most": 4e8}, "retry.most must be a number of 0 to 315360000, got 4"),
+        ({"retry.factor": math.inf}, "retry.factor must be a number of 1 to 1000, got inf"),
         ({"retry.often": 3}, "a setting of an actor is one of"),
         ({"concurrency": 0}, "concurrency must be a whole number of 1 to 1000000, got 0"),
     ]
     for changes, text in bad:
         with pytest.raises(InvalidSetting, match=text):
             await change("charge", changes, source="ann")
-    with pytest.raises(NotFound, match="no actor is named 'chrage'; did you mean 'charge'"):
+    text = "no actor is named 'chrage'; did you mean 'charge'.*first start of a worker of its pool"
+    with pytest.raises(NotFound, match=text):
         await change("chrage", {"accept": "last"}, source="ann")
     with pytest.raises(NotFound, match=r"no actor is named 'mainspring\.process'"):
         await change("mainspring.process", {"accept": "last"}, source="ann")
@@ -157,8 +163,9 @@ def test_a_declaration_that_is_out_of_range_is_refused_at_once(
         app.process(name="order", **settings)(nothing)
 
 
+@pytest.mark.parametrize("policy", ['{"accept": "both"}', '{"retry": {"factor": 2000}}'])
 async def test_a_policy_that_was_broken_by_hand_stops_nobody(
-    app: Mainspring, database_url: str
+    app: Mainspring, database_url: str, policy: str
 ) -> None:
     """P13: a hand-made change that makes no sense is logged, and what was in force stays."""
 
@@ -173,10 +180,11 @@ async def test_a_policy_that_was_broken_by_hand_stops_nobody(
     await run_until_idle(app)
     with psycopg.connect(database_url) as connection:
         connection.execute(
-            """update mainspring.queue set policy = '{"accept": "both"}' where name = 'charge'"""
+            "update mainspring.queue set policy = %s::jsonb where name = 'charge'", (policy,)
         )
     handle = await order.start()
     await run_until_idle(app)
 
     assert await handle.result(5) == "paid"
-    assert (await app.operator.processes.actors())["charge"]["accept"] == "first"
+    in_force = (await app.operator.processes.actors())["charge"]
+    assert (in_force["accept"], in_force["retry"]) == ("first", {})

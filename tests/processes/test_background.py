@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import psycopg
 import pytest
 
-from mainspring import Mainspring, Promise, RetryPolicy, gather
+from mainspring import (
+    First,
+    Mainspring,
+    Outcome,
+    Promise,
+    RetryPolicy,
+    first_of,
+    gather,
+    sleep,
+)
 from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
-from mainspring.testing import run_until_idle
+from mainspring.testing import Clock, run_until_idle
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -122,3 +133,62 @@ async def test_a_step_that_its_call_puts_back_puts_nobody_else_back(
     assert priorities(database_url) == {
         "mixed": {5}, "usual": {0}, "slow": {0, 1}, "after": {0, 5},
     }  # fmt: skip
+
+
+async def test_a_restart_gives_way_after_timers_races_and_actors_elsewhere_too(
+    app: Mainspring, clock: Clock, database_url: str
+) -> None:
+    """P10: what a timer, the first of several or an actor elsewhere releases is still of the restart."""
+    is_mended = False
+    seat = app.signal("seat", str)
+
+    @app.task(remote=True)
+    def scan(page: int) -> int:
+        raise NotImplementedError
+
+    @app.task
+    def slept(_: None) -> int:
+        return 1
+
+    @app.task
+    def raced(won: First[int]) -> int:
+        return won.value
+
+    @app.task
+    def scanned(pages: int) -> int:
+        return pages
+
+    @app.task
+    def missed(answer: Outcome[str]) -> int:
+        return int(answer.failed)
+
+    @app.task
+    def quick(n: int) -> int:
+        return n
+
+    @app.task
+    def total(parts: list[int]) -> int:
+        return sum(parts)
+
+    @app.process(retry=ONCE)
+    def book() -> Promise[int]:
+        if not is_mended:
+            raise ConnectionError("the airline is closed")
+        race = first_of(quick(10), slept(sleep(3600)))
+        late = missed(seat.wait(timeout=timedelta(seconds=60)))
+        return total([slept(sleep(60)), raced(race), scanned(scan(100)), late])
+
+    handle = await book.start()
+    await run_until_idle(app)
+    is_mended = True
+    await app.operator.processes.restart_tasks(TaskFilter(actor="book"))
+    await run_until_idle(app)
+    [task] = await app.remote.pull("scan")
+    await app.remote.complete(task.ticket, 100)
+    await clock.advance(61)
+    await run_until_idle(app)
+
+    assert await handle.result(5) == 112
+    found = priorities(database_url)
+    names = ("book", "quick", "slept", "raced", "scanned", "missed", "total")
+    assert {name: found[name] for name in names} == {name: {LOW_PRIORITY} for name in names}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
-from mainspring.errors import Refused
+from mainspring.errors import InvalidKey, Refused
 from mainspring.tasks.promise import Outcome, Promise
 from mainspring.testing import run_until_idle
 
@@ -108,3 +108,15 @@ async def test_an_actor_that_no_code_knows_waits_and_is_reported(app: Mainspring
     app.tasks["charge"] = known
     await run_until_idle(app)
     assert await handle.result(5) == "paid"
+
+
+@pytest.mark.parametrize("id", ["order-7", "", None])
+async def test_a_handle_is_for_a_process_s_own_id(app: Mainspring, id: Any) -> None:
+    """P12, bad input: a user's own id is told from it, instead of by an error of the driver."""
+
+    @app.process
+    def order() -> int:
+        return 1
+
+    with pytest.raises(InvalidKey, match=r"is a UUID .*ask for it: \(await app\.operator"):
+        app.process_handle("order", id)

@@ -136,6 +136,10 @@ async def test_a_filter_that_means_everything_or_nothing_asks(shop: Mainspring) 
         await operator.restart_tasks(TaskFilter())
     with pytest.raises(InvalidSetting, match="means everything"):
         await operator.cancel_all(ProcessFilter())
+    with pytest.raises(InvalidSetting, match="means everything"):
+        await operator.cancel_all(ProcessFilter(attrs={}, error=""))
+    with pytest.raises(InvalidSetting, match="means everything"):
+        await operator.restart_tasks(TaskFilter(error=""))
     with pytest.raises(NotFound, match=r"nothing fits the filter.*nobody"):
         await operator.restart_tasks(TaskFilter(actor="nobody"))
     assert (await operator.restart_tasks(TaskFilter(), dry_run=True)).total == 4
@@ -155,6 +159,23 @@ async def test_processes_are_cancelled_and_restarted_by_a_filter(shop: Mainsprin
     await run_until_idle(shop)
 
     assert await states(shop) == ["finished"] * 5 + ["open"]
+
+
+async def test_what_a_mass_order_cannot_change_is_an_item_that_failed(shop: Mainspring) -> None:
+    """P10: the result of an operation is true: of six orders four are open, and are cancelled once."""
+    operator = shop.operator.processes
+    first = await operator.cancel_all(ProcessFilter(type="order"))
+    await run_until_idle(shop)
+    again = await operator.cancel_all(ProcessFilter(type="order"))
+    partly = await operator.restart_all(ProcessFilter(state="cancelled"), task="charge")
+    await run_until_idle(shop)
+
+    found = [await shop.operator.operation(begun.id or 0) for begun in (first, again, partly)]
+    assert [(one.done, one.failed) for one in found] == [(4, 2), (0, 6), (0, 4)]
+    whys = {item.error for item in await shop.operator.operation_items(again.id or 0)}
+    assert whys == {"the process is finished", "the process is cancelled"}
+    [why] = {item.error for item in await shop.operator.operation_items(partly.id or 0)}
+    assert why == "the process was cancelled: restart it from scratch"
 
 
 async def test_processes_are_restarted_from_a_task_by_a_filter(

@@ -123,6 +123,8 @@ async def test_filters_are_kept_under_a_name(shop: Mainspring) -> None:
 
     kept = await operator.template("refused cards")
     assert (kept.filter, kept.action, kept.created_by) == (wanted, "restart", "ann")
+    with pytest.raises(InvalidSetting, match="is one of search, restart, cancel, check, got 'rest"):
+        await operator.save_template("refused cards", wanted, action="restrt")
     with pytest.raises(NotFound, match="no template is named 'refused card'; did you mean"):
         await operator.template("refused card")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from mainspring.errors import (
     ResultTimeout,
     UnknownProcess,
 )
+from mainspring.processes.mass import TaskFilter
 from mainspring.processes.verbs import gather
 from mainspring.tasks.promise import Failure, Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
@@ -70,6 +72,34 @@ def test_a_process_can_be_started_and_read_by_plain_code(shop: Mainspring) -> No
     with pytest.raises(ResultTimeout, match=f"processes why {handle.id}"):
         handle.result_sync(timeout=0)
     shop.close_sync()
+
+
+async def test_who_waits_in_vain_is_told_which_task_is_parked_and_why(app: Mainspring) -> None:
+    """P8, P9: by async and plain code; not once it goes on."""
+    is_mended = False
+
+    @app.task(retry=ONCE)
+    def charge() -> str:
+        if not is_mended:
+            raise ValueError("no such card")
+        return "paid"
+
+    @app.process
+    def order() -> Promise[str]:
+        return charge()
+
+    handle = await order.start()
+    await run_until_idle(app)
+    text = "has no result after 0 s: 'charge' is parked: ValueError: no such card; ask `mainspring"
+    with pytest.raises(ResultTimeout, match=text):
+        await handle.result(0)
+    with pytest.raises(ResultTimeout, match=text):
+        await asyncio.to_thread(handle.result_sync, 0)
+
+    is_mended = True
+    await app.operator.processes.restart_tasks(TaskFilter(actor="charge"))
+    await run_until_idle(app)
+    assert await handle.result(5) == "paid"
 
 
 async def test_the_process_of_an_id_is_answered_or_refused_as_asked(shop: Mainspring) -> None:

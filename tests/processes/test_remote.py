@@ -354,6 +354,9 @@ async def test_bad_answers_and_questions_are_refused_by_name(app: Mainspring) ->
     with pytest.raises(InvalidArguments, match="'nonsense' is no ticket: give the text that pull"):
         await app.remote.complete("nonsense", "paid")
     ticket = Ticket.decode(task.ticket)
+    for forged in ({"id": "x"}, {"process_id": "x"}, {"started": 1e300}, {"priority": -7}):
+        with pytest.raises(InvalidArguments, match="is no ticket: give the text that pull"):
+            await app.remote.complete(msgspec.structs.replace(ticket, **forged).encode(), "stolen")
     wrong_pass = msgspec.structs.replace(ticket, run=ticket.run + 1).encode()
     with pytest.raises(Refused, match="no longer counts"):
         await app.remote.complete(wrong_pass, "stolen")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mainspring.cli import codes, options, show
+from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
@@ -34,8 +34,7 @@ def actors(
         if change and actor is not None:
             changes = options.pairs("set", change)
             await operator.processes.change_actor(actor, changes, source=options.source())
-        found = await operator.processes.actors()
-        return found if actor is None else {n: s for n, s in found.items() if n == actor}
+        return options.only("actor", actor, await operator.processes.actors())
 
     found = ask(question, url, app)
     if json:
@@ -55,8 +54,6 @@ def actors(
             ),
             empty="no actor is known: start a worker of the application first",
         )  # fmt: skip
-    if actor is not None and not found:
-        raise typer.Exit(codes.NOT_FOUND)
 
 
 def counters(

@@ -29,7 +29,7 @@ from mainspring.cli.doctor import doctor
 from mainspring.cli.history import history, put_back
 from mainspring.cli.metrics import metrics
 from mainspring.cli.migrate import migrate
-from mainspring.cli.process_orders import cancel_all, restart_all
+from mainspring.cli.process_orders import cancel_all, restart_all, templates
 from mainspring.cli.status import status
 from mainspring.cli.why import why
 from mainspring.cli.worker import dev, worker
@@ -63,7 +63,7 @@ class _Command(TyperCommand):
 
 for command in (worker, dev, migrate, status, metrics, history, put_back, why, doctor, check):
     cli.command(cls=_Command)(command)
-for order in (actors, counters, changes, restart_all, cancel_all):
+for order in (actors, counters, changes, restart_all, cancel_all, templates):
     processes.group.command(order.__name__.replace("_", "-"))(order)
 for name, group in (
     ("tasks", tasks.group),

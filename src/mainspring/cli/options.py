@@ -11,7 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from mainspring.errors import InvalidSetting
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.queues import nearest
 from mainspring.operator import Operator
 
 T = TypeVar("T")
@@ -82,6 +83,15 @@ def pairs(name: str, given: list[str] | None) -> dict[str, Any]:
         except ValueError:
             found[field] = value
     return found
+
+
+def only(what: str, name: str | None, found: dict[str, T]) -> dict[str, T]:
+    """All that were found, or the one of that name; an error that names the nearest otherwise."""
+    if name is None:
+        return found
+    if name not in found:
+        raise NotFound(f"no {what} is named {name!r}{nearest(name, found)}")
+    return {name: found[name]}
 
 
 def source() -> str:

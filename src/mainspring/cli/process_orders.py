@@ -1,4 +1,5 @@
-"""`mainspring processes restart-all|cancel-all`: orders on all processes that meet some conditions."""
+"""`mainspring processes restart-all|cancel-all|templates`: orders on all processes that meet some
+conditions, and the conditions that are kept."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli import options
+from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
-from mainspring.cli.processes import Priority, Rate, State, Type
+from mainspring.cli.processes import Priority, Rate, State, Type, find_template
 from mainspring.cli.target import ask
+from mainspring.errors import InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes.mass import LOW_PRIORITY
@@ -20,19 +22,33 @@ Error = Annotated[str | None, typer.Option("--error", help="With a parked task o
 Template = Annotated[
     str | None, typer.Option("--template", help="Those of the filter kept under this name.")
 ]
+Save = Annotated[
+    str | None, typer.Option("--save", help="Keep the filter with this action under this name.")
+]
 Everything = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
 
 async def _wanted(
-    operator: Operator,
-    template: str | None,
-    type: str | None,
-    state: str | None,
-    attr: list[str] | None,
-    error: str | None,
+    operator: Operator, action: str, template: str | None, save: str | None, given: ProcessFilter
 ) -> ProcessFilter:
+    """The conditions that were given, or those that are kept for this action."""
+    wanted = given
     if template is not None:
-        return (await operator.processes.template(template)).filter
+        kept = await find_template(operator, template, given)
+        if kept.action not in ("search", action):
+            raise InvalidSetting(
+                f"template {template!r} is kept for {kept.action}, not for {action}: keep its filter "
+                "under another name, with --save"
+            )
+        wanted = kept.filter
+    if save is not None:
+        await operator.processes.save_template(save, wanted, action=action, source=options.source())
+    return wanted
+
+
+def _given(
+    type: str | None, state: str | None, attr: list[str] | None, error: str | None
+) -> ProcessFilter:
     return ProcessFilter(
         type=type, state=state, attrs=options.pairs("attr", attr) or None, error=error
     )
@@ -44,6 +60,7 @@ def restart_all(
     attr: Attr = None,
     error: Error = None,
     template: Template = None,
+    save: Save = None,
     task: Annotated[
         str | None,
         typer.Option("--from", help="Redo only from their tasks of this actor on."),
@@ -60,10 +77,11 @@ def restart_all(
     json: options.Json = False,
 ) -> None:
     """Redo processes by a filter, from scratch or from a task on: an operation."""
+    given = _given(type, state, attr, error)
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.restart_all(
-            await _wanted(operator, template, type, state, attr, error),
+            await _wanted(operator, "restart", template, save, given),
             task=task,
             fresh_signals=fresh_signals,
             source=options.source(),
@@ -82,6 +100,7 @@ def cancel_all(
     attr: Attr = None,
     error: Error = None,
     template: Template = None,
+    save: Save = None,
     everything: Everything = False,
     rate: Rate = None,
     priority: Priority = LOW_PRIORITY,
@@ -91,10 +110,11 @@ def cancel_all(
     json: options.Json = False,
 ) -> None:
     """Cancel processes by a filter: an operation."""
+    given = _given(type, state, attr, error)
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.cancel_all(
-            await _wanted(operator, template, type, state, attr, error),
+            await _wanted(operator, "cancel", template, save, given),
             source=options.source(),
             rate=rate,
             priority=priority,
@@ -103,3 +123,16 @@ def cancel_all(
         )
 
     show_begun(ask(order, url, app), json=json)
+
+
+def templates(url: options.Url = None, app: options.App = None, json: options.Json = False) -> None:
+    """The filters that are kept, each with its action."""
+    found = ask(lambda operator: operator.processes.templates(), url, app)
+    if json:
+        show.as_json(found)
+        return
+    show.print_table(
+        ("name", "action", "filter", "by", "when"),
+        ((t.name, t.action, t.filter.encode(), t.created_by, t.created_at) for t in found),
+        empty="no filter is kept: search --save NAME keeps one",
+    )

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from mainspring.app import Mainspring
-from mainspring.cli import codes, options, show
+from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, InvalidSetting
@@ -18,7 +18,7 @@ from mainspring.operator import Operator
 from mainspring.processes import graph
 from mainspring.processes.graph import find_task
 from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
-from mainspring.processes.search import FoundProcess, ProcessFilter
+from mainspring.processes.search import FoundProcess, ProcessFilter, Template
 
 group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
 
@@ -75,20 +75,29 @@ def search(
     """Processes that meet all conditions, newest first."""
 
     async def question(operator: Operator) -> list[FoundProcess]:
+        wanted = ProcessFilter(
+            type, state, id,
+            await options.moment(operator, "since", since),
+            await options.moment(operator, "until", until),
+            options.pairs("attr", attr) or None, task, error, fingerprint, parked,
+        )  # fmt: skip
         if template is not None:
-            wanted = (await operator.processes.template(template)).filter
-        else:
-            wanted = ProcessFilter(
-                type, state, id,
-                await options.moment(operator, "since", since),
-                await options.moment(operator, "until", until),
-                options.pairs("attr", attr) or None, task, error, fingerprint, parked,
-            )  # fmt: skip
+            wanted = (await find_template(operator, template, wanted)).filter
         if save is not None:
             await operator.processes.save_template(save, wanted, source=options.source())
         return await operator.processes.search(wanted, limit=limit)
 
     _print(ask(question, url, app), json)
+
+
+async def find_template(operator: Operator, name: str, given: ProcessFilter) -> Template:
+    """The filter of a name. It says all: conditions beside it would be taken for a part of it."""
+    if given != ProcessFilter():
+        raise InvalidSetting(
+            f"--template {name} is a whole filter: leave the other conditions out, or write all of "
+            f"them and no template; got {given.encode()} beside it"
+        )
+    return await operator.processes.template(name)
 
 
 def _print(found: list[FoundProcess], json: bool) -> None:
@@ -363,8 +372,7 @@ def settings(
             await operator.processes.change_settings(
                 type, options.pairs("set", change), source=options.source()
             )
-        found = await operator.processes.settings()
-        return found if type is None else {n: s for n, s in found.items() if n == type}
+        return options.only("process type", type, await operator.processes.settings())
 
     found = ask(question, url, app)
     if json:
@@ -375,5 +383,3 @@ def settings(
         ((n, s.get("process_timeout"), s.get("idle_timeout")) for n, s in found.items()),
         empty="no process type is known: start a worker of the application first",
     )
-    if type is not None and not found:
-        raise typer.Exit(codes.NOT_FOUND)

@@ -109,7 +109,13 @@ class Buffer:
                     if ready_at <= now:
                         return True
                     self.next_at = min(self.next_at, ready_at)
+        self._count_group_alarms()
         return False
+
+    def _count_group_alarms(self) -> None:
+        """A group's rate may allow the next start before any queue's does."""
+        if self._rated:
+            self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
 
     # -- in
 
@@ -173,8 +179,7 @@ class Buffer:
                 if self._background:
                     self._count_share(visit)
                 return visit
-        if self._rated:
-            self.next_at = min(self.next_at, *(q.groups.next_at() for q in self.queues.values()))
+        self._count_group_alarms()
         return None
 
     def _read_again(self, visit: Visit) -> None:
@@ -256,6 +261,8 @@ class Buffer:
             if answer != "started":
                 if answer == "left":
                     self.forget(visit)
+                for dropped in queue.groups.take_dropped():
+                    self.forget(dropped)
                 self.turn_over(visit)
                 return False
         if not queue.limited:

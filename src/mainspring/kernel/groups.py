@@ -24,7 +24,7 @@ KEEPS_IN_ALL = 4000
 class Group:
     """One group: what runs, what waits here, and whether the database has more of it."""
 
-    __slots__ = ("behind", "bucket", "kept", "left_from", "name", "running", "shard")
+    __slots__ = ("alarm_at", "behind", "bucket", "kept", "left_from", "name", "running", "shard")
 
     def __init__(self, name: str, shard: int) -> None:
         self.name = name
@@ -35,6 +35,7 @@ class Group:
         # The first of those: what comes after it waits its turn there, too.
         self.left_from: tuple[int, Position] | None = None
         self.bucket: Bucket | None = None
+        self.alarm_at = math.inf  # its one entry in the alarms that counts
 
     @property
     def idle(self) -> bool:
@@ -55,6 +56,7 @@ class Groups:
         self.foreign: dict[str, int] = {}
         self._groups: dict[str, Group] = {}
         self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
+        self._dropped: list[Visit] = []  # kept no longer: an earlier one took the place
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -89,6 +91,8 @@ class Groups:
             return self._keep(group, visit)
         if group.bucket is not None:
             group.bucket.take(now)
+            if group.kept:  # the next one does not wait for this run's end
+                self._set_alarm(group, max(now, group.bucket.ready_at(now)))
         group.running += 1
         return "started"
 
@@ -103,18 +107,38 @@ class Groups:
             group.bucket = Bucket(self.rate, now)
         ready_at = group.bucket.ready_at(now)
         if now < ready_at < math.inf:
-            heapq.heappush(self._alarms, (ready_at, group.name))
+            self._set_alarm(group, ready_at)
         return ready_at
 
+    def _set_alarm(self, group: Group, at: float) -> None:
+        """One a group: each try that comes too early would else add one, and each of them try again."""
+        if at < group.alarm_at:
+            group.alarm_at = at
+            heapq.heappush(self._alarms, (at, group.name))
+
     def _keep(self, group: Group, visit: Visit) -> str:
-        if len(group.kept) < self.keeps and not group.behind:
+        """The first ones are kept, so that whatever is left in the database comes after them: one
+        that was kept, tried too early and was left would make all others wait behind it."""
+        if not (group.behind and group.left_from is None):
             insort(group.kept, visit, key=_order)
-            return "kept"
+            if len(group.kept) <= self.keeps:
+                return "kept"
+            last = group.kept.pop()
+        else:
+            last = visit  # all of it is read anew
         group.behind = True
-        order = _order(visit)
+        order = _order(last)
         if group.left_from is None or order < group.left_from:
             group.left_from = order
-        return "left"
+        if last is visit:
+            return "left"
+        self._dropped.append(last)
+        return "kept"
+
+    def take_dropped(self) -> list[Visit]:
+        """Visits that were kept and are left in the database now."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def ended(self, visit: Visit) -> list[Visit]:
         """A run has ended; answers the visits that may try now."""
@@ -141,7 +165,7 @@ class Groups:
         if math.isinf(full_at):
             self._groups.pop(group.name, None)
         else:
-            heapq.heappush(self._alarms, (full_at, group.name))
+            self._set_alarm(group, full_at)
 
     def next_at(self) -> float:
         """When the next bucket has a token."""
@@ -151,9 +175,11 @@ class Groups:
         """Visits of groups whose rate allows a start by now."""
         freed: list[Visit] = []
         while self._alarms and self._alarms[0][0] <= now:
-            group = self._groups.get(heapq.heappop(self._alarms)[1])
-            if group is None:
+            at, name = heapq.heappop(self._alarms)
+            group = self._groups.get(name)
+            if group is None or group.alarm_at != at:
                 continue
+            group.alarm_at = math.inf
             if group.idle:
                 self._groups.pop(group.name)
             else:

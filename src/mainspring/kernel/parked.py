@@ -35,7 +35,8 @@ class ParkedFilter:
 
     @property
     def is_empty(self) -> bool:
-        return not any(value is not None for value in asdict(self).values())
+        """Whether it means all of them: an empty text is no condition."""
+        return not any(asdict(self).values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ ERROR_BYTES = 16_000
 GROUP_SHOWN = 3  # of the exceptions of a group
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
+MOST_ATTEMPTS = 1_000_000
 # Where calls come through before they are in the user's code: here, and a thread of the pool.
 ENGINE = (f"{Path(__file__).parents[1]}{os.sep}", thread.__file__)
 
@@ -42,8 +43,8 @@ class RetryPolicy:
     per_exception: dict[type[BaseException], RetryPolicy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or not 1 <= self.attempts <= 1_000_000:
-            raise InvalidSetting(f"attempts must be 1 to 1000000, got {self.attempts!r}")
+        if not isinstance(self.attempts, int) or not 1 <= self.attempts <= MOST_ATTEMPTS:
+            raise InvalidSetting(f"attempts must be 1 to {MOST_ATTEMPTS}, got {self.attempts!r}")
         for name in ("first", "factor", "most"):
             if not isinstance(getattr(self, name), int | float):
                 what = "a number" if name == "factor" else "a number of seconds"

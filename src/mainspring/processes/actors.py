@@ -46,7 +46,10 @@ async def change_actor(
     rows = await _ask(database, connection, "lock_actor", name=name)
     if not rows:
         known = [row[0] for row in await _ask(database, connection, "list_actors")]
-        raise NotFound(f"no actor is named {name!r}{nearest(name, known)}")
+        raise NotFound(
+            f"no actor is named {name!r}{nearest(name, known)}; one is known from the first start of a "
+            "worker of its pool on"
+        )
     policy: dict[str, Any] = msgspec.json.decode(rows[0][0])
     limits = dict(zip(LIMITS, rows[0][1:], strict=True))
     before = policy | limits

@@ -58,6 +58,7 @@ def _begin_waiting(handout: Handout) -> Change:
     change = Change(handout.process_id, handout.task_id, "external", handout.actor)
     change.generation, change.scope_id = handout.generation, handout.scope
     change.promise, change.outcome = None, None
+    change.background = handout.background
     args = fill(handout.args, handout.inputs)
     match handout.actor:
         case "@signal":

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 import msgspec
 import psycopg
 
-from mainspring.errors import NotFound, ProcessFailed
+from mainspring.errors import InvalidKey, NotFound, ProcessFailed
 from mainspring.kernel.given import Seconds
 from mainspring.tasks.promise import Failure
 from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
+
+
+def check_own_id(id: str) -> None:
+    """A handle is for the id that the engine gave; one that a user gave needs its type and a look."""
+    try:
+        UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidKey(
+            f"{id!r} is no process's own id, which is a UUID (handle.id); if it is the one that you "
+            f"gave, ask for it: (await app.operator.processes.find({id!r})).id"
+        ) from None
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -31,6 +43,7 @@ class Found(msgspec.Struct, frozen=True):
     outcome: str | None = None  # of its result: ok, err
     result: Any = None
     failure: Failure | None = None
+    parked: str | None = None  # the first parked task while there is no result, and its error
 
 
 class Lookup(Protocol):
@@ -149,8 +162,9 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     def _ended(self, found: Found) -> tuple[Any] | None:
         return (found.result,) if self._has_ended(found) else None
 
-    def _late(self, _found: Found, seconds: float) -> str:
+    def _late(self, found: Found, seconds: float) -> str:
+        parked = f": {found.parked}" if found.parked is not None else ""
         return (
-            f"process {self.type!r} {self.id} has no result after {seconds:g} s; "
+            f"process {self.type!r} {self.id} has no result after {seconds:g} s{parked}; "
             f"ask `mainspring processes why {self.id}`"
         )

@@ -307,7 +307,9 @@ class Hub:
         state, outcome, result, error = rows[0][3:7]
         failure = None if error is None else msgspec.json.decode(error, type=Failure | None)
         value = self.find(type).signature.decode_result(result) if outcome == "ok" else None
-        return Found(state, outcome, value, failure)
+        actor, kind, text = rows[0][12:15]
+        parked = None if actor is None else f"{actor!r} is parked: {kind}: {text or '':.300}"
+        return Found(state, outcome, value, failure, parked)
 
 
 def _pool_of(process: Process[Any, Any]) -> dict[str, str]:

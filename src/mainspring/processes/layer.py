@@ -157,6 +157,8 @@ class Processes:
             case "signal" | "await" | "timer" | "child":
                 seeking = Change(process_id, subject, None)
                 seeking.seeks = "timer" if kind == "timer" else "signal"
+                if run.visit.priority < LANE:
+                    seeking.background = run.visit.priority  # of a timer: see wait_outside
                 return self._noted(run, seeking)
             case "look":
                 return await self._look(process_id, payload_of(run.visit).more)
@@ -286,7 +288,8 @@ class Processes:
             return self._noted(run, change)
         if handout.actor == FIRST_OF:
             racing = Racing(handout.process_id, self.database.shard_count)
-            return await self._alone_with(handout.process_id, run, racing.end_race(handout.task_id))
+            race = racing.end_race(handout.task_id, handout.background)
+            return await self._alone_with(handout.process_id, run, race)
         if handout.actor in external.KINDS:
             try:
                 return self._noted(run, external.begin_waiting(handout))

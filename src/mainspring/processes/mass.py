@@ -8,7 +8,7 @@ structural change, so a page only offers the visits by which the engine does it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,7 @@ from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import (
+    FROM_SCRATCH,
     Order,
     request_cancel,
     request_look,
@@ -52,6 +53,11 @@ class TaskFilter:
     actor: str | None = None
     fingerprint: str | None = None
     error: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means every parked task there is: an empty text is no condition."""
+        return not (self.type or self.actor or self.fingerprint or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ async def order(
         raise InvalidSetting(
             f"rate must be more than 0 and less than 1,000,000 a second, got {wanted.rate!r}"
         )
-    if meant in (TaskFilter(), ProcessFilter()) and not everything and not dry_run:
+    if meant.is_empty and not everything and not dry_run:
         raise InvalidSetting(
             "the filter has no condition and means everything: name a type, an actor or an error, "
             "or say everything=True (--all)"
@@ -249,15 +255,18 @@ async def _restart_processes(
     database: Database, connection: Any, order: RestartProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
     how = Order(actor=order.task, fresh_signals=order.fresh_signals, priority=order.priority)
-    visits = [request_restart(item.id, how, order.priority) for item in items]
-    return await _request(database, connection, visits, items)
+    partly = order.task is not None
+    why = {i.id: FROM_SCRATCH for i in items if partly and i.state == "cancelled"}
+    visits = [request_restart(item.id, how, order.priority) for item in items if item.id not in why]
+    return await _request(database, connection, visits, items, why)
 
 
 async def _cancel_processes(
     database: Database, connection: Any, order: CancelProcesses, items: Sequence[FoundProcess]
 ) -> list[Result]:
-    visits = [request_cancel(item.id, order.priority) for item in items]
-    return await _request(database, connection, visits, items)
+    why = {item.id: f"the process is {item.state}" for item in items if item.state != "open"}
+    visits = [request_cancel(item.id, order.priority) for item in items if item.id not in why]
+    return await _request(database, connection, visits, items, why)
 
 
 async def _check_processes(
@@ -274,16 +283,20 @@ async def _check_processes(
         for item in items
         if item.state == "open" and item.id in broken
     ]
-    await _request(database, connection, visits, items)
-    return [Result(item.type, item.id, broken.get(item.id)) for item in items]
+    return await _request(database, connection, visits, items, broken)
 
 
 async def _request(
-    database: Database, connection: Any, visits: Sequence[Any], items: Sequence[FoundProcess]
+    database: Database,
+    connection: Any,
+    visits: Sequence[Any],
+    items: Sequence[FoundProcess],
+    errors: Mapping[str, str],
 ) -> list[Result]:
+    """Ask for changes; answers the items, each with what is known against it by now."""
     if visits:
         await drive(connection, request_steps(visits, database.shard_count))
-    return [Result(item.type, item.id) for item in items]
+    return [Result(item.type, item.id, errors.get(item.id)) for item in items]
 
 
 async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:

@@ -7,6 +7,8 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from mainspring.db.literals import rows as as_rows
 from mainspring.errors import IdInUse
 from mainspring.kernel.outcome import Again
@@ -30,12 +32,14 @@ def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], d
         for row in (yield SQL["read_signals"], {"ids": ids}):
             signals.setdefault((row[0], row[1]), []).append(row)
     visit_of = {batch.changes[n].process_id: n for n in seeking}
-    timers = {batch.changes[n].task for n in seeking if batch.changes[n].seeks == "timer"}
+    timing = [batch.changes[n] for n in seeking if batch.changes[n].seeks == "timer"]
+    timers = {change.task: change.background for change in timing}
     found: dict[Change, int] = {}
     for row in externals:
         waiting = signals.get((row[0], row[3]), [])
         change = closing_of(row, waiting, now=batch.now, timers=timers)
         if change is not None:
+            change.background = timers.get(change.task)
             found[change] = visit_of[change.process_id]
     early = {row[1]: row[4] for row in externals if row[4] is not None and row[4] > batch.now}
     closed = {change.task for change in found}
@@ -90,6 +94,9 @@ def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
         for kind in kinds:
             due = due_at if kind == "timer" else None
             visit = batch.engine_visit(kind, change.process_id, change.task, due)
+            if kind == "timer" and change.background is not None:
+                # Its visit is what knows, when it goes off, that what follows gives way.
+                visit = msgspec.structs.replace(visit, priority=change.background)
             batch.offers.append(visit)
     if items:
         yield SQL["insert_externals"], {"items": as_rows(items)}

@@ -25,8 +25,10 @@ LOST = Failure("mainspring.errors.Cancelled", "another of a first_of came first"
 class Racing(Structural):
     """The end of a first_of."""
 
-    def end_race(self, task: str) -> Generator[Step, list[Any], Answer]:
-        """Close it with the first outcome, and call the losers off."""
+    def end_race(
+        self, task: str, background: int | None = None
+    ) -> Generator[Step, list[Any], Answer]:
+        """Close it with the first outcome, and call the losers off. `background`: see Change."""
         locked = yield from self.lock()
         graph = yield from self.read()
         node = graph.nodes.get(task)
@@ -43,7 +45,9 @@ class Racing(Structural):
         losers = [loser for loser in losers if loser.actor != LEAVE]
         yield from self._drop([loser.id for loser in losers], graph)
         yield from self._cancel_children([loser.id for loser in losers])
-        changes = [self._won(node, rows[0]), *map(self._lost, losers)]
+        won = self._won(node, rows[0])
+        won.background = background
+        changes = [won, *map(self._lost, losers)]
         yield from self.end_tasks(locked, changes)
         if scopes:
             yield from self._call_off(scopes)

@@ -27,7 +27,7 @@ from mainspring.processes.change import change_of
 from mainspring.processes.deadline import timed_out
 from mainspring.processes.decision import Decision
 from mainspring.processes.drive import drive
-from mainspring.processes.hand_out import Desk, Handout
+from mainspring.processes.hand_out import Desk, Handout, in_background
 from mainspring.processes.lines import Lines
 from mainspring.processes.settle import change_steps, settle_steps
 from mainspring.processes.store import SQL
@@ -169,6 +169,7 @@ class Recovery:
         handout = await self._desk.load(payload_of(visit).process_id, visit.key)
         if handout is None:
             return  # the look finds the visit without a task
+        handout = in_background(handout, visit)
         name = "task_timeout" if one.is_over else "work_timeout"
         async with self._lines.transaction() as connection:
             answer = await drive(connection, self._end_steps(one, handout))

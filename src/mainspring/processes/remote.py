@@ -23,7 +23,7 @@ from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.processes.arguments import fill
 from mainspring.processes.decision import Decision
 from mainspring.processes.drive import Step, Walk
-from mainspring.processes.hand_out import Handout, handout_of, read_arguments
+from mainspring.processes.hand_out import Handout, handout_of, in_background, read_arguments
 from mainspring.processes.pulling import (
     Failed,
     Held,
@@ -221,7 +221,8 @@ class Remote:
         """What the tasks are run with. A visit without its task stays held: the look finds it."""
         wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
         rows = yield SQL["read_tasks"], read_arguments(wanted)
-        handouts = {handout.task_id: handout for handout in map(handout_of, rows)}
+        visits = {one.run.visit.key: one.run.visit for one in held}
+        handouts = {h.task_id: in_background(h, visits[h.task_id]) for h in map(handout_of, rows)}
         found = []
         for one in held:
             if (handout := handouts.get(one.run.visit.key)) is not None:
@@ -236,7 +237,7 @@ class Remote:
             args = msgspec.json.decode(fill(text, handout.inputs))
         ticket = Ticket(
             visit.queue, visit.shard, handout.process_id, visit.key, str(visit.id), visit.version,
-            one.run.token, one.run.started, visit.attempt,
+            one.run.token, one.run.started, visit.attempt, visit.priority,
         )  # fmt: skip
         return Pulled(
             ticket.encode(), visit.queue, handout.process_id, visit.key, args, str(visit.id),
@@ -258,7 +259,7 @@ class Remote:
         tasks = yield SQL["read_tasks"], read_arguments([(ticket.process_id, ticket.task)])
         settled = "gone"
         if tasks:
-            handout = handout_of(tasks[0])
+            handout = in_background(handout_of(tasks[0]), run.visit)
             settled = yield from settle_answer(run, handout, answer, shard_count, worker_id)
         if settled in ("locked", "changed"):
             return None

@@ -55,8 +55,8 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it means every process there is."""
-        return self == ProcessFilter()
+        """Whether it means every process there is: an empty text or set of attributes is no condition."""
+        return not any(msgspec.structs.astuple(self))
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -134,6 +134,10 @@ class Repair(msgspec.Struct, frozen=True):
     detail: str
     source: str
     repaired_at: datetime
+
+
+# What a filter is kept for.
+ACTIONS = ("search", "restart", "cancel", "check")
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -215,6 +219,11 @@ async def save_template(
 ) -> None:
     """Keep a filter with its action under a name."""
     check_text("a template's name", name, TEMPLATE_BYTES)
+    if action not in ACTIONS:
+        raise InvalidSetting(
+            f"the action of a template is one of {', '.join(ACTIONS)}, got {action!r}"
+            f"{nearest(str(action), ACTIONS)}"
+        )
     await _ask(
         database, connection, "save_template",
         name=name, kind=action, filter=wanted.encode(), created_by=source,

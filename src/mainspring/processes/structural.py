@@ -42,6 +42,7 @@ from mainspring.tasks.promise import Failure
 Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
 ENDED = ("done", "parked")  # from which a restart may begin
+FROM_SCRATCH = "the process was cancelled: restart it from scratch"
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 # Runs that are told to stop by a notification; there may be many visits, but only so many slots.
 CALLED_OFF = 3000
@@ -323,7 +324,7 @@ def _refusal(
     if start == locked.root:
         return None
     if locked.state == "cancelled":
-        return "the process was cancelled: restart it from scratch"
+        return FROM_SCRATCH
     if node.state in ("superseded", "cancelled"):
         return f"task {start} is {node.state}: restart from the task that made it"
     if node.state in ("open", "external") and not force:

@@ -13,7 +13,9 @@ import msgspec
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import moment
 from mainspring.kernel.config import QueueSettings
-from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, Run, Visit
+from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, PRIORITIES, Run, Visit
+
+LATEST = 1e11  # seconds: a time that both sides can write
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
@@ -28,6 +30,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     run: int  # the pass
     started: float  # by the database's clock
     attempt: int  # failures before it
+    priority: int = DEFAULT_PRIORITY  # the last release's tickets have none
 
     def encode(self) -> str:
         """As text."""
@@ -38,7 +41,12 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
         """From text; refuses what is none."""
         try:
             raw = base64.urlsafe_b64decode(text.encode())
-            return msgspec.msgpack.decode(raw, type=Ticket)
+            ticket = msgspec.msgpack.decode(raw, type=Ticket)
+            for id in (ticket.process_id, ticket.task, ticket.id):
+                UUID(id)
+            if ticket.priority not in PRIORITIES or not 0 <= ticket.started < LATEST:
+                raise ValueError
+            return ticket
         except (msgspec.MsgspecError, binascii.Error, ValueError, AttributeError):
             raise InvalidArguments(
                 f"{text!r:.60} is no ticket: give the text that pull answered, as it was"
@@ -47,7 +55,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     def run_of(self, settings: QueueSettings, now: float) -> Run:
         """The attempt as a run that is settled here. The visit's row has what the ticket leaves out."""
         visit = Visit(
-            self.shard, self.task, self.queue, UUID(self.id), None, DEFAULT_PRIORITY, EARLIEST,
+            self.shard, self.task, self.queue, UUID(self.id), None, self.priority, EARLIEST,
             self.version, self.attempt, 0, None, f'{{"@": "{self.process_id}"}}',
         )  # fmt: skip
         began = moment.local() - max(0.0, now - self.started)

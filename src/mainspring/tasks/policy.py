@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidSetting
+from mainspring.kernel.retry import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
 
 LEAST, MOST = 1.0, 1e10  # seconds
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -21,7 +22,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_task_timeout": ("slide", "force"),
 }
 # The numbers of a retry policy that can be set; which exceptions it is for stays with the code.
-RETRY = ("attempts", "first", "factor", "most")
+# From the least to the most that a retry policy takes: what it refuses, every worker would refuse.
+RETRY: Mapping[str, tuple[float, float]] = {
+    "attempts": (1, MOST_ATTEMPTS),
+    "first": (0, LONGEST_DELAY),
+    "factor": (1, STEEPEST),
+    "most": (0, LONGEST_DELAY),
+}
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,11 +96,14 @@ def _check_retry(value: Any) -> None:
             near = get_close_matches(str(name), RETRY, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InvalidSetting(f"retry has {', '.join(RETRY)}, not {name!r}{hint}")
-        least = {"attempts": 1, "factor": 1}.get(name, 0)
+        least, most = RETRY[name]
         whole = name == "attempts"
-        if not _is_number(number) or number < least or (whole and not isinstance(number, int)):
+        in_range = _is_number(number) and least <= number <= most
+        if not in_range or (whole and not isinstance(number, int)):
             kind = "a whole number" if whole else "a number"
-            raise InvalidSetting(f"retry.{name} must be {kind} of {least} or more, got {number!r}")
+            raise InvalidSetting(
+                f"retry.{name} must be {kind} of {least:.0f} to {most:.0f}, got {number!r}"
+            )
 
 
 def _is_number(value: Any) -> bool:
