@@ -276,7 +276,9 @@ class Protocol(RuleBasedStateMachine):
                 # Settled by this run before, then read and held by another: sent again, it says so.
                 was_settled = row["version"] == run.token
                 assert answer == ("settled" if was_settled else "gone")
-                assert self.visits.row(run.visit.key) == row, "a visit that another run holds changed"
+                assert self.visits.row(run.visit.key) == row, (
+                    "a visit that another run holds changed"
+                )
             if row is not None and row["version"] == run.visit.version and answer == "settled":
                 self._settled(run)
         return answers
