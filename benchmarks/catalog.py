@@ -21,6 +21,7 @@ class Unknown(Exception):
 
 TUNING = Path(__file__).with_name("tuning.json")
 DRAIN_SECONDS = 2.0  # about how long a drain of a slow peer lasts
+TIMES_AT_ONCE = 5
 DRAIN_MOST = 100_000
 DRAIN_LEAST = 1_000
 LESS_OFTEN = 100_000  # objects made before Python looks for garbage, instead of 700
@@ -260,9 +261,11 @@ class Tuned:
 
     @property
     def drain_jobs(self) -> int:
-        """As many jobs as last about DRAIN_SECONDS, 100,000 at most."""
+        """As many jobs as last about DRAIN_SECONDS, 100,000 at most; and several times as many as are in
+        hand at once: what is claimed before the first one starts and written after the last is not seen."""
         n = int(self.rate * DRAIN_SECONDS)
-        return min(max(round(n, -2), DRAIN_LEAST), DRAIN_MOST)
+        at_once = max(self.settings.get(name, 0) for name in ("slots", "batch", "local"))
+        return min(max(round(n, -2), DRAIN_LEAST, TIMES_AT_ONCE * at_once), DRAIN_MOST)
 
 
 def tuned(system: System) -> Tuned:
