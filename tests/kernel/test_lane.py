@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from mainspring.kernel.lane import (
 )
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gate, working
+from workers import Gate, Gauge, working
 
 
 def busy() -> LowLane:
@@ -172,3 +173,31 @@ async def test_results_that_wait_to_be_written_leave_less_room_for_what_a_commit
         await wait_until(lambda: len(gate.ended) == 1 + waiting)
 
     assert waiting == 2
+
+
+async def test_a_worker_knows_when_an_operation_is_under_way(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P10: the rests beside it are longer."""
+    monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
+    told: list[bool] = []
+    opens = LowLane.opens_at
+
+    def telling(self: LowLane, now: float, *, operating: bool, **rest: Any) -> float:
+        told.append(operating)
+        return opens(self, now, operating=operating, **rest)
+
+    monkeypatch.setattr(LowLane, "opens_at", telling)
+    gate = Gate()
+    operations = queue("op", handler=gate, kind="operation", beside=True)
+    async with working(database_url, queue(handler=Gauge(seconds=0)), operations, lease=60.0):
+        visits.offer("live")
+        visits.offer("low", priority=1)
+        await wait_until(lambda: False in told)
+        assert True not in told
+
+        visits.offer("operation", queue="op")
+        await wait_until(lambda: len(gate.runs) == 1)
+        visits.offer("low too", priority=1)
+        await wait_until(lambda: True in told)
+        gate.open.set()

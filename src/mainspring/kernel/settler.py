@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 import asyncpg
-from msgspec.structs import replace
 
 from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.kernel import steps
@@ -27,14 +26,12 @@ from mainspring.kernel.outcome import (
     Again,
     Done,
     Outcome,
-    Parked,
-    Retry,
     Writer,
 )
-from mainspring.kernel.retry import ERROR_BYTES, clean
 from mainspring.kernel.settling import (
     done_arguments,
     done_in_order,
+    explained,
     in_order,
     is_plain,
     lock_arguments,
@@ -214,7 +211,7 @@ class Settler:
             if run.refused:
                 raise error  # even a plain failure cannot be stored
             run.refused = True
-            run.outcome = _explained(sort, run, error, self._failed(run, error))
+            run.outcome = explained(sort, run, error, self._failed(run, error))
             log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
             self._enter(left.pop(run.token))
 
@@ -392,15 +389,6 @@ def _is_refusal(sort: Sort, error: Exception) -> bool:
         return True  # a layer's own writes may fail for any reason of their own
     state = getattr(error, "sqlstate", None)
     return state not in _OURS if state else isinstance(error, ValueError | TypeError)
-
-
-def _explained(sort: Sort, run: Run, error: Exception, outcome: Outcome) -> Outcome:
-    """A failure in the words of who wrote, if they have any: the server's own name no run."""
-    explain = getattr(sort, "explain", None)
-    text = None if explain is None else explain(run, error)
-    if text is None or not isinstance(outcome, Retry | Parked):
-        return outcome
-    return replace(outcome, error=clean(f"{outcome.error_type}: {text}", ERROR_BYTES))
 
 
 def _is_late(error: Exception) -> bool:

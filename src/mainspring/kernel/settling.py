@@ -23,6 +23,7 @@ from mainspring.kernel.outcome import (
     Parked,
     Retry,
 )
+from mainspring.kernel.retry import ERROR_BYTES, clean
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -184,3 +185,14 @@ def searchable_values(payload: str, fields: Sequence[str]) -> list[str]:
 
 def _iso(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
+
+
+def explained(sort: object, run: Run, error: Exception, outcome: Outcome) -> Outcome:
+    """A failure in the words of who wrote, if they have any: the server's own name no run."""
+    explain = getattr(sort, "explain", None)
+    text = None if explain is None else explain(run, error)
+    if text is None or not isinstance(outcome, Retry | Parked):
+        return outcome
+    return msgspec.structs.replace(
+        outcome, error=clean(f"{outcome.error_type}: {text}", ERROR_BYTES)
+    )
