@@ -1,8 +1,9 @@
-"""Hot entities: 64 writers on 100 rows, and after each change a total that must follow: two ways.
+"""Hot entities: 64 writers on 100 rows, and after each change a total that must follow: three ways.
 
 `python -m benchmarks.hot NAME URL CHANGES WRITERS` prints the seconds until every total is right. `bare` is
 the optimistic-lock loop that one writes by hand: read, compute, write where the version is still the one
-that was read, else again. `engine`: the writers only write, and a stage brings the total after them.
+that was read, else again. `edits`: the writers read, compute and write by `kind.edit`, and a stage brings
+the total after them. `sql`: they write by SQL of their own, without a read, and triggers tell the stage.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import asyncpg
 import uvloop
 
-from mainspring import Mainspring, Update
+from mainspring import Mainspring, Untouched, Update
 
 ENTITIES = 100
 TABLE = """
@@ -93,7 +94,30 @@ async def add_one_and_follow(connection: Any, id: int) -> None:
             return
 
 
-async def engine(url: str, changes: int, writers: int) -> None:
+async def edits(url: str, changes: int, writers: int) -> None:
+    app = application(url)
+    hot = app.kinds["hot"]
+    left = iter(range(changes))
+
+    async def writer() -> None:
+        for _ in left:
+            await hot.edit(random.randint(1, ENTITIES), lambda found: Update(n=found["n"] + 1))
+
+    async def write_all() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(writers):
+                group.create_task(writer())
+
+    async with app:
+        await hot.edit(1, lambda found: Untouched())  # connected, as the others' writers are
+        await beside_a_worker(url, write_all())
+
+
+async def sql(url: str, changes: int, writers: int) -> None:
+    await beside_a_worker(url, write(url, changes, writers, add_one))
+
+
+async def beside_a_worker(url: str, writing: Any) -> None:
     """The writers of this process; the stage runs in a worker beside it."""
     serving = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -108,7 +132,7 @@ async def engine(url: str, changes: int, writers: int) -> None:
     assert serving.stdout is not None
     await serving.stdout.readline()  # it is up
     try:
-        await timed(url, write(url, changes, writers, add_one))
+        await timed(url, writing)
     finally:
         serving.terminate()
         await serving.wait()
@@ -144,7 +168,7 @@ async def serve(url: str, *_: int) -> None:
         await asyncio.Event().wait()
 
 
-WAYS = {"engine": engine, "bare": bare, "serve": serve}
+WAYS = {"edits": edits, "sql": sql, "bare": bare, "serve": serve}
 
 
 def main() -> None:

@@ -163,7 +163,7 @@ class NewerState(UnreadableState):
 
 
 class SaveRefused(MainspringError):
-    """A save did not change its row: a trigger of the user's keeps it as it was."""
+    """A save or an edit did not change its row: a trigger or the database keeps it as it was."""
 
     code = "save_refused"
 

@@ -546,8 +546,8 @@ class Reading:
     ("patch", "said"),
     [
         ({"titel": "x"}, "changes 'titel', a field that the entity does not have; did you mean"),
-        ({"id": 7}, "changes 'id', which no stage can write: it is the key"),
-        ({"version": 7}, "changes 'version', which no stage can write: it is the key, the version"),
+        ({"id": 7}, "changes 'id', which cannot be written: it is the key"),
+        ({"version": 7}, "changes 'version', which cannot be written: it is the key, the version"),
         ({"title": ["a", "\ud800"]}, "half a character (a lone surrogate) in field 'title'"),
         ({"note": {"a": [float("inf")]}}, "a number that JSON does not have in field 'note'"),
     ],

@@ -7,14 +7,16 @@ believed: an id that is none of those asked for would be taken for an entity tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mainspring.entities.dao import Change, Dao
-from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
 from mainspring.entities.source import Loaded, Patch, Written
+
+if TYPE_CHECKING:
+    from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
 

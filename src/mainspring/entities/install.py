@@ -15,7 +15,8 @@ from mainspring.db.connect import Database
 from mainspring.entities import capture, catalogue, consumer
 from mainspring.entities.columns import check_stages
 from mainspring.entities.kind import Kind
-from mainspring.entities.register import checked, found, registration, trigger_prefix
+from mainspring.entities.register import found, registration, trigger_prefix
+from mainspring.entities.sources import checked
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape
 from mainspring.errors import InvalidKind, InvalidStage, MigrationFailed, MissingRights

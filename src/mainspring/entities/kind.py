@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.entities import cas, catalogue, crawl, queue
+from mainspring.entities import cas, catalogue, crawl, edit, queue
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
@@ -129,6 +130,7 @@ class Kind:
         self.dao = dao
         self.stages: dict[str, stages.Stage] = {}
         self.sinks: dict[str, Consumer] = {}
+        self._editors: WeakKeyDictionary[AsyncPool, edit.Editor] = WeakKeyDictionary()
         if self.model.fields is not None and settings.source != "document":
             for key in settings.keys:
                 if key not in self.model.fields:
@@ -353,6 +355,23 @@ class Kind:
         it again. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
         """
         return await cas.set_state(self, stage, id, value, version, connection)
+
+    # -- writes from outside
+
+    async def edit(self, id: Any, change: edit.Changing) -> Any:
+        """Read an entity, change it and write it, losing nobody's update; answers it as it is then.
+
+            await listing.edit(42, lambda found: Update(views=found.views + 1))
+
+        `change` is given the entity, locked, and returns `Update(...)` or `Untouched()`. It is a plain
+        function that touches nothing else: it may be called again. Edits that come while others are
+        being written share a transaction, so many of them at once cost little each.
+        """
+        key = self.key_of(id)
+        pool = await self.host.pool()
+        if (editor := self._editors.get(pool)) is None:
+            editor = self._editors.setdefault(pool, await edit.editor_of(self, pool))
+        return await editor.edit(key, change)
 
     # -- changes that no trigger sees
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mainspring.entities.model import Model
 from mainspring.errors import InvalidOutcome, InvalidTime
 
 # A timer further away than this is taken for a mistake (days).
@@ -125,16 +124,6 @@ def check_state(answer: Update, stage: str, fields: Collection[str]) -> None:
             "'state': write the field by patch={'state': ...}, or declare the private state's type "
             "with state="
         )
-
-
-def check_values(model: Model, stage: str, patch: Mapping[str, Any]) -> None:
-    """Refuse values that the kind's model would not decode again: no stage could see it any more."""
-    try:
-        model.check(patch)
-    except ValueError as error:
-        raise InvalidOutcome(
-            f"stage {stage!r} returned a value that the model {model.type.__name__} does not take: {error}"
-        ) from None
 
 
 def _checked_time(at: datetime | None, after: timedelta | float | None) -> datetime | None:

@@ -12,9 +12,9 @@ from mainspring.db.connect import Database
 from mainspring.db.sql import Statement
 from mainspring.entities.capture import PREFIX, Found, faults, own
 from mainspring.entities.kind import Kind, KindSettings
+from mainspring.entities.sources import checked
 from mainspring.entities.store import SQL
-from mainspring.entities.table import Shape, check_shape, shape_of
-from mainspring.errors import InvalidKind
+from mainspring.entities.table import Shape
 
 log = logging.getLogger("mainspring")
 
@@ -58,24 +58,6 @@ async def find_triggers(database: Database, connection: Any, kind: KindSettings)
     statement = SQL["list_triggers"]
     rows = await database.fetch(connection, statement, trigger_prefix(kind.name))
     return own(kind.name, map(found, rows))
-
-
-def checked(kind: Kind, rows: list[Any]) -> Shape:
-    """The shape of a kind's table, from the rows of inspect_table.sql."""
-    s = kind.settings
-    assert s.table is not None
-    shape = shape_of(rows[0]) if rows else None
-    if kind.is_document:
-        assert shape is not None
-        return shape
-    shape = check_shape(kind.name, s.table, shape, keys=s.keys, version=s.version, ignore=s.ignore)
-    for name in kind.model.required:
-        if name not in shape.names:
-            raise InvalidKind(
-                f"kind {kind.name!r}: model {kind.model.type.__name__} needs a field {name!r}, but "
-                f"{s.table!r} has no such column; give the field a default, or add the column"
-            )
-    return shape
 
 
 def registration(kind: Kind, shape: Shape | None) -> dict[str, Any]:

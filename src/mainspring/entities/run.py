@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import math
-from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +18,6 @@ from mainspring.entities import clock, guard
 from mainspring.entities.ask import Viewed
 from mainspring.entities.at_hand import Picture
 from mainspring.entities.load import Loader
-from mainspring.entities.model import Model, is_equal
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.outcome import (
     KEEP,
@@ -28,29 +25,25 @@ from mainspring.entities.outcome import (
     Update,
     check_answer,
     check_state,
-    check_values,
     seconds_until,
 )
+from mainspring.entities.patch import Patcher
 from mainspring.entities.save import Saver
 from mainspring.entities.saving import Save
 from mainspring.entities.source import Loaded
 from mainspring.entities.state import is_same
 from mainspring.errors import (
-    InvalidOutcome,
     NewerState,
     StageLoop,
-    UndeclaredField,
     UnreadableEntity,
     UnreadableState,
 )
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
-from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import describe
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
-_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 class StageRunner:
@@ -63,21 +56,17 @@ class StageRunner:
         saver: Saver,
         offering: Offering,
         threads: Executor,
+        patcher: Patcher,
         *,
-        whole: Model,
-        writable: Collection[str] | None,
-        fields: Collection[str] | None,
         crawl: bool,
     ) -> None:
         self._stage = viewed.stage
         self._model = viewed.model
-        self._whole = whole  # the kind's, with the fields that the stage does not see too
         self._loader = loader
         self._saver = saver
         self._offering = offering
         self._threads = threads
-        self._writable = writable  # None: any field (of a document or a DAO)
-        self._fields = fields  # of the entity; None: whatever it has
+        self._patcher = patcher
         self._crawl = crawl
         self._is_async = viewed.stage.is_async
 
@@ -116,15 +105,16 @@ class StageRunner:
         with clock.at(now):
             answer = check_answer(await self._process(entity, state), self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
-            check_state(answer, self._stage.name, self._fields or picture.entity.fields())
+            check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
         return self._outcome(run, picture, answer, now)
 
     def _decoded(self, entity: Loaded) -> Any:
         try:
             return self._model.decode_json(entity.body)
         except (msgspec.MsgspecError, ValueError) as error:
+            model = self._patcher.whole.type.__name__
             raise UnreadableEntity(
-                f"{self._stage.kind} {entity.key!r} does not fit model {self._whole.type.__name__}: "
+                f"{self._stage.kind} {entity.key!r} does not fit model {model}: "
                 f"{error}; correct the entity, or let the model take it as it is, then restart the visit"
             ) from None
 
@@ -148,7 +138,9 @@ class StageRunner:
         assert picture.entity is not None
         after = seconds_until(answer, now)
         version, stored = picture.state(self._stage.name)
-        patch = self._patch(picture.entity.body, answer) if isinstance(answer, Update) else {}
+        patch = (
+            self._patcher.patch(picture.entity.body, answer) if isinstance(answer, Update) else {}
+        )
         state = None if answer.state is KEEP else self._stage.state.encode(answer.state)
         if state is not None and is_same(state, stored):
             state = None
@@ -183,65 +175,6 @@ class StageRunner:
         run.note.payload = _encode(carried).decode()
         return Again(at=answer.visit_at, after=after, payload=run.note.payload, writer=self._saver)
 
-    def _patch(self, body: str, update: Update) -> dict[str, Any]:
-        """The fields that change, as plain JSON values. Decoded anew: the stage may have changed what it
-        was given, itself or a list in it."""
-        before = self._model.encode(self._model.decode_json(body))
-        if update.entity is not None:
-            after = self._model.encode(update.entity)
-        else:
-            assert update.patch is not None
-            after = {name: _plain_value(name, value) for name, value in update.patch.items()}
-        patch = {
-            name: value
-            for name, value in after.items()
-            if name not in before or not is_equal(before[name], value)
-        }
-        for name in patch:
-            if self._writable is not None and name not in self._writable:
-                raise UndeclaredField(self._not_writable(name))
-        check_values(self._whole, self._stage.name, patch)
-        return {name: self._storable(name, value) for name, value in patch.items()}
-
-    def _not_writable(self, name: str) -> str:
-        stage, declared = self._stage.name, self._stage.settings.writes
-        if self._fields is not None and name not in self._fields:
-            near = nearest(name, list(self._fields))
-            return f"stage {stage!r} changes {name!r}, a field that the entity does not have{near}"
-        if declared is None:
-            return (
-                f"stage {stage!r} changes {name!r}, which no stage can write: it is the key, the "
-                "version, or computed by the database"
-            )
-        return (
-            f"stage {stage!r} changes {name!r}, which it does not declare; "
-            f"add it to writes= (now: {', '.join(sorted(declared)) or 'nothing'})"
-        )
-
-    def _storable(self, name: str, value: Any) -> Any:
-        """A value as its JSON text keeps it: NaN as a column of floats prints it, for JSON has none."""
-        if isinstance(value, float) and not math.isfinite(value) and self._writable is not None:
-            return _NOT_FINITE.get(value, "NaN")
-        if (reason := _lost_in_json(value)) is not None:
-            raise InvalidOutcome(
-                f"stage {self._stage.name!r} returned {reason} in field {name!r}: {value!r:.100}"
-            )
-        return value
-
-
-def _lost_in_json(value: Any) -> str | None:
-    """What in a plain value JSON cannot hold: it would be something else when it is read again."""
-    match value:
-        case float() if not math.isfinite(value):
-            return "a number that JSON does not have"
-        case str() if not value.isascii() and value.encode("utf-8", "ignore").decode() != value:
-            return "half a character (a lone surrogate)"
-        case dict():
-            return next((why for v in value.values() if (why := _lost_in_json(v))), None)
-        case list() | tuple():
-            return next((why for v in value if (why := _lost_in_json(v))), None)
-    return None
-
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:
     """Call a plain function in a thread; no future can carry a StopIteration."""
@@ -249,13 +182,6 @@ def _plain(function: Any, entity: Any, state: Any) -> Any:
         return function(entity, state)
     except StopIteration as error:
         raise RuntimeError("process raised StopIteration") from error
-
-
-def _plain_value(name: str, value: Any) -> Any:
-    try:
-        return msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise InvalidOutcome(f"field {name!r} cannot be written: {error}") from error
 
 
 def _parked(error: Exception) -> Parked:

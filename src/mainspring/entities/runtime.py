@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -15,17 +15,18 @@ from mainspring.entities.at_hand import AtHand
 from mainspring.entities.catalogue import Known
 from mainspring.entities.columns import check_stages
 from mainspring.entities.crawl import schedule
-from mainspring.entities.dao_source import DaoSource
 from mainspring.entities.kind import Kind
 from mainspring.entities.load import Loader, Need
+from mainspring.entities.model import Model
 from mainspring.entities.offers import Offering
 from mainspring.entities.partial import model_of, seen_fields
+from mainspring.entities.patch import Patcher
 from mainspring.entities.printing import PRINTING
 from mainspring.entities.register import register_kinds
 from mainspring.entities.relay import Relay
 from mainspring.entities.run import StageRunner
 from mainspring.entities.save import Saver
-from mainspring.entities.source import DocumentSource, Source, TableSource
+from mainspring.entities.sources import fields_of, source_of, writable
 from mainspring.entities.stage import Stage
 from mainspring.entities.table import Shape
 from mainspring.kernel.config import Handler, QueueSettings
@@ -70,6 +71,7 @@ class KindRuntime:
         loader.needs[kind.name] = Need(None, None, self.asker.has_to_see)
         loader.needs[f"{kind.name}~"] = Need(None, None, self.crawl_asker.has_to_see)
         for stage in kind.stages.values():
+            patcher = patcher_of(kind, stage, viewed[stage.name].model, shape)
             for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
                 runner = StageRunner(
                     viewed[stage.name],
@@ -77,9 +79,7 @@ class KindRuntime:
                     self.saver,
                     offering,
                     threads,
-                    whole=kind.model,
-                    writable=writable(kind, stage, shape),
-                    fields=fields,
+                    patcher,
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
@@ -91,16 +91,6 @@ class KindRuntime:
         if self.kind.dao is not None:
             return queues  # the user's own code may take long, and whoever reads would wait for it
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
-
-
-def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
-    """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
-    if kind.dao is not None:
-        return DaoSource(kind, kind.dao)
-    if kind.is_document:
-        return DocumentSource(kind)
-    assert shape is not None, f"the table of kind {kind.name!r} was not looked at"
-    return TableSource(kind, shape, fields)
 
 
 class Runtime:
@@ -214,20 +204,17 @@ def loaded_fields(kind: Kind) -> list[str] | None:
     return sorted(wanted) or None
 
 
-def writable(kind: Kind, stage: Stage, shape: Shape | None) -> frozenset[str] | None:
-    """The fields that a stage may change; None: any."""
-    if stage.settings.writes is not None:
-        return frozenset(stage.settings.writes)
-    if shape is None or kind.is_document:
-        return None
-    return frozenset(shape.names) - {*kind.keys, kind.version, *shape.generated}
-
-
-def fields_of(kind: Kind, shape: Shape | None) -> frozenset[str] | None:
-    """The fields of an entity; None: whatever it has."""
-    if shape is not None and not kind.is_document:
-        return frozenset(shape.names)
-    return None if kind.model.fields is None else frozenset(kind.model.fields)
+def patcher_of(kind: Kind, stage: Stage, model: Model, shape: Shape | None) -> Patcher:
+    """What makes patches of a stage's answers."""
+    writes = stage.settings.writes
+    return Patcher(
+        who=f"stage {stage.name!r}",
+        model=model,
+        whole=kind.model,
+        writable=writable(kind, shape) if writes is None else frozenset(writes),
+        fields=fields_of(kind, shape),
+        declared=writes,
+    )
 
 
 async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> Runtime:

@@ -24,7 +24,6 @@ from mainspring.entities.catalogue import Known
 from mainspring.entities.conflicts import Conflicts
 from mainspring.entities.dao_source import DaoSource
 from mainspring.entities.offers import StageOffer, offer
-from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.rebase import can_rebase, watched
 from mainspring.entities.saving import (
     Item,
@@ -33,26 +32,20 @@ from mainspring.entities.saving import (
     event_row,
     explained,
     outcome_of,
+    own_save,
     refused,
     state_row,
     vetoed,
 )
-from mainspring.entities.source import Loaded, Patch, Source
+from mainspring.entities.source import Loaded, Patch, Source, stand
 from mainspring.entities.store import SQL
 from mainspring.entities.summary import summary
-from mainspring.entities.table import literal
 from mainspring.kernel.locks import lock_visits
 from mainspring.kernel.outcome import Done, Verdict
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode
-# The engine's own save offers for itself: the capture triggers of its kind stay quiet (but not for what
-# users' triggers write in turn). Deferred constraints speak now, not at the commit.
-_PREPARE = (
-    "set local mainspring.engine = 'on'; set local mainspring.saves = {kind}; "
-    f"set constraints all immediate; {LOCAL_PRINTING}"
-)
 
 
 class Saver:
@@ -74,7 +67,7 @@ class Saver:
         self.most = source.most
         self.conflicts = Conflicts()
         self._kind = kind
-        self._prepare = _PREPARE.format(kind=literal(kind))
+        self._prepare = own_save(kind)
         self._source = source
         self._known = known
         self._at_hand = at_hand
@@ -130,18 +123,15 @@ class Saver:
                 verdicts[n] = "locked"  # one save of an entity at a time
         if not first:
             return []
-        locked = await self._source.lock(connection, list(first))
-        lost = [key for key in first if key not in locked]
-        there = await self._source.load(connection, lost) if lost else {}
-        barred = await self._source.barred(connection, list(there)) if there else {}
+        stood = await stand(self._source, connection, list(first))
         items = []
         for key, n in first.items():
-            if key in barred:
-                verdicts[n] = refused(runs[n], barred[key])
-            elif key not in locked:
-                verdicts[n] = "locked" if key in there else "rerun"
-            elif self._holds(runs[n].note, locked[key]):
-                items.append(Item(n, runs[n], runs[n].note, locked[key]))
+            if key in stood.barred:
+                verdicts[n] = refused(runs[n], stood.barred[key])
+            elif key not in stood.locked:
+                verdicts[n] = "locked" if key in stood.there else "rerun"
+            elif self._holds(runs[n].note, stood.locked[key]):
+                items.append(Item(n, runs[n], runs[n].note, stood.locked[key]))
             else:
                 verdicts[n] = self._conflict(runs[n])
         return items
@@ -243,7 +233,7 @@ class Saver:
                 if item.written is None:
                     verdicts[item.n] = vetoed(item.run)
                 else:
-                    item.changed = changes_of(item.now, item.written, self._version)
+                    item.changed = changes_of(item.now, item.written.body, self._version)
 
     async def _write_states(self, connection: Any, items: list[Item]) -> None:
         rows = [state_row(item) for item in items if item.save.state is not None]

@@ -10,9 +10,11 @@ import asyncpg
 import msgspec
 
 from mainspring.entities import guard
+from mainspring.entities.printing import LOCAL_PRINTING
 from mainspring.entities.source import Loaded, Written
 from mainspring.entities.stage import Stage
 from mainspring.entities.state import Stored
+from mainspring.entities.table import literal
 from mainspring.errors import SaveRefused
 from mainspring.kernel.outcome import Again, Done, Verdict
 from mainspring.kernel.retry import decide
@@ -52,6 +54,18 @@ class Item(msgspec.Struct):
     state_version: int = 0
 
 
+def own_save(kind: str) -> str:
+    """What a transaction begins with that saves entities of a kind and offers for itself.
+
+    The capture triggers of the kind stay quiet (but not for what users' triggers write in turn).
+    Deferred constraints speak now, not at the commit.
+    """
+    return (
+        f"set local mainspring.engine = 'on'; set local mainspring.saves = {literal(kind)}; "
+        f"set constraints all immediate; {LOCAL_PRINTING}"
+    )
+
+
 def outcome_of(save: Save, result: str) -> Done | Again:
     """What the visit comes to when its save is written."""
     if save.after is None or save.crawl:
@@ -59,9 +73,9 @@ def outcome_of(save: Save, result: str) -> Done | Again:
     return Again(at=save.at, after=save.after, payload=save.payload, result=result)
 
 
-def changes_of(before: Loaded, written: Written, version: str) -> dict[str, tuple[bytes, bytes]]:
-    """The fields that differ between the locked row and what the update returned."""
-    old, new = before.fields(), Loaded("", None, None, written.body).fields()
+def changes_of(before: Loaded, body: str, version: str) -> dict[str, tuple[bytes, bytes]]:
+    """The fields that differ between the locked row and what an update made of it."""
+    old, new = before.fields(), Loaded("", None, None, body).fields()
     found = {}
     for name, value in new.items():
         was = bytes(old[name]) if name in old else b"null"

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
 from mainspring.entities.keys import split
-from mainspring.entities.kind import Kind
 from mainspring.entities.table import DOCUMENT_TABLE, Shape, literal, quoted
+
+if TYPE_CHECKING:
+    from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -83,6 +85,24 @@ class Source(Protocol):
     async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
         """Write locked entities, all with the same columns; a row that a trigger vetoed is left out."""
         ...
+
+
+class Stood(msgspec.Struct):
+    """How entities stand that somebody wants to write: `there` are those that could not be locked,
+    `barred` those of them that nobody will ever lock, and why."""
+
+    locked: dict[str, Loaded]
+    there: dict[str, Loaded]
+    barred: dict[str, str]
+
+
+async def stand(source: Source, connection: Any, keys: Sequence[str]) -> Stood:
+    """Lock entities; what is neither locked nor there does not exist."""
+    locked = await source.lock(connection, keys)
+    lost = [key for key in keys if key not in locked]
+    there = await source.load(connection, lost) if lost else {}
+    barred = await source.barred(connection, list(there)) if there else {}
+    return Stood(locked, there, barred)
 
 
 class TableSource:

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
-from mainspring.entities.outcome import check_values
+from mainspring.entities.patch import check_values
 from mainspring.entities.stage import Stage
 from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
@@ -63,7 +63,7 @@ def patch_of(
     if stage is not None and kind is not None:
         _check_declared(stage, kind, changed)
         plain = {name: msgspec.to_builtins(value, str_keys=True) for name, value in changed.items()}
-        check_values(kind.model, stage.name, plain)
+        check_values(kind.model, f"stage {stage.name!r}", plain)
     return changed
 
 
