@@ -365,7 +365,8 @@ class Kind:
 
         `change` is given the entity, locked, and returns `Update(...)` or `Untouched()`. It is a plain
         function that touches nothing else: it may be called again. Edits that come while others are
-        being written share a transaction, so many of them at once cost little each.
+        being written share a transaction, so many of them at once cost little each. If the connection
+        is lost at the commit, the error does not tell whether it was saved: look before you repeat it.
         """
         key = self.key_of(id)
         pool = await self.host.pool()
