@@ -85,6 +85,9 @@ class Editor:
                 batch = self._waiting[: self._source.most]
                 del self._waiting[: self._source.most]
                 await self._write([edit for edit in batch if not edit.answer.done()])
+                await asyncio.sleep(
+                    0
+                )  # who was answered may have the next edit: one batch, not two
         finally:
             self._writing = None
             for edit in self._waiting:  # the event loop ends
