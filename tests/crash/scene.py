@@ -40,6 +40,8 @@ class Start(NamedTuple):
 class Scene:
     """Use it as a context manager: at its end every process is killed."""
 
+    place = "crash_app:app"  # what its workers serve
+
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
@@ -83,7 +85,7 @@ class Scene:
             extra["CRASH_GATE"] = gate
         return self._stack.enter_context(
             WorkerProcess(
-                "crash_app:app",
+                self.place,
                 self.url,
                 die_at=die_at,
                 path=HERE,
