@@ -2,19 +2,21 @@
 that says no.
 
 Its worker processes find a folder in CRASH_FOLDER and note there what the third is asked about.
-CRASH_GATE: see crash_app.
+CRASH_GATE: see crash_app. CRASH_STOP_AT: the step at which it suspends itself, and how manieth time.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update
 from mainspring.entities import crawl
-from mainspring.kernel import operation
+from mainspring.kernel import operation, steps
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
 PAGE = 20
@@ -65,6 +67,20 @@ def make(url: str | None = None) -> tuple[Mainspring, Kind]:
     return app, house
 
 
+def stop_at(wanted: str) -> None:
+    """Suspend this process at a step, as it is: with what it has read and what it has locked."""
+    reached: Counter[str] = Counter()
+
+    def count(step: str) -> None:
+        reached[step] += 1
+        if f"{step}:{reached[step]}" == wanted:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    steps.listener = count
+
+
+if wish := os.environ.get("CRASH_STOP_AT"):
+    stop_at(wish)
 if "CRASH_FOLDER" in os.environ:
     operation.PAGE, crawl.LOOK_AGAIN = PAGE, 0.05
     while (gate := os.environ.get("CRASH_GATE")) and not (FOLDER / gate).exists():
