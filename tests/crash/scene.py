@@ -19,6 +19,9 @@ from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
 LEASE = 1.0
+# Whoever is suspended amid a transaction has its locks, its own worker's row perhaps, until the server ends
+# it after 30 seconds.
+BURIED = 40.0
 SETTINGS: dict[str, Any] = {"lease": LEASE, "poll": 0.1, "grace": 5.0}
 
 _ENDED = "select count(*) from mainspring.visit where parked_at is null"

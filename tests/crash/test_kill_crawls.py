@@ -12,7 +12,7 @@ import crawl_app
 import psycopg
 import pytest
 from psycopg import sql
-from scene import LEASE, Scene, stop
+from scene import BURIED, Scene, stop
 
 from mainspring import Mainspring
 from mainspring.db.embedded import EmbeddedServer
@@ -185,7 +185,7 @@ def test_a_worker_that_is_suspended_amid_a_crawl_changes_nothing_after(
     stood = scene.done()
 
     scene.open("heir")
-    scene.wait(lambda: not scene.worker_ids() & before, "it is declared dead", 10 * LEASE)
+    scene.wait(lambda: not scene.worker_ids() & before, "it is declared dead", BURIED)
     if step != "operation.stepping:4":  # there the page is locked until it goes on
         scene.wait(lambda: scene.done() > stood, "the heir goes on")
     victim.send(signal.SIGCONT)
