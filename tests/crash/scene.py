@@ -19,6 +19,9 @@ from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
 LEASE = 1.0
+# Whoever is suspended amid a transaction has its locks, its own worker's row perhaps, until the server ends
+# it after 30 seconds.
+BURIED = 40.0
 SETTINGS: dict[str, Any] = {"lease": LEASE, "poll": 0.1, "grace": 5.0}
 
 _ENDED = "select count(*) from mainspring.visit where parked_at is null"
@@ -39,6 +42,8 @@ class Start(NamedTuple):
 
 class Scene:
     """Use it as a context manager: at its end every process is killed."""
+
+    place = "crash_app:app"  # what its workers serve
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -83,7 +88,7 @@ class Scene:
             extra["CRASH_GATE"] = gate
         return self._stack.enter_context(
             WorkerProcess(
-                "crash_app:app",
+                self.place,
                 self.url,
                 die_at=die_at,
                 path=HERE,

@@ -484,6 +484,51 @@ async def test_keys_of_any_type_are_paged_in_their_own_order(stages, table, key,
     assert sorted(row["key"] for row in rows_) == captured
 
 
+async def test_a_crawl_leaves_out_rows_whose_key_no_visit_can_have(stages):
+    """S18, S25: as the triggers do; one such row would stop every crawl of its kind for ever."""
+    stages.query("create table thing (id text primary key, version bigint not null default 1)")
+    kind = stages.kind("thing", table="public.thing")
+    ids: list[str] = []
+
+    @kind.stage(name="Look")
+    async def look(entity: Any) -> Untouched:
+        ids.append(entity["id"])
+        return Untouched()
+
+    await stages.install()
+    stages.query(
+        "insert into thing (id) select chr(97 + n) from generate_series(0, 11) n"
+        " union values (''), (repeat('b', 1301)), (("  # the last fits in its own index just so
+        "   select left(string_agg(md5(n::text), ''), 2690) from generate_series(1, 99) n))"
+    )
+    clear(stages)
+
+    ended = await crawled(stages, kind)
+
+    assert sorted(ids) == list("abcdefghijkl")
+    assert (ended.done, ended.total, ended.failed) == (12, 12, 0)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_crawl_of_some_stages_does_not_stand_for_the_scheduled_one(stages, clock, is_whole):
+    """S18: one of the whole kind does."""
+    kind, look, other = stages.kind(crawl=Crawl(every=7 * DAY)), Seen(), Seen()
+    kind.stage(name="Look")(look)
+    kind.stage(name="Other")(other)
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+    begun = await kind.crawl(None if is_whole else ["Other"])
+    await stages.app.operator.pause_operation(begun.id)
+
+    await clock.advance(7 * DAY)
+    async with stages.working() as worker:
+        await wait_until(lambda: bool(stages.history("mainspring.crawl", "listing")), 15)
+        await stages.rest(worker)
+
+    assert len(look.processed) == (1 if is_whole else 2)
+
+
 async def test_documents_are_crawled_too(stages):
     """S26"""
     kind = stages.app.documents("draft")

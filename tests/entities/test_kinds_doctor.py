@@ -116,6 +116,65 @@ async def test_row_security_that_hides_rows_from_the_worker_is_named(
     assert await captures(stages, "row_security") == []  # the tests' own role sees all
 
 
+@pytest.mark.parametrize("type_", ["text", "varchar(20)", "char(5)", "label"])
+async def test_a_row_whose_key_is_empty_is_counted_with_what_to_do(
+    stages: Stages, type_: str
+) -> None:
+    """S25: the triggers left it out with a warning that nobody read."""
+    stages.query("create domain label as text")
+    stages.query(f"create table thing (id {type_} primary key, version bigint not null default 1)")
+    stages.kind("thing", table="public.thing")
+    stages.kind("listing")
+    await stages.install()
+    stages.query("insert into thing (id) values ('a'), ('b')")
+    assert await captures(stages, "empty_key") == []
+    stages.query("insert into thing (id) values ('')")
+
+    (finding,) = await captures(stages, "empty_key")
+
+    assert finding.level == "warn"
+    assert finding.text == (
+        "kind 'thing': 1 of the rows of public.thing have an empty id, which no visit can have: no "
+        "stage sees them, no crawl finds them"
+    )
+    assert finding.remedy == (
+        "give them an id or delete them (where id = ''), and keep new ones out: "
+        "alter table public.thing add check (id <> '')"
+    )
+
+
+async def test_each_partition_may_have_a_row_whose_key_is_empty(stages: Stages) -> None:
+    """S25: and a key of several columns is never empty."""
+    stages.query(
+        "create table thing (id text, place integer, version bigint not null default 1,"
+        " primary key (id, place)) partition by list (place)"
+    )
+    for place in (1, 2, 3):
+        stages.query(f"create table thing_{place} partition of thing for values in ({place})")
+    stages.kind("thing", table="public.thing")
+    stages.kind("other", table="public.thing", key=("id", "place"))
+    await stages.install()
+    stages.query("insert into thing (id, place) values ('', 1), ('', 2), ('a', 3)")
+
+    (finding,) = await captures(stages, "empty_key")
+
+    assert finding.text.startswith("kind 'thing': 2 of the rows of public.thing have an empty id")
+
+
+async def test_empty_keys_are_looked_for_without_waiting(stages: Stages) -> None:
+    """An operator asks the doctor while something is wrong: it must not hang or fail then."""
+    stages.query("create table thing (id text primary key, version bigint not null default 1)")
+    stages.kind("thing", table="public.thing")
+    await stages.install()
+    stages.query("insert into thing (id) values ('')")
+
+    with stages.transaction() as connection:
+        connection.execute("lock table thing in access exclusive mode")
+        assert await captures(stages, "empty_key") == []
+
+    assert len(await captures(stages, "empty_key")) == 1
+
+
 async def test_a_role_that_may_not_run_stages_is_told_which_rights_it_lacks(
     stages: Stages, listing: Kind
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 from outbox import Outbox
 
@@ -219,6 +220,41 @@ async def test_an_event_of_a_deleted_entity_is_still_delivered(mainspring_url):
 
     (event,) = got
     assert (event.what, event.id, event.entity, event.stage) == ("deleted", 7, None, None)
+
+
+async def test_an_id_has_the_type_that_the_model_gives_to_its_column(mainspring_url):
+    """S25: under another name in the code too, and where there is no row any more to tell it."""
+
+    class Renamed(msgspec.Struct):
+        number: int = msgspec.field(name="id")
+
+    got: list[Saved] = []
+    kind = Mainspring(mainspring_url).entities("box", table="public.box", model=Renamed)
+    hook(kind, got.append)
+    outbox = Outbox(mainspring_url, "Stage")
+    outbox.save("7")
+    outbox.query("update mainspring.event set what = 'deleted', stage = null, body = null")
+
+    async with relaying(mainspring_url, kind):
+        await wait_until(lambda: outbox.left == (0, 0, 0))
+
+    assert [event.id for event in got] == [7]
+
+
+async def test_the_part_of_a_model_that_a_hook_gets_is_made_once(mainspring_url):
+    """S7: made for each event, it would cost fifty times as much as the event."""
+    got: list[Saved] = []
+    kind = box_kind(mainspring_url)
+    hook(kind, got.append, reads=["id"])
+    outbox = Outbox(mainspring_url, "Stage")
+    for key in ("1", "2"):
+        outbox.save(key, a="no number")
+
+    async with relaying(mainspring_url, kind):
+        await wait_until(lambda: outbox.left == (0, 0, 0))
+
+    assert len({type(event.entity) for event in got}) == 1
+    assert sorted(event.entity.id for event in got) == [1, 2]
 
 
 async def test_an_event_key_does_not_repeat_after_delete_and_create(mainspring_url):

@@ -693,8 +693,9 @@ begin
       else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
   into columns, printed, position
   from unnest(found_kind.keys, found_kind.key_types) with ordinality as k(name, type, n);
-  return query execute format('select %s from %s t %s order by %s limit $2', printed, source,
-    case when after is null then '' else format('where (%s) > (%s)', columns, position) end, columns)
+  return query execute format(
+    'select %1$s from %2$s t where octet_length(%1$s) between 1 and 1300 %3$s order by %4$s limit $2', printed, source,
+    case when after is null then '' else format('and (%s) > (%s)', columns, position) end, columns)
     using after, most;
 end
 $_$;

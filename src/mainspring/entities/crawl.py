@@ -276,6 +276,7 @@ async def _is_crawled(database: Database, connection: Any, kind: str) -> bool:
     """Whether a crawl of the whole kind is under way."""
     for state in ("running", "paused"):
         for found in await operation.list_operations(database, connection, state=state, limit=500):
-            if found.kind == OPERATION and found.order["kind"] == kind:
+            order = found.order
+            if found.kind == OPERATION and order["kind"] == kind and order["stages"] is None:
                 return True
     return False

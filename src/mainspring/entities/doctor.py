@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
+
 from mainspring.db.connect import Database
 from mainspring.entities import capture
 from mainspring.entities.capture import Found
 from mainspring.entities.kind import KindSettings
 from mainspring.entities.register import find_triggers
 from mainspring.entities.store import SQL
-from mainspring.entities.table import Shape, check_shape, shape_of
+from mainspring.entities.table import Shape, check_shape, quoted, shape_of
 from mainspring.errors import InvalidKind
 from mainspring.kernel.doctor import LEVELS, Finding
 from mainspring.kernel.rights import missing_rights
@@ -26,6 +28,11 @@ RIGHTS: tuple[tuple[str, str], ...] = tuple(
     for table in ("kind", "stage", "consumer", "state", "event", "delivery", "document")
     for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
 )
+
+
+# Rows without a key are counted up to here, and looked for no longer than this.
+MOST_EMPTY = 1000
+_LOOK_BRIEFLY = "set local statement_timeout = '1s'; set local lock_timeout = '200ms'"
 
 
 async def examine(database: Database, connection: Any) -> list[Finding]:
@@ -46,9 +53,48 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
         rows = await database.fetch(connection, SQL["inspect_table"], kind.table)
         shape = shape_of(rows[0]) if rows else None
         triggers = await find_triggers(database, connection, kind) if shape else []
-        found += judge_kind(kind, shape, triggers)
+        judged = list(judge_kind(kind, shape, triggers))
+        if shape is not None and all(finding.level != "bad" for finding in judged):
+            judged += judge_empty(kind, await _count_empty(database, connection, kind, shape))
+        found += judged
     found += [_unserved(row["name"]) for row in rows_of if row["unserved"]]
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
+
+
+async def _count_empty(
+    database: Database, connection: Any, kind: KindSettings, shape: Shape
+) -> int:
+    """How many rows have the empty text for a key, by the key's index: one, or one a partition. 0 too
+    where that cannot be told, for want of rights or of time: others wait for what is found here."""
+    if len(kind.keys) > 1 or not shape.column(kind.keys[0]).is_text:
+        return 0  # the key of several columns is a JSON array, never empty
+    looked = f"select from {shape.sql} where {quoted(kind.keys[0])} = '' limit {MOST_EMPTY}"
+    try:
+        async with database.transaction(connection):
+            await connection.execute(_LOOK_BRIEFLY)
+            return int(await connection.fetchval(f"select count(*) from ({looked}) e"))
+    except (
+        asyncpg.InsufficientPrivilegeError,
+        asyncpg.QueryCanceledError,
+        asyncpg.LockNotAvailableError,
+    ):
+        return 0
+
+
+def judge_empty(kind: KindSettings, count: int) -> Iterator[Finding]:
+    """Rows that no visit can be of: their key is the empty text."""
+    if count:
+        key, table = kind.keys[0], kind.table
+        many = f"{count} or more" if count >= MOST_EMPTY else count
+        text = (
+            f"kind {kind.name!r}: {many} of the rows of {table} have an empty {key}, which no visit "
+            "can have: no stage sees them, no crawl finds them"
+        )
+        remedy = (
+            f"give them an id or delete them (where {key} = ''), and keep new ones out: "
+            f"alter table {table} add check ({key} <> '')"
+        )
+        yield Finding("empty_key", "warn", text, remedy)
 
 
 def _unserved(kind: str) -> Finding:

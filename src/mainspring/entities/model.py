@@ -18,13 +18,13 @@ from mainspring.errors import InvalidKind
 class Model:
     """How entities of a kind are decoded and encoded. `type` None: dicts."""
 
-    __slots__ = ("_decoder", "_types", "fields", "required", "type")
+    __slots__ = ("_decoder", "fields", "required", "type", "types")
 
     def __init__(self, kind: str, type_: Any = None) -> None:
         self.type = type_
         self.fields: tuple[str, ...] | None = None  # None: whatever the row has
         self.required: tuple[str, ...] = ()  # those without a default
-        self._types: dict[str, Any] = {}  # of the fields
+        self.types: dict[str, Any] = {}  # of the fields, by their names in a row
         if type_ is None or type_ is dict:
             self.type = None
             self._decoder: Any = msgspec.json.Decoder(dict[str, Any])
@@ -33,12 +33,12 @@ class Model:
             known = msgspec.structs.fields(type_)
             self.fields = tuple(field.encode_name for field in known)
             self.required = tuple(field.encode_name for field in known if field.required)
-            self._types = {field.encode_name: field.type for field in known}
+            self.types = {field.encode_name: field.type for field in known}
         elif dataclasses.is_dataclass(type_):
             fields = dataclasses.fields(type_)
             self.fields = tuple(field.name for field in fields)
             self.required = tuple(field.name for field in fields if _is_required(field))
-            self._types = get_type_hints(type_, include_extras=True)
+            self.types = get_type_hints(type_, include_extras=True)
         else:
             raise InvalidKind(
                 f"kind {kind!r}: model must be a dataclass, a msgspec Struct or None (dicts), "
@@ -64,9 +64,9 @@ class Model:
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse plain JSON values that would not be decoded again; ValueError names the field."""
         for name, value in values.items():
-            if name in self._types:
+            if name in self.types:
                 try:
-                    msgspec.convert(value, self._types[name], strict=False)
+                    msgspec.convert(value, self.types[name], strict=False)
                 except msgspec.ValidationError as error:
                     raise ValueError(f"{name!r} as {value!r:.100}: {error}") from None
 

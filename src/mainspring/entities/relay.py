@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from mainspring.entities.consumer import Consumer
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import split
 from mainspring.entities.kind import Kind
+from mainspring.entities.model import Model
 from mainspring.entities.partial import model_of
 from mainspring.entities.stage import Stage
 from mainspring.entities.state import Stored
@@ -68,8 +69,10 @@ class Relay:
         return [self._queue(kind, c) for kind in self._kinds for c in kind.consumers]
 
     def _queue(self, kind: Kind, consumer: Consumer) -> QueueSettings:
+        events = Events(kind, consumer)
+
         async def handle(run: Run) -> Outcome:
-            return await self._deliver(kind, consumer, run)
+            return await self._deliver(consumer, events, run)
 
         return QueueSettings(
             name=consumer.queue,
@@ -82,14 +85,14 @@ class Relay:
             leaves_slots=True,
         )
 
-    async def _deliver(self, kind: Kind, consumer: Consumer, run: Run) -> Outcome:
+    async def _deliver(self, consumer: Consumer, events: Events, run: Run) -> Outcome:
         """Call the consumer for the entity's events, oldest first, as far as it goes well."""
         waiting = await self._reader.read(consumer, run)
         delivered: list[int] = []
         failed = False
         for row in waiting:
             try:
-                await _call(consumer, event_of(kind, consumer, run.visit.key, row))
+                await _call(consumer, events.read(run.visit.key, row))
             except Exception:
                 if not delivered:
                     raise
@@ -120,64 +123,70 @@ async def _call(consumer: Consumer, event: Saved) -> None:
         await answer
 
 
-def event_of(kind: Kind, consumer: Consumer, key: str, row: Waiting) -> Saved:
-    """A row of the outbox as a consumer gets it."""
-    body = msgspec.json.decode(row.body) if row.body else {}
-    fields = body.get("entity")
-    return Saved(
-        kind=kind.name,
-        id=typed_id(kind, key, fields),
-        consumer=consumer.name,
-        number=row.number,
-        what=row.what,
-        stage=row.stage,
-        entity=_entity_of(kind, consumer, fields) if fields else None,
-        state=_state_of(kind, row.stage, body),
-        entity_version=row.entity_version,
-        state_version=row.state_version,
-        changed=body.get("changed") or {},
-        created_at=row.created_at,
-    )
+class Events:
+    """Rows of the outbox as one consumer gets them. What they are read by is made once: a model of some
+    fields costs as much as many events."""
 
+    def __init__(self, kind: Kind, consumer: Consumer) -> None:
+        self._kind = kind
+        self._consumer = consumer
+        self._part: Model | None = None
+        if consumer.stage is not None and consumer.stage.settings.reads is not None:
+            self._part = model_of(kind, consumer.stage)
+        # A stage by its name, and by those that it had when an event was written.
+        self._stages: dict[str, Stage] = {}
+        for found in kind.stages.values():
+            for name in (found.name, *found.settings.was):
+                self._stages.setdefault(name, found)
 
-def _entity_of(kind: Kind, consumer: Consumer, fields: dict[str, Any]) -> Any:
-    """The entity by the kind's model. Where the row does not fit that, a stage's own hook still gets
-    what its stage declares, as the stage itself does."""
-    try:
-        return kind.decode(fields)
-    except msgspec.ValidationError:
-        if consumer.stage is None or consumer.stage.settings.reads is None:
-            raise
-        return model_of(kind, consumer.stage).decode(fields)
+    def read(self, key: str, row: Waiting) -> Saved:
+        """The event of a row."""
+        body = msgspec.json.decode(row.body) if row.body else {}
+        fields = body.get("entity")
+        return Saved(
+            kind=self._kind.name,
+            id=typed_id(self._kind, key, fields),
+            consumer=self._consumer.name,
+            number=row.number,
+            what=row.what,
+            stage=row.stage,
+            entity=self._entity(fields) if fields else None,
+            state=self._state(row.stage, body),
+            entity_version=row.entity_version,
+            state_version=row.state_version,
+            changed=body.get("changed") or {},
+            created_at=row.created_at,
+        )
 
+    def _entity(self, fields: dict[str, Any]) -> Any:
+        """The entity by the kind's model. Where the row does not fit that, a stage's own hook still gets
+        what its stage declares, as the stage itself does."""
+        try:
+            return self._kind.decode(fields)
+        except msgspec.ValidationError:
+            if self._part is None:
+                raise
+            return self._part.decode(fields)
 
-def _state_of(kind: Kind, name: str | None, body: dict[str, Any]) -> Any:
-    """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
-    state, stage = body.get("state"), _stage_of(kind, name)
-    if state is None or stage is None:
-        return state
-    schema = int(body.get("schema", 1))
-    if stage.state.is_message and isinstance(state, dict) and "@type" in state:
-        stored = Stored(schema, None, b64decode(state["value"]), state["@type"])
-    else:
-        stored = Stored(schema, msgspec.json.encode(state).decode())
-    return stage.state.decode(stored)
-
-
-def _stage_of(kind: Kind, name: str | None) -> Stage | None:
-    """The stage of that name, or the one that had it when the event was written."""
-    for stage in kind.stages.values():
-        if name == stage.name or name in stage.settings.was:
-            return stage
-    return None
+    def _state(self, name: str | None, body: dict[str, Any]) -> Any:
+        """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
+        state, stage = body.get("state"), self._stages.get(name or "")
+        if state is None or stage is None:
+            return state
+        schema = int(body.get("schema", 1))
+        if stage.state.is_message and isinstance(state, dict) and "@type" in state:
+            stored = Stored(schema, None, b64decode(state["value"]), state["@type"])
+        else:
+            stored = Stored(schema, msgspec.json.encode(state).decode())
+        return stage.state.decode(stored)
 
 
 def typed_id(kind: Kind, key: str, fields: Mapping[str, Any] | None = None) -> Any:
     """The id of a visit's key by the types of the model; else as the row has it; else its text."""
-    hints = get_type_hints(kind.model.type) if kind.model.type is not None else {}
+    types = kind.model.types
     texts = zip(kind.keys, split(key, kind.keys), strict=True)
     values = tuple(
-        _typed(text, hints[name]) if name in hints else (fields or {}).get(name, text)
+        _typed(text, types[name]) if name in types else (fields or {}).get(name, text)
         for name, text in texts
     )
     return values[0] if len(values) == 1 else values

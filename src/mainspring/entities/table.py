@@ -26,6 +26,7 @@ class Column(msgspec.Struct, frozen=True):
 
     name: str
     type: str  # with its schema, ready for a cast
+    is_text: bool  # of whatever type: one that the empty text may be a value of
     required: bool
     generated: bool
 

@@ -1,6 +1,7 @@
 -- The keys of a kind's entities after one, in the order of the key's own index and as canonical text: a page of a crawl (S18).
 -- after: the last key of the page before, null at the start. Keyset, never offset; the order is that of the key's type, so no row
--- that stays where it is can be skipped. Rows that come behind the position were offered when they came.
+-- that stays where it is can be skipped. Rows that come behind the position were offered when they came. Keys that no visit can have
+-- (empty, over 1300 bytes) are left out, as the triggers leave them out (offer_visits.sql): one of them would stop the crawl.
 create or replace function mainspring.crawl_page(kind text, after text, most integer) returns table (key text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
@@ -43,8 +44,9 @@ begin
       else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
   into columns, printed, position
   from unnest(found_kind.keys, found_kind.key_types) with ordinality as k(name, type, n);
-  return query execute format('select %s from %s t %s order by %s limit $2', printed, source,
-    case when after is null then '' else format('where (%s) > (%s)', columns, position) end, columns)
+  return query execute format(
+    'select %1$s from %2$s t where octet_length(%1$s) between 1 and 1300 %3$s order by %4$s limit $2', printed, source,
+    case when after is null then '' else format('and (%s) > (%s)', columns, position) end, columns)
     using after, most;
 end
 $$;

@@ -9,6 +9,7 @@ select c.oid::bigint as oid, n.nspname as schema, c.relname as name, c.relkind::
       'type', quote_ident(tn.nspname) || '.' || quote_ident(t.typname)
         || case when t.typcategory in ('N', 'D', 'T')
              then coalesce((regexp_match(format_type(a.atttypid, a.atttypmod), '\([0-9,-]+\)'))[1], '') else '' end,
+      'is_text', t.typcategory = 'S',
       'required', a.attnotnull,
       'generated', a.attgenerated <> '' or a.attidentity = 'a') order by a.attnum)
     from pg_attribute a
