@@ -119,23 +119,45 @@ async def test_low_priorities_are_read_by_bursts_while_other_work_is_about(
     assert len(set(gate.ended)) == 302
 
 
-@pytest.mark.parametrize("free", ["priority", "share"])
-async def test_other_priorities_and_shares_do_not_give_way(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch, free: str
+async def test_other_priorities_do_not_give_way(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S18: who was promised a part of the starts has it; and 3 and 4 are only behind 5."""
+    """3 and 4 are only behind 5."""
     monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
     monkeypatch.setattr(LowLane, "opens_at", lambda *_, **__: math.inf)
     gate = Gate()
-    share = 1.0 if free == "share" else None
-    queues = [queue(handler=gate), queue("behind", handler=gate, share=share)]
+    queues = [queue(handler=gate), queue("behind", handler=gate)]
     async with working(database_url, *queues, lease=60.0, concurrency=500):
         visits.offer("live")
         await wait_until(lambda: len(gate.runs) == 1)
         keys = [f"low {n:03}" for n in range(3 * BURST)]
-        visits.offer(*keys, queue="behind", priority=1 if free == "share" else lane.LANE)
+        visits.offer(*keys, queue="behind", priority=lane.LANE)
 
         await wait_until(lambda: len(gate.runs) == 1 + 3 * BURST, 15)
+
+        gate.open.set()
+
+
+async def test_a_share_of_the_starts_is_had_in_a_closed_lane_and_no_more(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: live work keeps its latency beside a crawl, and the crawl keeps its share."""
+    monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
+    monkeypatch.setattr(LowLane, "opens_at", lambda *_, **__: math.inf)
+    gate = Gate()
+    queues = [queue(handler=gate), queue("behind", handler=gate, share=0.5)]
+    crawled = [f"low {n:03}" for n in range(5 * BURST)]
+    async with working(database_url, *queues, lease=60.0, concurrency=1000):
+        visits.offer("first")
+        await wait_until(lambda: len(gate.runs) == 1)
+        visits.offer(*crawled, queue="behind", priority=1)
+        visits.offer(*(f"live {n:03}" for n in range(100)))
+        await wait_until(lambda: len(gate.runs) >= 101 + 50, 15)
+        visits.offer("last")  # it is read later than they are
+        await wait_until(lambda: any(run.visit.key == "last" for run in gate.runs))
+
+        behind = sum(run.visit.queue == "behind" for run in gate.runs)
+        assert 50 <= behind <= 50 + BURST  # by bursts
 
         gate.open.set()
 

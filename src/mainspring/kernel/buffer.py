@@ -20,6 +20,8 @@ from mainspring.kernel.visit import PRIORITIES, Visit
 
 # A visit that waited in memory for longer than this is read again first: it may have been cancelled.
 STALE_SECONDS = 5.0
+# So many starts are remembered that background queues had above their share, or too few of.
+MOST_OWED = 500.0
 _URGENT_FIRST = tuple(reversed(PRIORITIES))
 
 
@@ -50,6 +52,7 @@ class Buffer:
         self._taken = 0  # slots
         self._spare = slots // 4 if self._leaving else 0  # that are left to those who have none
         self._credit = 0.0  # starts that are owed to background queues; one at most
+        self._owed = 0.0  # the same over a longer time: less than nothing when they had more
         # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
 
@@ -61,6 +64,12 @@ class Buffer:
     @property
     def size(self) -> int:
         return sum(len(level) for _, level in self._levels())
+
+    @property
+    def owed(self) -> int:
+        """How many starts background queues have had less than their share; none while visits of theirs
+        are here to have them."""
+        return 0 if any(self._waiting_background) else max(0, int(self._owed))
 
     def only_below(self, priority: int) -> bool:
         """Whether there are visits, all of a lower priority than this."""
@@ -247,8 +256,10 @@ class Buffer:
         """Every start of another queue owes the background queues a part of one."""
         if self.queues[visit.queue].settings.share is None:
             self._credit = min(1.0, self._credit + self._share)
+            self._owed = min(MOST_OWED, self._owed + self._share)
         else:
             self._credit = 0.0
+            self._owed = max(-MOST_OWED, self._owed - 1.0)
 
     def _admit(self, visit: Visit, now: float) -> bool:
         """Count a visit as running, or keep it back where it will be found again."""

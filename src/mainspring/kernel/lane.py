@@ -5,7 +5,7 @@ settled are not interrupted: beside a full lane of low priorities others would w
 and for the server's time. So while other work is about, low priorities are read by small bursts, each
 when the one before is settled (or runs on, as long runs do) and after a rest that is longer than it took.
 Beside an operator's operation, which takes the server's time too, the rests are longer still.
-A queue with a share of the starts has that share, and is not in the lane.
+A queue with a share of the starts (a crawl) is read all the same while it has had less than that.
 """
 
 from __future__ import annotations

@@ -108,10 +108,11 @@ class Reader:
         }
         self._prepares = any(queue.settings.prepare for queue in buffer.queues.values())
         self._low = LowLane()
-        self._giving_way = {
+        self._giving_way = {c for levels in self._levels.values() for c in levels[:LANE]}
+        self._shared = {
             cursor
             for queue in buffer.queues.values()
-            if queue.settings.share is None
+            if queue.settings.share is not None
             for cursor in self._levels[queue.name][:LANE]
         }
         self._operations = [q for q in buffer.queues.values() if q.settings.kind == "operation"]
@@ -254,7 +255,9 @@ class Reader:
         if self._low.gives_way(now) and not self._giving_way.isdisjoint(wanting):
             self._low_at = self._low_opens_at(now)
             if self._low_at > now:
-                wanting = [cursor for cursor in wanting if cursor not in self._giving_way]
+                owed = self._shared if self._buffer.owed else set()
+                kept_back = self._giving_way - owed
+                wanting = [cursor for cursor in wanting if cursor not in kept_back]
         if look and wanting:
             every = LOOK_SECONDS * max(1.0, len(self._buffer.queues) / 10)
             self._look_at = now + max(every, min(LOOK_PART * self._look_cost, LOOK_MOST_SECONDS))
@@ -326,9 +329,15 @@ class Reader:
         await self._let_run()
 
     def _shares(self, cursors: Sequence[Cursor], page: int) -> list[int]:
-        """How many visits are asked for of each level: one that gives way is read by bursts."""
-        low = min(page, BURST) if self._low.gives_way(moment.local()) else page
-        return [low if c in self._giving_way else page for c in cursors]
+        """How many visits are asked for of each level: one that gives way is read by bursts, with a share
+        by as many as it is owed."""
+        if not self._low.gives_way(moment.local()):
+            return [page] * len(cursors)
+        low = min(page, BURST)
+        shared = min(page, max(BURST, self._buffer.owed))
+        return [
+            shared if c in self._shared else low if c in self._giving_way else page for c in cursors
+        ]
 
     async def _fetch(
         self,
