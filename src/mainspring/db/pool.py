@@ -91,7 +91,8 @@ class AsyncPool:
             except BaseException as error:
                 self._give_back(connection, error)
                 raise
-            self._give_back(connection)
+            self._in_use.discard(connection)
+            self._idle.append(connection)  # one statement leaves no transaction behind
             return rows  # type: ignore[no-any-return]
         finally:
             self._room.release()
