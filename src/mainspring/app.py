@@ -583,7 +583,7 @@ class Mainspring(Advancing):
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
         if on is not None or call.options.key is not None:
             return (await self.enqueue_calls([call], on))[0]
-        pool = await self.pool()
+        pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
         handle, values = one(call, pool.database.shard_count, self)
         await pool.fetch(KERNEL_SQL["insert_one"], values)
         return handle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,9 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
+from mainspring.db.connect import is_transient
+from mainspring.db.pool import AsyncPool
+from mainspring.db.sql import Statement
 
 # Run as a program: a fork of the tests' own process would have pytest's threads behind it.
 _FORK = """
@@ -145,3 +149,31 @@ async def test_a_transaction_whose_connection_breaks_says_why(
     other = psycopg.connect(database_url, autocommit=True)
     with other, pytest.raises(asyncpg.ConnectionDoesNotExistError):
         await broken()
+
+
+async def test_a_server_that_does_not_answer_is_given_up(app: Mainspring) -> None:
+    """T13: whoever enqueues gets an error, though neither the server nor the network says a word."""
+    pool = AsyncPool(await app.database(), most=1, patience=0.2)
+    ask = Statement("ask", "select pg_backend_pid() as pid")
+    [row] = await pool.fetch(ask, {})
+    os.kill(row["pid"], signal.SIGSTOP)
+    try:
+        with pytest.raises(asyncpg.PostgresConnectionError) as given_up:
+            await asyncio.wait_for(pool.fetch(ask, {}), 20)
+    finally:
+        os.kill(row["pid"], signal.SIGCONT)
+
+    assert is_transient(given_up.value)
+    [another] = await pool.fetch(ask, {})
+    assert another["pid"] != row["pid"]
+    await pool.close()
+
+
+async def test_many_statements_may_take_longer_than_one_may(app: Mainspring) -> None:
+    pool = AsyncPool(await app.database(), most=1, patience=0.1)
+    loop = asyncio.get_running_loop()
+    async with pool.connection(transaction=True) as connection:
+        until = loop.time() + 0.5
+        while loop.time() < until:
+            assert await connection.fetchval("select 1") == 1
+    await pool.close()

@@ -129,9 +129,17 @@ class Database:
         return {**base, **self.settings, "application_name": name}
 
     async def connect(
-        self, role: str, *, client: bool = False, settings: Mapping[str, str] | None = None
+        self,
+        role: str,
+        *,
+        client: bool = False,
+        settings: Mapping[str, str] | None = None,
+        command_timeout: float | None = COMMAND_SECONDS,
     ) -> asyncpg.Connection[Any]:
-        """Open an asyncpg connection of the engine's (or, for enqueueing, a client's)."""
+        """Open an asyncpg connection of the engine's (or, for enqueueing, a client's).
+
+        Without a `command_timeout` the caller sees to it that nobody waits for ever.
+        """
         startup = self._startup(_CLIENT if client else _ENGINE, role)
         if settings is not None and not self.pooled:
             startup |= settings
@@ -142,7 +150,7 @@ class Database:
                 statement_cache_size=0 if self.pooled else 200,
                 max_cached_statement_lifetime=0,
                 timeout=CONNECT_SECONDS,
-                command_timeout=COMMAND_SECONDS,
+                command_timeout=command_timeout,
             )
         except _REFUSALS as error:
             raise _unreachable(self.url, error) from error

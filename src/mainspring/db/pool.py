@@ -7,6 +7,7 @@ the next caller, and dropped when it broke.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -16,10 +17,12 @@ import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from mainspring.db.connect import Database, is_usable, read_committed
+from mainspring.db.connect import COMMAND_SECONDS, Database, is_usable, read_committed
 from mainspring.db.sql import Statement
 
 T = TypeVar("T")
+log = logging.getLogger("mainspring")
+LOOKS = 10  # at what waits for an answer, within the time after which it is given up
 
 # What a forked child has of its parent's. Even collecting a connection would reach the parent: asyncpg
 # then takes its socket out of an event loop whose selector both share.
@@ -40,18 +43,27 @@ def pop_idle(idle: list[T]) -> T | None:
 
 
 class AsyncPool:
-    """asyncpg connections of one event loop."""
+    """asyncpg connections of one event loop.
 
-    def __init__(self, database: Database, *, most: int) -> None:
+    A server that does not answer is given up by one look at all of them now and then: a timer for each
+    statement is a tenth of what an enqueue costs its caller.
+    """
+
+    def __init__(self, database: Database, *, most: int, patience: float = COMMAND_SECONDS) -> None:
         self.database = database
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
+        self._patience = patience
+        self._in_use: set[Any] = set()
+        # By connection and number of the statement that it is at: when that was first seen.
+        self._seen: dict[tuple[Any, int], float] = {}
+        self._look: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def connection(self, *, transaction: bool = False) -> AsyncIterator[Any]:
         """A connection in autocommit, or in a transaction that commits at the end."""
         async with self._room:
-            connection = await self._take()
+            connection = self._take_idle() or await self._open()
             try:
                 if transaction or self.database.pooled:
                     async with read_committed(connection):
@@ -71,15 +83,19 @@ class AsyncPool:
         if self.database.pooled:
             async with self.connection() as connection:
                 return await connection.fetch(statement.numbered, *arguments)  # type: ignore[no-any-return]
-        async with self._room:
-            connection = await self._take()
+        await self._room.acquire()
+        try:
+            connection = self._take_idle() or await self._open()
             try:
                 rows = await connection.fetch(statement.numbered, *arguments)
             except BaseException as error:
                 self._give_back(connection, error)
                 raise
-            self._give_back(connection)
+            self._in_use.discard(connection)
+            self._idle.append(connection)  # one statement leaves no transaction behind
             return rows  # type: ignore[no-any-return]
+        finally:
+            self._room.release()
 
     def _give_back(self, connection: Any, error: BaseException | None = None) -> None:
         """Keep a connection if the server has answered for all that was sent on it.
@@ -87,19 +103,50 @@ class AsyncPool:
         A caller that was cancelled may have left a transaction behind, even one whose BEGIN is still
         on its way: what the next caller adds would be in it, answered and never committed.
         """
+        self._in_use.discard(connection)
         answered = error is None or isinstance(error, asyncpg.PostgresError)
+        if connection.is_closed():
+            return
         if not answered or connection.is_in_transaction():
             connection.terminate()
-        elif not connection.is_closed():
+        else:
             self._idle.append(connection)
 
-    async def _take(self) -> Any:
+    def _take_idle(self) -> Any:
         while (connection := pop_idle(self._idle)) is not None:
             if not connection.is_closed():
-                return connection
-        return await self.database.connect("client", client=True)
+                return self._used(connection)
+        return None
+
+    async def _open(self) -> Any:
+        return self._used(await self.database.connect("client", client=True, command_timeout=None))
+
+    def _used(self, connection: Any) -> Any:
+        self._in_use.add(connection)
+        if self._look is None:
+            self._look_later()
+        return connection
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(self._patience / LOOKS, self._give_up_unanswered)
+
+    def _give_up_unanswered(self) -> None:
+        """Cut what has been at one statement for too long; whoever waits for it gets an error."""
+        now = asyncio.get_running_loop().time()
+        at = [(c, c._protocol.queries_count) for c in self._in_use if not c.is_closed()]
+        self._seen = {statement: self._seen.get(statement, now) for statement in at}
+        for (connection, _), since in self._seen.items():
+            if now - since >= self._patience:
+                log.warning("database.unanswered", extra={"seconds": round(now - since, 1)})
+                connection.terminate()
+        self._look = None
+        if self._in_use:
+            self._look_later()
 
     async def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         for connection in self._idle:
             await connection.close(timeout=5)
         self._idle.clear()

@@ -7,8 +7,9 @@ numbered in the order in which they first appear. No statement is ever built fro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any, LiteralString
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -17,16 +18,20 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 class Statement:
     """One statement in the two spellings that the drivers want."""
 
-    __slots__ = ("name", "names", "numbered", "text")
+    __slots__ = ("_pick", "name", "names", "numbered", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text: LiteralString = text  # read from our own files
         self.names: tuple[str, ...] = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+        # Of one name alone an itemgetter would answer the value itself.
+        self._pick = itemgetter(*self.names) if len(self.names) > 1 else None
         self.numbered = _PARAMETER.sub(lambda m: f"${self.names.index(m[1]) + 1}", text)
 
-    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+    def arguments(self, values: Mapping[str, Any]) -> Sequence[Any]:
         """The values in the order of the numbered spelling."""
+        if self._pick is not None:
+            return self._pick(values)  # type: ignore[no-any-return]
         return [values[name] for name in self.names]
 
     def __repr__(self) -> str:

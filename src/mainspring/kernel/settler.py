@@ -261,10 +261,10 @@ class Settler:
         steps.reach("settle.answered")
         return answers
 
-    def _arguments(self, batch: Sequence[Run]) -> list[Any]:
+    def _arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
         return settle_arguments(batch, self._hand.worker_id)
 
-    def _done_arguments(self, batch: Sequence[Run]) -> list[Any]:
+    def _done_arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
         return done_arguments(batch, self._hand.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:

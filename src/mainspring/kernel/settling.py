@@ -53,7 +53,7 @@ def in_order(rows: Sequence[Any], count: int) -> list[str]:
     return answers
 
 
-def settle_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
+def settle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
     """The arguments of settle.sql."""
     visits = [run.visit for run in batch]
     results = [getattr(run.outcome, "result", None) for run in batch]
@@ -90,7 +90,7 @@ def is_plain(run: Run) -> bool:
     )
 
 
-def done_arguments(batch: Sequence[Run], worker_id: Any) -> list[Any]:
+def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
     """The arguments of settle_done.sql. Times as whole microseconds: the server reads them faster."""
     visits = [run.visit for run in batch]
     results = [run.outcome.result for run in batch]

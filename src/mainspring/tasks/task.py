@@ -309,7 +309,8 @@ class Task(Generic[P, R]):
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
-        self._refuse_remote()
+        if self.settings.remote:
+            self._refuse_remote()
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
