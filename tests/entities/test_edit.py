@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -384,3 +385,202 @@ async def test_an_id_of_the_wrong_type_is_refused(stages: Stages, listing: Kind)
         await listing.edit("", one_more)
     with pytest.raises(NotFound):
         await listing.edit(2, one_more)
+
+
+async def together(kind: Kind, *edits: tuple[int, Any]) -> list[Any]:
+    """What becomes of edits that are sure to come in one batch."""
+    await kind.edit(1, lambda found: Untouched())  # the table has been looked at
+    async with asyncio.timeout(30):
+        return await asyncio.gather(
+            *(kind.edit(id, change) for id, change in edits), return_exceptions=True
+        )
+
+
+@pytest.mark.parametrize("error", [StopIteration, asyncio.CancelledError, RecursionError])
+async def test_whatever_a_function_raises_stops_no_other(
+    stages: Stages, listing: Kind, error: type[BaseException]
+) -> None:
+    """A future takes no StopIteration, and CancelledError is not the writer's own."""
+    stages.add(1, 2, 3)
+
+    def broken(found: Any) -> Update:
+        raise error
+
+    found = await together(listing, (1, one_more), (2, broken), (3, one_more))
+
+    assert (found[0]["hits"], found[2]["hits"]) == (1, 1)
+    assert isinstance(found[1], BaseException)
+
+
+async def test_a_value_that_cannot_be_encoded_stops_no_other(stages: Stages, listing: Kind) -> None:
+    stages.query("alter table listing add facts jsonb")
+    stages.add(1, 2, 3)
+
+    def half(found: Any) -> Update:
+        return Update(facts={"\ud800": 1})
+
+    found = await together(listing, (1, one_more), (2, half), (3, one_more))
+
+    assert (found[0]["hits"], found[2]["hits"]) == (1, 1)
+    assert isinstance(found[1], InvalidOutcome)
+
+
+async def test_a_model_that_fails_on_what_was_written_stops_no_other(stages: Stages) -> None:
+    @dataclass
+    class Priced:
+        id: int
+        hits: int
+        price: int
+
+        def __post_init__(self) -> None:
+            if self.price == 66:
+                raise LookupError("no such price")
+
+    kind = stages.kind(model=Priced)
+    stages.query("""
+        create function dearer() returns trigger language plpgsql as
+        'begin if new.price = 65 then new.price = 66; end if; return new; end';
+        create trigger dearer before update on listing for each row execute function dearer()
+    """)
+    await stages.install()
+    stages.add(1, 2, 3)
+
+    def hit(found: Priced) -> Update:
+        return Update(hits=found.hits + 1)
+
+    found = await together(kind, (1, hit), (2, lambda found: Update(price=65)), (3, hit))
+
+    assert (found[0].hits, found[2].hits) == (1, 1)
+    assert isinstance(found[1], LookupError)
+
+
+async def test_a_function_runs_in_the_context_of_its_caller(stages: Stages, listing: Kind) -> None:
+    """Not in that of the caller whose edit began the batch."""
+    stages.add(1, 2)
+    user: ContextVar[str] = ContextVar("user")
+
+    async def sign(id: int, name: str) -> Any:
+        user.set(name)
+        return await listing.edit(id, lambda found: Update(note=user.get()))
+
+    await listing.edit(1, one_more)  # the table has been looked at
+    found = await asyncio.gather(*(asyncio.create_task(sign(*one)) for one in ((1, "a"), (2, "b"))))
+
+    assert [row["note"] for row in found] == ["a", "b"]
+
+
+async def test_a_veto_of_one_edit_is_no_veto_of_the_next(stages: Stages, listing: Kind) -> None:
+    """Two edits of one entity, of which a trigger minds the first."""
+    stages.query("""
+        create function veto() returns trigger language plpgsql as
+        'begin if new.price > 100 then return null; end if; return new; end';
+        create trigger veto before update on listing for each row execute function veto()
+    """)
+    stages.add(1)
+
+    dear = (1, lambda found: Update(price=200))
+    found = await together(listing, (1, one_more), dear, (1, one_more))
+
+    assert isinstance(found[1], SaveRefused)
+    assert [found[0]["hits"], found[2]["hits"]] == [1, 2]
+    assert (stages.listing()["price"], stages.listing()["hits"]) == (0, 2)
+    visit = stages.visit("listing")
+    assert visit is not None
+    assert visit["payload"]["v"] == stages.listing()["version"]
+
+
+async def test_an_edit_sees_generated_columns_of_the_one_before_it(stages: Stages) -> None:
+    """S13: as if each had a transaction of its own."""
+    stages.query("alter table listing add twice int generated always as (hits * 2) stored")
+    kind = stages.kind()
+    await stages.install()
+    stages.add(1)
+
+    await together(kind, (1, one_more), (1, lambda found: Update(rank=found["twice"])))
+
+    assert stages.listing()["rank"] == 2
+
+
+async def test_an_edit_sees_what_the_one_before_it_wrote_as_it_is_stored(
+    stages: Stages, listing: Kind
+) -> None:
+    """The column makes a number of a text; the edit that follows has nothing to do with it."""
+    stages.add(1)
+
+    found = await together(listing, (1, lambda found: Update(hits="5")), (1, one_more))
+
+    assert not isinstance(found[1], Exception)
+    assert stages.listing()["hits"] == 6
+
+
+async def test_an_edit_that_the_server_cancels_stops_no_other(
+    stages: Stages, listing: Kind
+) -> None:
+    """A statement timeout is answered: it is known that nothing was saved."""
+    stages.query("""
+        create function late() returns trigger language plpgsql as
+        'begin if new.price = 65 then raise query_canceled; end if; return new; end';
+        create trigger late before update on listing for each row execute function late()
+    """)
+    stages.add(1, 2, 3)
+
+    late = (2, lambda found: Update(price=65))
+    found = await together(listing, (1, one_more), late, (3, one_more))
+
+    assert (found[0]["hits"], found[2]["hits"]) == (1, 1)
+    assert isinstance(found[1], SaveRefused)
+
+
+async def test_an_edit_that_meets_a_deadlock_comes_again(stages: Stages, listing: Kind) -> None:
+    """But not for ever: a trigger may say so each time."""
+    stages.query("""
+        create sequence tries;
+        create function meet() returns trigger language plpgsql as
+        'begin if new.price = 65 or nextval(''tries'') < 5 then raise deadlock_detected; end if;
+        return new; end';
+        create trigger meet before update on listing for each row execute function meet()
+    """)
+    stages.add(1, 2, 3)
+
+    always = (3, lambda found: Update(price=65))
+    found = await together(listing, (1, one_more), (2, one_more), always)
+
+    assert (found[0]["hits"], found[1]["hits"]) == (1, 1)
+    assert isinstance(found[2], SaveRefused)
+
+
+async def test_an_edit_follows_a_table_that_was_altered(stages: Stages, listing: Kind) -> None:
+    """A column that came, one of another name and one of another type, after the first edit."""
+    stages.add(1)
+    await listing.edit(1, one_more)
+
+    stages.query("alter table listing add fresh integer")
+    assert (await listing.edit(1, lambda found: Update(fresh=5)))["fresh"] == 5
+    stages.query("alter table listing rename price to cost")
+    assert (await listing.edit(1, lambda found: Update(cost=6)))["cost"] == 6
+    stages.query("alter table listing alter cost type numeric(10, 2)")
+    assert (await listing.edit(1, lambda found: Update(cost=6.25)))["cost"] == 6.25
+    stages.query("alter table listing drop cost")
+    with pytest.raises(UndeclaredField, match="'cost', a field that the entity does not have"):
+        await listing.edit(1, lambda found: Update(cost=7))
+
+
+async def test_what_a_trigger_writes_to_another_edited_entity_is_not_lost(
+    stages: Stages, listing: Kind
+) -> None:
+    """S13: the edit of one entity has a trigger write another, which is edited in the same transaction."""
+    stages.query("""
+        create function dearer() returns trigger language plpgsql as
+        'begin if new.id = 1 then update listing set price = price + 1 where id = 2; end if;
+        return new; end';
+        create trigger dearer after update on listing for each row execute function dearer()
+    """)
+    stages.add(1, 2)
+
+    def ten_more(found: dict[str, Any]) -> Update:
+        return Update(price=found["price"] + 10)
+
+    found = await together(listing, (1, one_more), (2, ten_more), (2, ten_more))
+
+    assert stages.listing(2)["price"] == 21
+    assert [row["price"] for row in found[1:]] == [21, 21]

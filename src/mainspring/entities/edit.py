@@ -5,7 +5,8 @@
 The change is made under the entity's row lock, so there is nothing to try again for, however many do it.
 Edits that come while others are being written are written together, in one transaction: none has round
 trips and a flush for itself. Those of one entity follow each other in memory, each on what the one before
-made of it, and are one write of its row.
+made of it, and are one write of its row. What only the database can tell (a generated column, a veto, how
+a value is stored) is not guessed: the edits that need it follow in a write of their own.
 
 A row that somebody else has locked is not waited for: its edits come again, the others go on. To the stages
 an edit is a write from outside like any other, whether there are triggers or not.
@@ -14,6 +15,7 @@ an edit is a write from outside like any other, whether there are triggers or no
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,14 @@ from mainspring.entities.saving import changes_of, own_save
 from mainspring.entities.source import Loaded, Patch, Source, Written, stand
 from mainspring.entities.sources import checked, fields_of, source_of, writable
 from mainspring.entities.store import SQL
-from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
+from mainspring.entities.table import Shape
+from mainspring.errors import (
+    InvalidOutcome,
+    NotFound,
+    SaveRefused,
+    UndeclaredField,
+    UnreadableEntity,
+)
 from mainspring.kernel.visit import shard_of
 
 if TYPE_CHECKING:
@@ -42,8 +51,13 @@ Changing = Callable[[Any], Update | Untouched]
 # Pauses before the edits of a locked row come again (seconds): the first, and the longest.
 FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.1
-# What the server says when it is not the transaction that failed: nobody knows whether it was committed.
-_IN_DOUBT = ("08", "53", "57", "58", "XX")
+# What is said when the server or the connection failed, not the transaction: nobody knows whether it was
+# committed, or the next would fail as well.
+_IN_DOUBT = ("08", "53", "57P", "58")
+# What a statement made for another table meets: a column that is not there, a value of another type.
+_OTHER_TABLE = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
+# How often an edit comes again that met a deadlock, or what the server takes for a conflict.
+MOST_CONFLICTS = 10
 
 
 class Edit(msgspec.Struct, gc=False):
@@ -53,6 +67,9 @@ class Edit(msgspec.Struct, gc=False):
     change: Changing
     answer: asyncio.Future[Any]
     pause: float = FIRST_PAUSE
+    conflicts: int = 0
+    # The caller's: his function must not see the request of him whose edit began the batch.
+    context: contextvars.Context = msgspec.field(default_factory=contextvars.copy_context)
 
 
 Result = Loaded | Exception | None  # the entity as the edit made it, why it did not, or: come again
@@ -61,10 +78,22 @@ Result = Loaded | Exception | None  # the entity as the edit made it, why it did
 class Editor:
     """The edits of one kind in one event loop."""
 
-    def __init__(self, kind: Kind, source: Source, patcher: Patcher) -> None:
+    def __init__(self, kind: Kind, shape: Shape | None) -> None:
         self._kind = kind
-        self._source = source
-        self._patcher = patcher
+        self._shape = shape
+        self._source = source_of(kind, shape, None)
+        self._patcher = Patcher(
+            who=f"an edit of kind {kind.name!r}",
+            model=kind.model,
+            whole=kind.model,
+            writable=writable(kind, shape),
+            fields=fields_of(kind, shape),
+        )
+        seen = kind.model.fields
+        # Only the database knows what a generated column is after an edit.
+        self._alone = shape is not None and any(
+            seen is None or name in seen for name in shape.generated
+        )
         self._waiting: list[Edit] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -73,6 +102,13 @@ class Editor:
         edit = Edit(key, change, asyncio.get_running_loop().create_future())
         self._add(edit)
         return await edit.answer
+
+    async def is_outdated(self, pool: AsyncPool, error: Exception) -> bool:
+        """Whether an edit was refused because the table is no longer what was looked at."""
+        cause = error.__cause__
+        if isinstance(error, UndeclaredField) or isinstance(cause, _OTHER_TABLE):
+            return self._shape != await look(self._kind, pool)
+        return False
 
     def _add(self, edit: Edit) -> None:
         self._waiting.append(edit)
@@ -102,13 +138,13 @@ class Editor:
         try:
             pool = await self._kind.host.pool()
             async with pool.connection(transaction=True) as connection:
-                edits = Batch(self._kind, self._source, self._patcher, batch)
+                edits = Batch(self._kind, self._source, self._patcher, batch, self._alone)
                 results = await edits.save(connection, pool.database.shard_count)
         except asyncpg.PostgresError as error:
-            if str(error.sqlstate)[:2] in _IN_DOUBT:
+            if str(error.sqlstate).startswith(_IN_DOUBT):
                 _fail(batch, error)
             elif len(batch) == 1:
-                _fail(batch, _explained(self._kind, batch[0], error))
+                self._refuse(batch[0], error)
             else:
                 middle = len(batch) // 2
                 await self._write(batch[:middle])
@@ -123,6 +159,13 @@ class Editor:
             for edit, result in results:
                 self._answer(edit, result)
 
+    def _refuse(self, edit: Edit, error: asyncpg.PostgresError) -> None:
+        if isinstance(error, asyncpg.TransactionRollbackError) and edit.conflicts < MOST_CONFLICTS:
+            edit.conflicts += 1
+            self._answer(edit, None)  # a deadlock, say: the other has what it wanted by then
+        else:
+            _fail([edit], _explained(self._kind, edit, error))
+
     def _answer(self, edit: Edit, result: Result) -> None:
         if edit.answer.done():
             return
@@ -130,49 +173,102 @@ class Editor:
             asyncio.get_running_loop().call_later(edit.pause, self._add, edit)
             edit.pause = min(2 * edit.pause, LONGEST_PAUSE)
         elif isinstance(result, Exception):
-            edit.answer.set_exception(result)
+            _fail([edit], result)
         else:
             try:
                 edit.answer.set_result(self._kind.model.decode_json(result.body))
             except ValueError as error:
-                edit.answer.set_exception(_unreadable(self._kind, result.key, error))
+                _fail([edit], _unreadable(self._kind, result.key, error))
+            except Exception as error:  # of the model's own code
+                _fail([edit], error)
+
+
+class Turn(msgspec.Struct, gc=False):
+    """An entity, locked, and the edits that are still to be made of it."""
+
+    loaded: Loaded
+    edits: Sequence[Edit]
+    alone: bool  # each is a write of its own
 
 
 class Batch:
     """Edits on their way through one transaction."""
 
-    def __init__(self, kind: Kind, source: Source, patcher: Patcher, edits: Sequence[Edit]) -> None:
+    def __init__(
+        self, kind: Kind, source: Source, patcher: Patcher, edits: Sequence[Edit], alone: bool
+    ) -> None:
         self._kind = kind
         self._source = source
         self._patcher = patcher
         self._edits = edits
+        self._alone = alone
         self._results: list[tuple[Edit, Result]] = []
+        self._payloads: dict[str, dict[str, Any]] = {}  # of the system visits, by key
 
     async def save(self, connection: Any, shard_count: int) -> list[tuple[Edit, Result]]:
         """Lock the entities, make the edits, write what came out and offer what changed."""
         await connection.execute(own_save(self._kind.name))
-        sets: dict[tuple[str, ...], list[tuple[list[Edit], Patch]]] = {}
-        for loaded, edits in await self._lock(connection):
-            made, values = self._made(loaded, edits)
-            if values:
-                sets.setdefault(tuple(sorted(values)), []).append((made, Patch(loaded, values)))
-            else:
-                self._results += ((edit, loaded) for edit in made)
-        offers: list[StageOffer] = []
-        for group in sets.values():
-            written = await self._source.update(connection, [patch for _, patch in group])
-            for made, patch in group:
-                row = written.get(patch.loaded.key)
-                self._results += ((edit, self._result(edit, patch, row)) for edit in made)
-                if row is not None and (payload := self._news(patch.loaded, row)):
-                    shard = shard_of(patch.loaded.key, shard_count)
-                    offers.append(
-                        StageOffer(self._kind.name, shard, patch.loaded.key, payload=payload)
-                    )
+        turns = await self._lock(connection)
+        while left := await self._write(connection, turns):
+            turns = await self._again(connection, left)
+        offers = [
+            StageOffer(self._kind.name, shard_of(key, shard_count), key, payload=payload)
+            for key, payload in self._payloads.items()
+        ]
         await offer(connection, offers)
         return self._results
 
-    async def _lock(self, connection: Any) -> Iterable[tuple[Loaded, list[Edit]]]:
+    async def _write(self, connection: Any, turns: Iterable[Turn]) -> list[Turn]:
+        """One write of each entity; answers what is left to do."""
+        sets: dict[tuple[str, ...], list[tuple[Turn, list[Edit], Patch]]] = {}
+        for turn in turns:
+            made, values = self._made(turn)
+            if values:
+                patch = Patch(turn.loaded, values)
+                sets.setdefault(tuple(sorted(values)), []).append((turn, made, patch))
+            else:
+                self._results += ((edit, turn.loaded) for edit in made)
+        left: list[Turn] = []
+        for n, group in enumerate(sets.values()):
+            # What was written before may have had triggers that wrote these: nobody else can have.
+            before = [patch.loaded for _, _, patch in group] if n else []
+            moved = await self._source.moved(connection, before) if before else set()
+            still = [one for place, one in enumerate(group) if place not in moved]
+            left += (_put_back(turn, made) for turn, made, _ in map(group.__getitem__, moved))
+            left += await self._update(connection, still) if still else []
+        return left
+
+    async def _update(
+        self, connection: Any, group: Sequence[tuple[Turn, list[Edit], Patch]]
+    ) -> list[Turn]:
+        """Write entities with one set of columns."""
+        left = []
+        written = await self._source.update(connection, [patch for _, _, patch in group])
+        for turn, made, patch in group:
+            row = written.get(patch.loaded.key)
+            if row is None and len(made) > 1:
+                # Which of them the trigger minds is not known.
+                left.append(_put_back(turn, made, alone=True))
+                continue
+            self._results += ((edit, self._result(edit, patch, row)) for edit in made)
+            if row is not None:
+                self._tell(turn.loaded, row)
+            if turn.edits:
+                left.append(turn)
+        return left
+
+    async def _again(self, connection: Any, turns: Sequence[Turn]) -> list[Turn]:
+        """The turns with their entities as they are by now, with all that triggers did."""
+        now = await self._source.lock(connection, [turn.loaded.key for turn in turns])
+        found = []
+        for turn in turns:
+            if (loaded := now.get(turn.loaded.key)) is not None:
+                found.append(Turn(loaded, turn.edits, turn.alone))
+            else:  # a trigger deleted it
+                self._results += ((edit, _missing(self._kind, edit)) for edit in turn.edits)
+        return found
+
+    async def _lock(self, connection: Any) -> list[Turn]:
         """The entities that could be locked, each with its edits: two texts of an id are one entity."""
         keys = list({edit.key: None for edit in self._edits})
         try:
@@ -181,35 +277,47 @@ class Batch:
             if len(keys) > 1:
                 raise  # tried again by halves: one of them is no id
             raise refused(self._kind.name, keys, error) from error
-        turns: dict[str, tuple[Loaded, list[Edit]]] = {}
+        found_edits: dict[str, tuple[Loaded, list[Edit]]] = {}
         for edit in self._edits:
             if (found := stood.locked.get(edit.key)) is not None:
-                turns.setdefault(found.key, (found, []))[1].append(edit)
+                found_edits.setdefault(found.key, (found, []))[1].append(edit)
             elif (why := stood.barred.get(edit.key)) is not None:
                 self._results.append((edit, _refused(self._kind, edit, why)))
             elif edit.key in stood.there:
                 self._results.append((edit, None))
             else:
-                missing = NotFound(f"kind {self._kind.name!r} has no entity {edit.key!r}")
-                self._results.append((edit, missing))
-        return turns.values()
+                self._results.append((edit, _missing(self._kind, edit)))
+        return [Turn(found, edits, self._alone) for found, edits in found_edits.values()]
 
-    def _made(self, loaded: Loaded, edits: Sequence[Edit]) -> tuple[list[Edit], dict[str, Any]]:
-        """The edits that could be made, one after the other, and all that they change."""
+    def _made(self, turn: Turn) -> tuple[list[Edit], dict[str, Any]]:
+        """The edits that could be made, one after the other, and all that they change; the turn keeps
+        those that have to see it written first."""
         made: list[Edit] = []
         values: dict[str, Any] = {}
-        body = loaded.body
-        for edit in edits:
+        body, edits = turn.loaded.body, turn.edits
+        turn.edits = ()
+        for n, edit in enumerate(edits):
+            if values and turn.alone:
+                turn.edits = edits[n:]
+                break
             try:
-                patch = self._changed(edit, loaded.key, body)
+                patch = self._changed(edit, turn.loaded.key, body)
+            except asyncio.CancelledError:
+                edit.answer.cancel()  # the function's own: no other edit is meant
+                continue
             except Exception as error:
+                if (
+                    values
+                ):  # perhaps for what the one before made of it: the row may have it otherwise
+                    turn.edits = edits[n:]
+                    break
                 self._results.append((edit, error))
                 continue
             made.append(edit)
             if patch:
                 values |= patch
                 changed = {name: msgspec.Raw(_encode(value)) for name, value in values.items()}
-                body = _encode(loaded.fields() | changed).decode()
+                body = _encode(turn.loaded.fields() | changed).decode()
         return made, values
 
     def _changed(self, edit: Edit, key: str, body: str) -> dict[str, Any]:
@@ -218,7 +326,7 @@ class Batch:
             entity = self._kind.model.decode_json(body)
         except ValueError as error:
             raise _unreadable(self._kind, key, error) from None
-        answer: object = edit.change(entity)
+        answer: object = edit.context.run(edit.change, entity)
         if inspect.iscoroutine(answer):
             answer.close()
         if not isinstance(answer, Update | Untouched):
@@ -241,35 +349,41 @@ class Batch:
             )
         return Loaded(patch.loaded.key, row.version, None, row.body)
 
-    def _news(self, before: Loaded, row: Written) -> dict[str, Any] | None:
+    def _tell(self, before: Loaded, row: Written) -> None:
         """What the capture trigger would have told the stages; it keeps quiet about our own save."""
         changes = changes_of(before, row.body, self._kind.version)
         fields = [name for name in changes if name not in self._kind.ignore]
-        if not fields:
-            return None
-        payload = {f"f:{name}": 1 for name in fields} | {"out": 1}
-        return payload if row.version is None else payload | {"v": row.version}
+        if fields:
+            payload = self._payloads.setdefault(before.key, {"out": 1})
+            payload |= {f"f:{name}": 1 for name in fields}
+            if row.version is not None:
+                payload["v"] = row.version
 
 
-async def editor_of(kind: Kind, pool: AsyncPool) -> Editor:
-    """An editor of a kind on these connections: its table is looked at first."""
-    shape = None
-    if (table := kind.settings.table) is not None:
-        shape = checked(kind, await pool.fetch(SQL["inspect_table"], {"name": table}))
-    patcher = Patcher(
-        who=f"an edit of kind {kind.name!r}",
-        model=kind.model,
-        whole=kind.model,
-        writable=writable(kind, shape),
-        fields=fields_of(kind, shape),
-    )
-    return Editor(kind, source_of(kind, shape, None), patcher)
+async def look(kind: Kind, pool: AsyncPool) -> Shape | None:
+    """The shape of a kind's table as it is now; None for a DAO."""
+    if (table := kind.settings.table) is None:
+        return None
+    return checked(kind, await pool.fetch(SQL["inspect_table"], {"name": table}))
 
 
 def _fail(batch: Sequence[Edit], error: Exception) -> None:
+    if isinstance(error, StopIteration):  # no future takes it, as no generator does
+        why = RuntimeError("the change of an edit raised StopIteration")
+        why.__cause__ = error
+        error = why
     for edit in batch:
         if not edit.answer.done():
             edit.answer.set_exception(error)
+
+
+def _put_back(turn: Turn, made: Sequence[Edit], *, alone: bool = False) -> Turn:
+    """The turn with all its edits again, of which some were made and not written."""
+    return Turn(turn.loaded, [*made, *turn.edits], alone or turn.alone)
+
+
+def _missing(kind: Kind, edit: Edit) -> NotFound:
+    return NotFound(f"kind {kind.name!r} has no entity {edit.key!r}")
 
 
 def _refused(kind: Kind, edit: Edit, why: str) -> SaveRefused:

@@ -22,7 +22,7 @@ from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
 from mainspring.entities.queue import Entry, Peeked
 from mainspring.entities.table import DOCUMENT_TABLE, XMIN
-from mainspring.errors import InvalidKind
+from mainspring.errors import InvalidKind, SaveRefused, UndeclaredField
 from mainspring.kernel.operation import Operation
 from mainspring.kernel.retry import RetryPolicy
 
@@ -371,8 +371,17 @@ class Kind:
         key = self.key_of(id)
         pool = await self.host.pool()
         if (editor := self._editors.get(pool)) is None:
-            editor = self._editors.setdefault(pool, await edit.editor_of(self, pool))
-        return await editor.edit(key, change)
+            shape = await edit.look(self, pool)
+            editor = self._editors.setdefault(pool, edit.Editor(self, shape))
+        try:
+            return await editor.edit(key, change)
+        except (UndeclaredField, SaveRefused) as error:
+            if not await editor.is_outdated(pool, error):
+                raise
+        # Nothing was saved, and the table was altered since it was looked at.
+        if self._editors.get(pool) is editor:
+            del self._editors[pool]
+        return await self.edit(id, change)
 
     # -- changes that no trigger sees
 

@@ -70,7 +70,7 @@ class Patcher:
         """A value as its JSON text keeps it: NaN as a column of floats prints it, for JSON has none."""
         if isinstance(value, float) and not math.isfinite(value) and self.writable is not None:
             return _NOT_FINITE.get(value, "NaN")
-        if (reason := _lost_in_json(value)) is not None:
+        if (reason := _lost_in_json(name) or _lost_in_json(value)) is not None:
             raise InvalidOutcome(f"{self.who} returned {reason} in field {name!r}: {value!r:.100}")
         return value
 
@@ -93,7 +93,8 @@ def _lost_in_json(value: Any) -> str | None:
         case str() if not value.isascii() and value.encode("utf-8", "ignore").decode() != value:
             return "half a character (a lone surrogate)"
         case dict():
-            return next((why for v in value.values() if (why := _lost_in_json(v))), None)
+            parts = (*value, *value.values())
+            return next((why for v in parts if (why := _lost_in_json(v))), None)
         case list() | tuple():
             return next((why for v in value if (why := _lost_in_json(v))), None)
     return None

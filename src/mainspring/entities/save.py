@@ -220,7 +220,7 @@ class Saver:
     async def _update_entities(
         self, connection: Any, items: list[Item], verdicts: list[Verdict]
     ) -> None:
-        """One statement for each set of columns; a row that does not come back was vetoed."""
+        """One statement for each set of columns; a row that does not come back was not written."""
         sets: dict[tuple[str, ...], list[Item]] = {}
         for item in items:
             if item.save.patch:
@@ -230,10 +230,21 @@ class Saver:
             written = await self._source.update(connection, patches)
             for item in group:
                 item.written = written.get(item.now.key)
-                if item.written is None:
-                    verdicts[item.n] = vetoed(item.run)
-                else:
+                if item.written is not None:
                     item.changed = changes_of(item.now, item.written.body, self._version)
+            left_out = [item for item in group if item.written is None]
+            if left_out:
+                await self._look_why(connection, left_out, verdicts)
+
+    async def _look_why(self, connection: Any, items: list[Item], verdicts: list[Verdict]) -> None:
+        """A trigger vetoed the save; or one that another save of this transaction fired wrote the entity,
+        and the result is of an older one."""
+        moved = await self._source.moved(connection, [item.now for item in items])
+        for place, item in enumerate(items):
+            if place in moved and not isinstance(self._source, DaoSource):
+                verdicts[item.n] = self._conflict(item.run)
+            else:
+                verdicts[item.n] = vetoed(item.run)
 
     async def _write_states(self, connection: Any, items: list[Item]) -> None:
         rows = [state_row(item) for item in items if item.save.state is not None]

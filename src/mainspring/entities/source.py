@@ -83,7 +83,8 @@ class Source(Protocol):
         ...
 
     async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
-        """Write locked entities, all with the same columns; a row that a trigger vetoed is left out."""
+        """Write locked entities, all with the same columns; a row that a trigger vetoed, or wrote since
+        it was locked, is left out."""
         ...
 
 
@@ -180,11 +181,18 @@ class TableSource:
         return f" order by {ordered} for no key update of t skip locked"
 
     def _updating(self, columns: tuple[str, ...]) -> str:
-        """Only the patch's columns: others' triggers, generated columns and TOAST stay untouched."""
+        """Only the patch's columns: others' triggers, generated columns and TOAST stay untouched.
+
+        Nobody else can have written a locked row, but a trigger that an update before this one fired can.
+        """
         sets = [f"{quoted(c)} = i.c{i}" for i, c in enumerate(columns)]
         if self._version is not None:
             sets.append(f"{self._version} = t.{self._version} + 1")
-        given = ["n integer", *(f"k{i} {t}" for i, t in enumerate(self._shape.types(self._keys)))]
+        given = [
+            "n integer",
+            "x xid",
+            *(f"k{i} {t}" for i, t in enumerate(self._shape.types(self._keys))),
+        ]
         given += [f"c{i} {self._shape.column(c).type}" for i, c in enumerate(columns)]
         same = " and ".join(
             f"to_jsonb(t.{quoted(c)}) is not distinct from to_jsonb(i.c{i})"
@@ -193,6 +201,7 @@ class TableSource:
         return (
             f"update {self._shape.sql} t set {', '.join(sets)} from json_to_recordset($1::json) "
             f"as i({', '.join(given)}) where {self._on(cast=False)} "
+            "and (i.x is null or t.xmin = i.x) "
             f"returning i.n, {self._version_of()} as version, row_to_json(t.*)::text as body, "
             f"({same}) as as_patched"
         )
@@ -246,6 +255,7 @@ class TableSource:
         columns = tuple(sorted(patches[0].values))
         rows = self._rows(keys)
         for row, patch in zip(rows, patches, strict=True):
+            row["x"] = patch.loaded.xmin
             row.update({f"c{i}": patch.values[column] for i, column in enumerate(columns)})
         found = await connection.fetch(self._update(columns), _encode(rows).decode())
         return {keys[n]: Written(version, body, same) for n, version, body, same in found}
