@@ -306,9 +306,7 @@ class Batch:
                 edit.answer.cancel()  # the function's own: no other edit is meant
                 continue
             except Exception as error:
-                if (
-                    values
-                ):  # perhaps for what the one before made of it: the row may have it otherwise
+                if values:  # perhaps for how the one before left it: the row may have it otherwise
                     turn.edits = edits[n:]
                     break
                 self._results.append((edit, error))
