@@ -17,6 +17,7 @@ from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
 from mainspring.entities.crawl import Crawl, CrawlOrder
 from mainspring.entities.dao import Dao
+from mainspring.entities.edit_batch import Changing
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
@@ -358,7 +359,7 @@ class Kind:
 
     # -- writes from outside
 
-    async def edit(self, id: Any, change: edit.Changing) -> Any:
+    async def edit(self, id: Any, change: Changing) -> Any:
         """Read an entity, change it and write it, losing nobody's update; answers it as it is then.
 
             await listing.edit(42, lambda found: Update(views=found.views + 1))
