@@ -228,15 +228,17 @@ async def test_stages_work_by_polling(
             user.execute("update thing set a = 2")
             await wait_until(lambda: len(saved) == 2)
         key = "2026-03-29 01:30:00+00"
+        await kind.edit(key, lambda thing: Update(a=thing["a"] + 1))
+        await wait_until(lambda: len(saved) == 3)
         value, version = await kind.state("double", key)
         changed = await kind.set_state("double", key, 7, version)
         await kind.crawl()
         await worker.drained()
 
-    assert (value, changed) == (2, True)
-    assert saved[:2] == [[0, 2], [2, 4]]
-    assert set(map(str, saved[2:])) == {"None"}  # the state alone: after the change from outside
-    assert read(server, name, "select b, version from thing") == [(4, 4)]
+    assert (value, changed) == (3, True)
+    assert saved[:3] == [[0, 2], [2, 4], [4, 6]]
+    assert set(map(str, saved[3:])) == {"None"}  # the state alone: after the change from outside
+    assert read(server, name, "select b, version from thing") == [(6, 6)]
     assert read(server, name, "select count(*) from mainspring.visit") == [(0,)]
     asked = [s for s in statements(server, name) if "'German'" not in s]
     assert of_a_session(asked) == []
