@@ -48,9 +48,9 @@ class Buffer:
         self._waiting_beside: list[dict[str, QueueState]] = [{} for _ in PRIORITIES]
         self._background = [q for q in self.queues.values() if q.settings.share is not None]
         self._share = max((q.settings.share or 0.0 for q in self._background), default=0.0)
-        self._leaving = [q for q in self.queues.values() if q.settings.leaves_slots]
+        self._without_run = sum(q.settings.leaves_slots for q in self.queues.values())
         self._taken = 0  # slots
-        self._spare = slots // 4 if self._leaving else 0  # that are left to those who have none
+        self._spare = slots // 4 if self._without_run else 0  # that are left to those who have none
         self._credit = 0.0  # starts that are owed to background queues; one at most
         self._owed = 0.0  # the same over a longer time: less than nothing when they had more
         # When nothing could start: the local time at which it may find something (rates).
@@ -250,7 +250,7 @@ class Buffer:
             return False
         if not (queue.settings.leaves_slots or queue.settings.share is not None):
             return False
-        return free <= sum(not other.running for other in self._leaving)
+        return free <= self._without_run
 
     def _count_share(self, visit: Visit) -> None:
         """Every start of another queue owes the background queues a part of one."""
@@ -277,21 +277,24 @@ class Buffer:
                 self.turn_over(visit)
                 return False
         if not queue.limited:
-            queue.running += 1
-            self._taken += not queue.settings.beside
+            self._take_slot(queue)
             return True
         with self._gate:
             # Once more, for the heart may have lent the part to another worker since.
             allowed = queue.ready_at(now) <= now
             if allowed and queue.bucket is not None and queue.rate is not None:
                 queue.bucket.take(now)
-            queue.running += 1
-            self._taken += not queue.settings.beside
+            self._take_slot(queue)
         if not allowed:
             self.ended(visit)
             self.turn_over(visit)
             self.place(visit)
         return allowed
+
+    def _take_slot(self, queue: QueueState) -> None:
+        self._without_run -= queue.settings.leaves_slots and not queue.running
+        queue.running += 1
+        self._taken += not queue.settings.beside
 
     def _take_turn(self, turn: Turn, visit: Visit) -> bool:
         answer = self.turns.take(turn, visit)
@@ -307,6 +310,7 @@ class Buffer:
         queue = self.queues[visit.queue]
         queue.running -= 1
         self._taken -= not queue.settings.beside
+        self._without_run += queue.settings.leaves_slots and not queue.running
         if visit.group is None:
             return False
         return self._place_all(queue.groups.ended(visit))
