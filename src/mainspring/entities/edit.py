@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -39,6 +40,30 @@ _IN_DOUBT = ("08", "53", "57P", "58")
 _OTHER_TABLE = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
 # How often an edit comes again that met a deadlock, or what the server takes for a conflict.
 MOST_CONFLICTS = 10
+
+
+class Editors:
+    """The edits of one kind: an editor for each event loop, and a new one when the table was altered."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._editors: WeakKeyDictionary[AsyncPool, Editor] = WeakKeyDictionary()
+
+    async def edit(self, key: str, change: Changing) -> Any:
+        """Make the change, and answer the entity as it is then."""
+        pool = await self._kind.host.pool()
+        if (editor := self._editors.get(pool)) is None:
+            shape = await look(self._kind, pool)
+            editor = self._editors.setdefault(pool, Editor(self._kind, shape))
+        try:
+            return await editor.edit(key, change)
+        except (UndeclaredField, SaveRefused) as error:
+            if not await editor.is_outdated(pool, error):
+                raise
+        # Nothing was saved, and the table is not what was looked at.
+        if self._editors.get(pool) is editor:
+            del self._editors[pool]
+        return await self.edit(key, change)
 
 
 class Editor:

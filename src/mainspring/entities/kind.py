@@ -1,4 +1,7 @@
-"""What `app.entities` and `app.documents` make: a kind of entities, and the way to its stages."""
+"""What `app.entities` and `app.documents` make: a kind of entities, and the way to its stages.
+
+Past 400 lines, for all that one does with a kind stands here, mostly as signatures and docstrings.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 from mainspring.db.connect import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.entities import cas, catalogue, crawl, edit, queue
+from mainspring.entities import cas, catalogue, crawl, queue
 from mainspring.entities import stage as stages
 from mainspring.entities.changed import Connection, announce, announce_sync
 from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
 from mainspring.entities.crawl import Crawl, CrawlOrder
 from mainspring.entities.dao import Dao
+from mainspring.entities.edit import Editors
 from mainspring.entities.edit_batch import Changing
 from mainspring.entities.event import Saved
 from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
 from mainspring.entities.queue import Entry, Peeked
 from mainspring.entities.table import DOCUMENT_TABLE, XMIN
-from mainspring.errors import InvalidKind, SaveRefused, UndeclaredField
+from mainspring.errors import InvalidKind
 from mainspring.kernel.operation import Operation
 from mainspring.kernel.retry import RetryPolicy
 
@@ -131,7 +134,7 @@ class Kind:
         self.dao = dao
         self.stages: dict[str, stages.Stage] = {}
         self.sinks: dict[str, Consumer] = {}
-        self._editors: WeakKeyDictionary[AsyncPool, edit.Editor] = WeakKeyDictionary()
+        self._editors = Editors(self)
         if self.model.fields is not None and settings.source != "document":
             for key in settings.keys:
                 if key not in self.model.fields:
@@ -369,20 +372,7 @@ class Kind:
         being written share a transaction, so many of them at once cost little each. If the connection
         is lost at the commit, the error does not tell whether it was saved: look before you repeat it.
         """
-        key = self.key_of(id)
-        pool = await self.host.pool()
-        if (editor := self._editors.get(pool)) is None:
-            shape = await edit.look(self, pool)
-            editor = self._editors.setdefault(pool, edit.Editor(self, shape))
-        try:
-            return await editor.edit(key, change)
-        except (UndeclaredField, SaveRefused) as error:
-            if not await editor.is_outdated(pool, error):
-                raise
-        # Nothing was saved, and the table was altered since it was looked at.
-        if self._editors.get(pool) is editor:
-            del self._editors[pool]
-        return await self.edit(id, change)
+        return await self._editors.edit(self.key_of(id), change)
 
     # -- changes that no trigger sees
 
