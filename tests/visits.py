@@ -72,6 +72,11 @@ def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visi
     return Visit(**{**values, **fields})
 
 
+def run_of(visit: Visit) -> Run:
+    """A run of a visit."""
+    return Run(visit, 1, 0.0, 0.0)
+
+
 class Visits:
     """One connection of the engine's kind, and every verb of the protocol on it."""
 

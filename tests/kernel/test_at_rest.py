@@ -61,7 +61,7 @@ class World:
             self.buffer,
             concurrency=6,
             hold=self.hold,
-            finished=self.unsettled.append,
+            finished=self.unsettled.extend,
             wants_more=lambda: None,
             left=lambda _: None,
         )
@@ -121,8 +121,8 @@ class World:
                 else:
                     self.versions += 1
                     row.version = self.versions
-            self.hand.end(run)
-            if self.buffer.settled(run.visit):
+            self.hand.end([run])
+            if self.buffer.settled([run]):
                 self.runner.fill()
 
     def fence(self) -> None:

@@ -13,7 +13,7 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.groups import KEEPS
 from mainspring.kernel.limits import Bucket
 from mainspring.kernel.visit import Visit
-from visits import queue, visit
+from visits import queue, run_of, visit
 
 
 def buffer(
@@ -165,7 +165,7 @@ def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
     for each in visits:
         if each.key in started:
             found.ended(each)
-            found.settled(each)
+            found.settled([run_of(each)])
             started += popped(found)
     assert started == [f"key {n:03}" for n in range(KEEPS + 1)]
     assert found.hungry_groups() == [("ring", "g")]
@@ -196,7 +196,7 @@ def test_one_run_per_key_among_the_queues_of_a_class() -> None:
     found.ended(first)
     assert popped(found) == []
 
-    found.settled(first)
+    found.settled([run_of(first)])
     assert popped(found) == ["a"]
 
 
@@ -355,7 +355,7 @@ def test_a_visit_that_is_in_hand_or_was_settled_since_the_read_is_not_new() -> N
     running, done = visit("a"), visit("b")
     found.add([running, done])
     found.read_sent()
-    found.settled(done)
+    found.settled([run_of(done)])
 
     offered = visit("b", version=77)
     mine = frozenset({running.shard, done.shard})
@@ -431,7 +431,7 @@ def test_a_turn_goes_to_the_most_urgent_of_those_that_wait_for_it() -> None:
     assert popped(found) == ["a"]
 
     found.ended(first)
-    found.settled(first)
+    found.settled([run_of(first)])
     second = found.pop(0.0)
 
     assert second is not None
@@ -439,7 +439,7 @@ def test_a_turn_goes_to_the_most_urgent_of_those_that_wait_for_it() -> None:
     assert popped(found) == []
 
     found.ended(second)
-    found.settled(second)
+    found.settled([run_of(second)])
     third = found.pop(0.0)
 
     assert third is not None
@@ -452,7 +452,7 @@ def test_whoever_comes_first_has_a_turn_that_nobody_runs_in() -> None:
     found.add([first, visit("a", at=2, name="two"), visit("a", at=3, name="three")])
     popped(found)
     found.ended(first)
-    found.settled(first)
+    found.settled([run_of(first)])
     found.add([visit("a", at=9, name="high", priority=9)])
 
     urgent = found.pop(0.0)
@@ -461,7 +461,7 @@ def test_whoever_comes_first_has_a_turn_that_nobody_runs_in() -> None:
     assert urgent.queue == "high"
     assert popped(found) == []
     found.ended(urgent)
-    found.settled(urgent)
+    found.settled([run_of(urgent)])
     assert popped(found) == ["a"]
 
 
@@ -472,7 +472,7 @@ def test_a_queue_that_is_paused_holds_no_turn_up() -> None:
     found.add([first, visit("a", at=2, name="two"), visit("a", at=3, name="three")])
     popped(found)
     found.ended(first)
-    found.settled(first)
+    found.settled([run_of(first)])
 
     pause(found, "two", True)
     found.release_turns()  # as after any look at the settings
@@ -489,7 +489,7 @@ def test_a_turn_is_not_lost_with_the_visit_that_was_called_up() -> None:
     found.add([first, called, visit("a", at=3, name="three")])
     popped(found)
     found.ended(first)
-    found.settled(first)
+    found.settled([run_of(first)])
 
     other = found.pop(buffers.STALE_SECONDS + 1)
 
@@ -508,7 +508,7 @@ def test_visits_that_come_back_are_started_by_their_age() -> None:
 
     for each in reversed(firsts):
         found.ended(each)
-        found.settled(each)
+        found.settled([run_of(each)])
 
     assert popped(found) == ["a", "b", "c", "g", "h"]
 

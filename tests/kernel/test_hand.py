@@ -83,7 +83,7 @@ def test_letting_go_is_safe_while_runs_end(hand: Hand) -> None:
 
     def end_all() -> None:
         for each in [run(1, n) for n in range(3000)]:
-            hand.end(each)
+            hand.end([each])
 
     ending = threading.Thread(target=end_all)
     ending.start()

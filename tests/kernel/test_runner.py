@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,12 +17,12 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.limits import Bucket
-from mainspring.kernel.outcome import Done, Outcome, Retry
+from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.queue_state import QueueState
-from mainspring.kernel.runner import BESIDE, Runner
+from mainspring.kernel.runner import BESIDE, YIELD_EVERY, Runner
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
-from visits import visit
+from visits import NOON, visit
 
 mood: contextvars.ContextVar[str] = contextvars.ContextVar("mood", default="none")
 
@@ -38,12 +39,13 @@ class Bench:
         self.buffer = Buffer([QueueSettings("ring", handler, **settings)], threading.Lock())
         self.ended: list[Run] = []
         self.left: list[str] = []
+        self.holds: list[str] = []
         self.runner = Runner(
             self.hand,
             self.buffer,
             concurrency=slots,
             hold=self._hold,
-            finished=self.ended.append,
+            finished=self.ended.extend,
             wants_more=lambda: None,
             left=lambda visit: self.left.append(visit.key),
         )
@@ -56,6 +58,7 @@ class Bench:
         assert await self.runner.ended(5)
 
     async def _hold(self, run: Run, timeout: float | None) -> bool:
+        self.holds.append(run.visit.key)
         return True
 
     def also(
@@ -238,3 +241,181 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
         bench.give("c")
         await wait_until(lambda: bench.left[-1] == "c")
         assert not bench.ended
+
+
+# -- runs that end at once are followed in their place
+
+
+async def followed(bench: Bench, count: int) -> list[str]:
+    """The keys of so many runs, in the order in which they ended."""
+    bench.runner.fill()
+    await bench.rest(count)
+    return [run.visit.key for run in bench.ended]
+
+
+async def test_what_follows_in_a_place_keeps_the_order_of_priorities_and_ages() -> None:
+    """T4: one choice is made for many starts, and none of them comes before an older one."""
+    async with Bench(done, slots=1) as bench:
+        bench.also("other", done)
+        bench.buffer.add([visit(f"{n}", at=n) for n in (1, 2, 5, 6, 9)])
+        bench.buffer.add([visit(f"{n}", at=n, name="other") for n in (3, 4, 7, 8)])
+        bench.buffer.add([visit("urgent", at=20, priority=8), visit("low", at=0, priority=1)])
+
+        assert await followed(bench, 11) == ["urgent", *"123456789", "low"]
+
+
+async def test_one_that_came_back_and_is_older_is_not_passed_by_those_that_follow() -> None:
+    async with Bench(done, slots=1) as bench:
+        bench.buffer.add([visit("5", at=5), visit("6", at=6)])
+        bench.buffer.place(visit("4", at=4))
+
+        assert await followed(bench, 3) == ["4", "5", "6"]
+
+
+async def test_a_run_that_suspends_leaves_those_that_would_follow_to_other_slots() -> None:
+    gate = asyncio.Event()
+    begun: list[str] = []
+
+    async def handler(run: Run) -> Outcome:
+        begun.append(run.visit.key)
+        if run.visit.key.startswith("slow"):
+            await gate.wait()
+        return Done()
+
+    async with Bench(handler, slots=3) as bench:
+        bench.give("a", "slow 1", "b", "slow 2", "c")
+        await wait_until(lambda: len(begun) == 5)
+        assert {run.visit.key for run in bench.ended} == {"a", "b", "c"}
+        assert bench.buffer.queues["ring"].running == 2
+
+        gate.set()
+        await bench.rest(5)
+    assert bench.buffer.queues["ring"].running == 0
+
+
+async def test_a_failure_or_an_expired_visit_among_those_that_follow_is_its_own() -> None:
+    async def handler(run: Run) -> Outcome:
+        if run.visit.key == "bad":
+            raise ValueError("this one")
+        return Done()
+
+    async with Bench(handler, slots=1) as bench:
+        late = visit("late", at=2, expires_at=NOON - timedelta(days=10_000))
+        bench.buffer.add([visit("a", at=0), visit("bad", at=1), late, visit("z", at=3)])
+
+        assert await followed(bench, 4) == ["a", "bad", "late", "z"]
+    outcomes = {run.visit.key: type(run.outcome) for run in bench.ended}
+    assert outcomes == {"a": Done, "bad": Retry, "late": Expired, "z": Done}
+
+
+async def test_groups_are_counted_although_others_follow_in_a_place() -> None:
+    gate = asyncio.Event()
+    running: Counter[str | None] = Counter()
+
+    async def handler(run: Run) -> Outcome:
+        running[run.visit.group] += 1
+        if run.visit.group:
+            await gate.wait()
+        running[run.visit.group] -= 1
+        return Done()
+
+    async with Bench(handler, slots=20) as bench:
+        bench.buffer.queues["ring"].groups.limit(1, None, 0.0)
+        groups = [None, "g", None, "g", "g", None]
+        bench.buffer.add([visit(f"{n}", at=n, group=g) for n, g in enumerate(groups)])
+        bench.runner.fill()
+        await bench.rest(3)
+        assert running["g"] == 1
+
+        gate.set()
+        await bench.rest(6)
+
+
+async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
+    async def handler(run: Run) -> Outcome:
+        bench.hand.good_until = 0.0
+        return Done()
+
+    async with Bench(handler) as bench:
+        bench.give("a", "b")
+        await wait_until(lambda: bench.left == ["b"])
+
+        assert [run.visit.key for run in bench.ended] == ["a"]
+        assert bench.buffer.queues["ring"].running == 0
+
+
+async def test_nothing_follows_in_a_shard_that_was_given_away_meanwhile() -> None:
+    async def handler(run: Run) -> Outcome:
+        bench.hand.let_go([3])
+        return Done()
+
+    async with Bench(handler) as bench:
+        bench.buffer.add([visit("a", at=0), visit("b", at=1, shard=3), visit("c", at=2)])
+        assert await followed(bench, 2) == ["a", "c"]
+        assert bench.left == ["b"]
+        assert bench.buffer.queues["ring"].running == 0
+
+
+async def test_nothing_follows_once_a_worker_s_death_has_left_suspects() -> None:
+    """Each visit must then be looked at: it may be one of them."""
+
+    async def handler(run: Run) -> Outcome:
+        bench.hand.suspects = {7: {("ring", 5): NOON + timedelta(hours=1)}}
+        return Done()
+
+    async with Bench(handler) as bench:
+        bench.buffer.add([visit("a", at=0), visit("b", at=1, shard=7)])
+        assert await followed(bench, 2) == ["a", "b"]
+        assert bench.holds == ["b"]
+
+
+async def test_runs_that_block_let_the_other_loops_run_between_them() -> None:
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def handler(run: Run) -> Outcome:
+        seen.append(turns)
+        until = moment.local() + 2 * YIELD_EVERY
+        while moment.local() < until:
+            pass
+        return Done()
+
+    seen: list[int] = []
+    async with Bench(handler, slots=1) as bench:
+        turning = asyncio.create_task(turn())
+        bench.give("a", "b", "c")
+        await bench.rest(3)
+        turning.cancel()
+    assert seen[0] < seen[1] < seen[2]
+
+
+async def test_a_handler_that_cancels_its_own_task_stops_no_other_run() -> None:
+    async def handler(run: Run) -> Outcome:
+        if run.visit.key == "a":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        else:
+            await asyncio.sleep(0)
+        return Done()
+
+    async with Bench(handler, slots=1) as bench:
+        bench.give("a", "b", "c")
+        await bench.rest(3)
+    assert [type(run.outcome) for run in bench.ended] == [Done, Done, Done]
+
+
+async def test_background_queues_have_their_starts_although_others_follow_in_a_place() -> None:
+    bench = Bench(done, slots=4)
+    settings = [QueueSettings("ring", done), QueueSettings("crawl", done, share=0.25)]
+    bench.buffer = bench.runner.buffer = Buffer(settings, threading.Lock(), slots=4)
+    async with bench:
+        bench.buffer.add([visit(f"{n:03}", at=n) for n in range(40)])
+        bench.buffer.add([visit(f"c{n}", at=n, name="crawl", priority=1) for n in range(8)])
+        order = await followed(bench, 48)
+    assert [key for key in order[:20] if key.startswith("c")] == ["c0", "c1", "c2", "c3"]

@@ -16,7 +16,7 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
 from mainspring.kernel.queue_state import QueueState
 from mainspring.kernel.turns import Turn, Turns
-from mainspring.kernel.visit import PRIORITIES, Visit
+from mainspring.kernel.visit import END, PRIORITIES, Position, Run, Visit
 
 # A visit that waited in memory for longer than this is read again first: it may have been cancelled.
 STALE_SECONDS = 5.0
@@ -53,6 +53,10 @@ class Buffer:
         self._spare = slots // 4 if self._without_run else 0  # that are left to those who have none
         self._credit = 0.0  # starts that are owed to background queues; one at most
         self._owed = 0.0  # the same over a longer time: less than nothing when they had more
+        # Of the visit that was popped last, if others of its level may follow it without a choice between
+        # queues: up to the position of the next one that waits with the same priority.
+        self._chosen: Level | None = None
+        self._rival: Position = END
         # When nothing could start: the local time at which it may find something (rates).
         self.next_at = math.inf
 
@@ -187,9 +191,29 @@ class Buffer:
             elif self._admit(visit, now):
                 if self._background:
                     self._count_share(visit)
+                queue = self.queues[visit.queue]
+                self._chosen = None if queue.limited or queue.one_by_one else level
                 return visit
         self._count_group_alarms()
         return None
+
+    def another(self, now: float) -> Visit | None:
+        """The visit that follows the one popped last, in the place of that, which has just ended. Without
+        a choice between queues, for nothing has come to this buffer since; None if one must be made."""
+        level = self._chosen
+        if level is None or (self._background and self._credit >= 1.0):
+            return None
+        visit = level.follow(self._rival)
+        if visit is None or visit.group is not None or visit.crashes:
+            return None
+        if now - visit.read_at > STALE_SECONDS:
+            return None
+        level.pop()
+        if not level:
+            self._note_empty(visit.queue, visit.priority)
+        if self._background:
+            self._count_share(visit)
+        return visit
 
     def _read_again(self, visit: Visit) -> None:
         self.forget(visit)
@@ -222,6 +246,7 @@ class Buffer:
             if not waiting[priority]:
                 continue
             best: Level | None = None
+            rival = END
             for queue in waiting[priority].values():
                 if queue.settings.share is not None and self._is_crowded(queue):
                     continue
@@ -230,9 +255,14 @@ class Buffer:
                 level = queue.levels[priority]
                 if queue.limited and (ready_at := queue.ready_at(now)) > now:
                     self.next_at = min(self.next_at, ready_at)
-                elif best is None or level.front < best.front:
+                elif best is None:
                     best = level
+                elif level.front < best.front:
+                    best, rival = level, best.front
+                else:
+                    rival = min(rival, level.front)
             if best is not None:
+                self._rival = rival
                 return best
         return None
 
@@ -331,13 +361,19 @@ class Buffer:
         """Limits have changed, or visits went: one that was called up may be kept back, or be gone."""
         self._place_all(self.turns.give_up_all())
 
-    def settled(self, visit: Visit, *, turn: bool = True) -> bool:
-        """No longer in hand, and never again as it was read. Answers whether others may start now.
-        `turn`: it still has the turn of its key."""
-        queue = self.queues[visit.queue]
-        queue.in_hand.discard(visit.key)
-        self.consumed.add(visit.version)
-        return turn and queue.settings.turns is not None and self.turn_over(visit)
+    def settled(self, runs: Iterable[Run]) -> bool:
+        """Their visits are no longer in hand, and never again as they were read. Answers whether others may
+        start now that waited for the turn of their key."""
+        freed = False
+        queues, consumed = self.queues, self.consumed
+        for run in runs:
+            visit = run.visit
+            queue = queues[visit.queue]
+            queue.in_hand.discard(visit.key)
+            consumed.add(visit.version)
+            if queue.settings.turns is not None and not run.ends_turn:
+                freed = self.turn_over(visit) or freed
+        return freed
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""

@@ -46,8 +46,11 @@ class Hand:
             self.runs[run.token] = run
             return True
 
-    def end(self, run: Run) -> None:
-        self.runs.pop(run.token, None)
+    def end(self, runs: Iterable[Run]) -> None:
+        """They are settled, or count for nothing."""
+        under_way = self.runs
+        for run in runs:
+            under_way.pop(run.token, None)
 
     def own(self, shards: Iterable[int], *, count: int) -> None:
         with self.gate:

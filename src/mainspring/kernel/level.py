@@ -70,6 +70,13 @@ class Level:
         self._front = None
         return visit
 
+    def follow(self, before: Position) -> Visit | None:
+        """The next one, left here, if it lies before this position and none came back that is older."""
+        if self._back or not self._pages:
+            return None
+        visit = self._pages[0]
+        return visit if before is END or visit.position < before else None
+
     def keep(self, wanted: Iterable[Visit]) -> None:
         """Only these, of those that are here, stay."""
         kept = {id(visit) for visit in wanted}

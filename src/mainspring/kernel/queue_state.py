@@ -34,6 +34,13 @@ class QueueState:
     policy: str = ""  # JSON, as the database has it
     groups: Groups = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
+    one_by_one: bool = (
+        False  # each start of it is weighed anew: it has turns, or a share, or no slots
+    )
+
+    def __post_init__(self) -> None:
+        s = self.settings
+        self.one_by_one = s.turns is not None or s.share is not None or s.beside
 
     @property
     def name(self) -> str:

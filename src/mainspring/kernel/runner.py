@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -55,7 +55,7 @@ class Runner:
         *,
         concurrency: int,
         hold: Callable[[Run, float | None], Awaitable[bool]],
-        finished: Callable[[Run], None],
+        finished: Callable[[Sequence[Run]], None],
         wants_more: Callable[[], None],
         left: Callable[[Visit], None],
     ) -> None:
@@ -63,6 +63,7 @@ class Runner:
         self.buffer = buffer
         self.concurrency = concurrency
         self._yielded_at = 0.0
+        self._ended_at = 0.0  # when a run last ended
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
@@ -123,32 +124,34 @@ class Runner:
                 self._wants_more()
                 await waiter
                 continue
+            course = None
             try:
-                run.slot = slot
-                if run.suspect or self.buffer.queues[run.visit.queue].holds_first:
+                alone = run.suspect or self.buffer.queues[run.visit.queue].holds_first
+                if alone:
+                    run.slot = slot
                     self.fill()
                     if not await self._hold_first(run):
                         continue
                     if run.suspect:
                         self._tried_soon(run)
-                course = self._begin(run)
+                run, course = self._run_on(run, slot, alone=alone)
                 if course is not None:
                     self.fill()
                     await self._go_on(run, course)
+                elif slot.cancelling():
+                    await asyncio.sleep(0)  # a handler has cancelled its own task: here it ends
             except asyncio.CancelledError:
                 pass  # a stop that came when the run had just ended
             finally:
                 run.slot = None
                 while slot.cancelling():
                     slot.uncancel()  # a stop is meant for one run, never for the next
-            is_low = run.visit.priority < DEFAULT_PRIORITY
-            if run.began - self._yielded_at > (YIELD_BELOW_EVERY if is_low else YIELD_EVERY):
+            if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
                 self._yielded_at = moment.local()
 
     def _next(self, beside: bool) -> Run | None:
         now = moment.local()
-        started = self.hand.time.at(now)
         while (visit := self._pop(now, beside)) is not None:
             suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
             if suspect and not self._may_try(visit):
@@ -156,17 +159,23 @@ class Runner:
                 self.buffer.turn_over(visit)
                 heappush(self._suspects, (-visit.priority, visit.position, id(visit), visit))
                 continue
-            settings = self.buffer.queues[visit.queue].settings
-            run = Run(visit, self._tokens.draw(), started, now, settings=settings)
-            if self.hand.start(run):
+            if (run := self._enter(visit, now)) is not None:
                 run.suspect = suspect
                 self.suspects_running += suspect
                 self._last_tries += suspect and self._is_last_try(visit)
                 return run
-            self._let_go(visit)
         for visit in self.buffer.take_stale():
             self._left(visit)
         self._set_alarm(now)
+        return None
+
+    def _enter(self, visit: Visit, now: float) -> Run | None:
+        """A run of a visit that may start; none if its shard is no longer mine."""
+        hand, settings = self.hand, self.buffer.queues[visit.queue].settings
+        run = Run(visit, self._tokens.draw(), hand.time.at(now), now, settings=settings)
+        if hand.start(run):
+            return run
+        self._let_go(visit)
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
@@ -239,26 +248,58 @@ class Runner:
         self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
         self.fill()
 
+    def _run_on(
+        self, run: Run, slot: asyncio.Task[None], *, alone: bool
+    ) -> tuple[Run, Course | None]:
+        """Start a run and, unless it is to be alone, while each ends at once, the visits that follow it in
+        its place. Answers the last one, with what is left of it if it has suspended."""
+        ended: list[Run] = []
+        stop_at = 0.0 if alone else self._yielded_at + _yield_every(run.visit)
+        course = None
+        while True:
+            run.slot = slot
+            try:
+                if (course := self._begin(run)) is not None:
+                    break
+            except BaseException as error:
+                if (failure := self._failed(run, error)) is None:
+                    self._abandon(run)
+                    break
+                run.outcome = failure
+            now = self._conclude(run)
+            ended.append(run)
+            following = None
+            if now < stop_at and not (self.hand.suspects or slot.cancelling()):
+                following = self.buffer.another(now)
+            if following is None:
+                self._give_up_place(run)
+                break
+            run.slot = None
+            if (entered := self._enter(following, now)) is None:
+                break
+            run = entered
+        if ended:
+            self._finished(ended)
+        return run, course
+
     def _begin(self, run: Run) -> Course | None:
-        """Start a run; answers what is left of it, if it has not ended at once."""
+        """Call a handler up to where it first suspends; answers what is left of it, or notes how it
+        ended."""
         if steps.listener is not None:
             steps.reach("run.started")
         if self._verbose:
             log.info("run.started", extra=_facts(run, self.hand))
         if run.visit.expires_at is not None and _is_expired(run):
-            self._finish(run, Expired())
+            run.outcome = Expired()
             return None
         in_context = _EMPTY.copy().run
+        coroutine = run.settings.handler(run)
         try:
-            coroutine = run.settings.handler(run)
             first = in_context(coroutine.send, None)
         except StopIteration as end:
-            self._finish(run, end.value)
-        except BaseException as error:
-            self._fail(run, error)
-        else:
-            return Course(coroutine, in_context, first)
-        return None
+            run.outcome = end.value
+            return None
+        return Course(coroutine, in_context, first)
 
     async def _go_on(self, run: Run, course: Course) -> None:
         """Wait for the rest of a run, not longer than its timeout."""
@@ -268,37 +309,42 @@ class Runner:
             left = max(0.0, timeout - (moment.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
-            outcome: Outcome = await course
+            run.outcome = await course
         except BaseException as error:
-            self._fail(run, error)
-        else:
-            self._finish(run, outcome)
+            if (failure := self._failed(run, error)) is None:
+                self._abandon(run)
+                return
+            run.outcome = failure
         finally:
             if alarm is not None:
                 alarm.cancel()
+        self._conclude(run)
+        self._give_up_place(run)
+        self._finished([run])
 
-    def _fail(self, run: Run, error: BaseException) -> None:
+    def _failed(self, run: Run, error: BaseException) -> Outcome | None:
+        """What an error of a handler comes to; None: the run counts for nothing."""
         if run.settled:
-            self._finish(
-                run, Done()
-            )  # by a transaction of its own: what came after changes nothing
-        elif (outcome := self._failure(run, error)) is None:
-            self._abandon(run)
-        else:
-            self._finish(run, outcome)
+            return Done()  # by a transaction of its own: what came after changes nothing
+        return self._failure(run, error)
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
+    def _conclude(self, run: Run) -> float:
+        """A run has its outcome; answers the moment."""
+        self._ended_at = now = moment.local()
+        run.seconds = now - run.began
+        if steps.listener is not None:
+            steps.reach("run.ended")
+        outcome = run.outcome
+        if self._verbose or type(outcome) is Retry or type(outcome) is Parked:
+            self._log_end(run, outcome)
+        return now
+
+    def _give_up_place(self, run: Run) -> None:
+        """Its place in queue and group is free; others may start that waited for it."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
         if run.ends_turn:
             self.buffer.turn_over(run.visit)  # its slot goes on with whoever waited
-        run.outcome = outcome
-        run.seconds = moment.local() - run.began
-        if steps.listener is not None:
-            steps.reach("run.ended")
-        if self._verbose or type(outcome) is Retry or type(outcome) is Parked:
-            self._log_end(run, outcome)
-        self._finished(run)
 
     def _log_end(self, run: Run, outcome: Outcome) -> None:
         duration = round(run.seconds * 1000, 3)
@@ -366,7 +412,7 @@ class Runner:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
-        self.hand.end(run)  # a hold it has is given back by the heart, which knows it no longer
+        self.hand.end([run])  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
         self._leave(run.visit, after)
 
@@ -395,6 +441,10 @@ class Runner:
         if slots := self._slots | self._beside:
             await asyncio.wait(slots, timeout=timeout)
         return not (self._slots or self._beside)
+
+
+def _yield_every(visit: Visit) -> float:
+    return YIELD_BELOW_EVERY if visit.priority < DEFAULT_PRIORITY else YIELD_EVERY
 
 
 def _is_expired(run: Run) -> bool:

@@ -13,7 +13,8 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ _LOCKED = "55P03"
 _OURS = ("0A000", "42501", "42P01", "23505")
 
 
-_PLAIN, _OTHER = "plain", "other"
+_PLAIN, _OTHER, _SETTLED = "plain", "other", "settled"  # the last by a transaction of their own
 Sort = Writer | str  # of results that are settled together
 Batch = tuple[Sort, list[Run]]
 
@@ -59,9 +60,9 @@ class _NotAllSettled(Exception):
 
 
 class Settled(Protocol):
-    """Told of every run that the database has answered for."""
+    """Told of every run that the database has answered for, with the answer that they have in common."""
 
-    def __call__(self, run: Run, answer: str) -> None: ...
+    def __call__(self, runs: Sequence[Run], answer: str) -> None: ...
 
 
 class Connection(Protocol):
@@ -100,23 +101,28 @@ class Settler:
         self.wrote: Callable[[], None] = lambda: None  # told after each batch
         self.unsettled = 0  # handed in and not answered yet
 
-    def add(self, run: Run) -> None:
-        """Hand in a run that has ended."""
-        if run.settled:
-            self._settled(run, "settled")
-            return
-        self.unsettled += 1
-        self._enter(run)
+    def add(self, runs: Sequence[Run]) -> None:
+        """Hand in runs that have ended."""
+        for sort, same in groupby(runs, sort_of):
+            some = list(same)
+            if sort is _SETTLED:
+                self._settled(some, "settled")
+            else:
+                self.unsettled += len(some)
+                self._enter(sort, some)
 
-    def _enter(self, run: Run) -> None:
-        sort = sort_of(run)
-        runs = self._waiting.get(sort)
-        if runs is None:
-            runs = self._waiting[sort] = deque()
-        runs.append(run)
-        if len(runs) >= self._plenty_for(sort):
+    def _enter(self, sort: Sort, runs: Iterable[Run]) -> None:
+        waiting = self._waiting.get(sort)
+        if waiting is None:
+            waiting = self._waiting[sort] = deque()
+        waiting.extend(runs)
+        if len(waiting) >= self._plenty_for(sort):
             self._plenty.set()
         self._news.set()
+
+    def _enter_again(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._enter(sort_of(run), (run,))
 
     async def run(self) -> None:
         """Settle what is handed in, for ever."""
@@ -145,16 +151,12 @@ class Settler:
                 if tries % 20 == 0:
                     log.warning("settle.waiting", extra={"runs": len(left), "error": str(error)})
                 await line.lost()
-                self._put_back(left)
+                self._enter_again(left.values())
                 left = {}
                 await asyncio.sleep(backoff(tries))
                 tries += 1
             finally:
-                self._put_back(left)
-
-    def _put_back(self, left: dict[int, Run]) -> None:
-        for run in left.values():
-            self._enter(run)
+                self._enter_again(left.values())
 
     def _take(self) -> Batch | None:
         """The next batch: the sorts take turns."""
@@ -170,11 +172,11 @@ class Settler:
     def _batch(self, sort: Sort | None) -> Batch | None:
         if sort is None:
             return None
-        runs = self._waiting.pop(sort)
-        batch = [runs.popleft() for _ in range(min(self._most(sort), len(runs)))]
-        if runs:
-            self._waiting[sort] = runs  # behind the others
-        return sort, batch
+        runs, most = self._waiting.pop(sort), self._most(sort)
+        if len(runs) <= most:
+            return sort, list(runs)
+        self._waiting[sort] = runs  # behind the others
+        return sort, [runs.popleft() for _ in range(most)]
 
     def _most(self, sort: Sort) -> int:
         return self._page if isinstance(sort, str) else min(self._page, sort.most)
@@ -213,26 +215,32 @@ class Settler:
             run.refused = True
             run.outcome = explained(sort, run, error, self._failed(run, error))
             log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
-            self._enter(left.pop(run.token))
+            self._enter_again([left.pop(run.token)])
 
     def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
         self.wrote()
+        if answers.count("settled") == len(left):  # nearly always
+            left.clear()
+            self._answered(part, "settled")
+            return
         for run, answer in zip(part, answers, strict=True):
             del left[run.token]
             if answer == "locked":
                 self._locked.append(run)
             elif answer == "changed":
-                self._enter(run)
+                self._enter_again([run])
             else:
-                self.unsettled -= 1
-                self._settled(run, answer)
+                self._answered([run], answer)
         if self._locked:
             asyncio.get_running_loop().call_later(0.1, self._retry_locked)
 
+    def _answered(self, runs: Sequence[Run], answer: str) -> None:
+        self.unsettled -= len(runs)
+        self._settled(runs, answer)
+
     def _retry_locked(self) -> None:
         locked, self._locked = self._locked, []
-        for run in locked:
-            self._enter(run)
+        self._enter_again(locked)
 
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
@@ -371,6 +379,8 @@ def _restore(batch: list[Run], outcomes: list[Any]) -> None:
 
 def sort_of(run: Run) -> Sort:
     """With which others a result is settled."""
+    if run.settled:
+        return _SETTLED
     outcome = run.outcome
     kind = type(outcome)
     if (kind is Done or kind is Again) and outcome.writer is not None:

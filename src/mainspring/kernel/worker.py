@@ -328,13 +328,17 @@ class Worker:
         policy = self.buffer.queues[run.visit.queue].settings.retry
         return decide(policy, failures=run.visit.attempt + 1, error=error)
 
-    def _settled(self, run: Run, answer: str) -> None:
-        self.hand.end(run)
-        freed = self.buffer.settled(run.visit, turn=not run.ends_turn)
-        if freed:
+    def _settled(self, runs: Sequence[Run], answer: str) -> None:
+        self.hand.end(runs)
+        if self.buffer.settled(runs):
             self._fill_soon()
-        if answer == "settled" and type(run.outcome) is Done and not run.visit.group:
-            return
+        if answer == "settled":
+            runs = [run for run in runs if type(run.outcome) is not Done or run.visit.group]
+        for run in runs:
+            self._go_back(run, answer)
+
+    def _go_back(self, run: Run, answer: str) -> None:
+        """Its visit goes on, or a group has room: what the reader and the slots should look at."""
         match run.outcome, answer:
             case (_, "superseded" | "rerun"):
                 self.reader.settled(run.visit, 0)
