@@ -33,6 +33,7 @@ from mainspring.kernel.visit import (
     Position,
     Run,
     Visit,
+    instant,
     shard_mask,
     shard_of,
     token,
@@ -62,7 +63,7 @@ def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visi
         "id": UUID(int=1),
         "group": None,
         "priority": 5,
-        "due_at": NOON + timedelta(seconds=at),
+        "due": NOON.timestamp() + at,
         "version": hash(key),
         "attempt": 0,
         "crashes": 0,
@@ -195,9 +196,9 @@ class Visits:
             "read_due",
             queues=[queue] * levels,
             priorities=list(priorities),
-            after_due=[after[0]] * levels,
+            after_due=[instant(after[0])] * levels,
             after_key=[after[1]] * levels,
-            upto_due=[upto[0]] * levels,
+            upto_due=[instant(upto[0])] * levels,
             upto_key=[upto[1]] * levels,
             most=[most] * levels,
             shards=None if shards is None else shard_mask(shards, 1024),
@@ -214,6 +215,7 @@ class Visits:
         row = self.row(key, queue)
         assert row is not None, f"there is no visit {key!r}"
         names = ("shard", "key", "queue", "id", "grp", "priority", "due_at", "version", "attempt")
+        row["due_at"] = row["due_at"].timestamp()
         values = [row[name] for name in (*names, "crashes", "expires_at")]
         where = "select ctid::text from mainspring.visit where key = %s and queue = %s"
         return Visit(*values, json.dumps(row["payload"]), self.value(where, key, queue))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -198,7 +197,7 @@ def _settling(
             id=UUID(id),
             group=None,
             priority=5,
-            due_at=datetime.fromtimestamp(now, UTC),
+            due=now,
             version=int(version),
             attempt=0,
             crashes=0,

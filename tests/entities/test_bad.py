@@ -326,7 +326,7 @@ def test_conflicts_rerun_at_once_then_wait_longer_and_are_named() -> None:
         None,
         None,
         5,
-        datetime.now(UTC),
+        datetime.now(UTC).timestamp(),
         1,
         0,
         0,

@@ -204,8 +204,8 @@ class Protocol(RuleBasedStateMachine):
 
     def _due(self) -> list[Visit]:
         rows = self.stages.query(
-            "select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, "
-            "expires_at, payload::text, ctid::text from mainspring.visit "
+            "select shard, key, queue, id, grp, priority, date_part('epoch', due_at), version, attempt, "
+            "crashes, expires_at, payload::text, ctid::text from mainspring.visit "
             "where due_at <= mainspring.now() and parked_at is null and queue !~ '!' order by queue, key"
         )
         return [Visit(*row.values()) for row in rows]

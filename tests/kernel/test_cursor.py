@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 from mainspring.kernel.cursor import OVERLAP, Cursor
 from mainspring.kernel.visit import START, Visit
 
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
 def visit(seconds: float, key: str = "a") -> Visit:
-    due_at = NOON + timedelta(seconds=seconds)
-    return Visit(0, key, "ring", UUID(int=1), None, 5, due_at, 1, 0, 0, None, "{}")
+    return Visit(0, key, "ring", UUID(int=1), None, 5, NOON + seconds, 1, 0, 0, None, "{}")
 
 
 def test_a_cursor_begins_at_the_start_and_wants_to_read() -> None:
@@ -28,7 +27,7 @@ def test_a_full_page_moves_it_to_its_last_row() -> None:
 
     cursor.answered(visit(1, "z"), full=True, now=NOON)
 
-    assert cursor.position == (NOON + timedelta(seconds=1), "z")
+    assert cursor.position == (NOON + 1, "z")
     assert cursor.more
 
 
@@ -71,9 +70,9 @@ def test_a_step_back_moves_it_before_the_visit() -> None:
     cursor.sent()
     cursor.answered(None, full=False, now=NOON)
 
-    cursor.step_back(NOON - timedelta(seconds=60))
+    cursor.step_back(NOON - 60)
 
-    assert cursor.position == (NOON - timedelta(seconds=60), "")
+    assert cursor.position == (NOON - 60, "")
     assert cursor.more
 
 
@@ -89,28 +88,28 @@ def test_a_step_back_during_a_read_is_not_overwritten_by_it() -> None:
     """The read was sent before: what it found says nothing of the newcomer."""
     cursor = Cursor("ring", 5)
     cursor.sent()
-    cursor.step_back(NOON - timedelta(seconds=60))
+    cursor.step_back(NOON - 60)
 
     cursor.answered(visit(5), full=True, now=NOON)
 
-    assert cursor.position == (NOON - timedelta(seconds=60), "")
+    assert cursor.position == (NOON - 60, "")
     assert cursor.more
 
 
 def test_the_earliest_of_several_steps_back_counts() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
-    cursor.step_back(NOON - timedelta(seconds=60))
-    cursor.step_back(NOON - timedelta(seconds=30))
+    cursor.step_back(NOON - 60)
+    cursor.step_back(NOON - 30)
 
     cursor.answered(None, full=False, now=NOON)
 
-    assert cursor.position == (NOON - timedelta(seconds=60), "")
+    assert cursor.position == (NOON - 60, "")
 
 
 def test_a_step_back_from_before_the_read_does_not_count_twice() -> None:
     cursor = Cursor("ring", 5)
-    cursor.step_back(NOON - timedelta(seconds=60))
+    cursor.step_back(NOON - 60)
     cursor.sent()
 
     cursor.answered(None, full=False, now=NOON)
@@ -135,11 +134,11 @@ def test_a_step_back_during_a_read_that_fails_stays() -> None:
     cursor.sent()
     cursor.answered(None, full=False, now=NOON)
     cursor.sent()
-    cursor.step_back(NOON - timedelta(seconds=60))
+    cursor.step_back(NOON - 60)
 
     cursor.failed()
 
-    assert cursor.position == (NOON - timedelta(seconds=60), "")
+    assert cursor.position == (NOON - 60, "")
 
 
 def test_a_restart_reads_everything_anew_even_during_a_read() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from mainspring.kernel.groups import KEEPS, KEEPS_IN_ALL, Groups
 from mainspring.kernel.visit import Visit
 
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
 def visit(n: int, *, group: str = "g", shard: int = 0, priority: int = 5) -> Visit:
-    due_at = NOON + timedelta(seconds=n)
     key = f"{group} {n:03}"
-    return Visit(shard, key, "ring", UUID(int=1), group, priority, due_at, n, 0, 0, None, "{}")
+    return Visit(shard, key, "ring", UUID(int=1), group, priority, NOON + n, n, 0, 0, None, "{}")
 
 
 def visits(count: int, **fields: Any) -> list[Visit]:

@@ -18,7 +18,7 @@ from mainspring.kernel.worker import Worker
 from mainspring.testing import watch
 from visits import Visits, queue
 
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
 def run(shard: int, token: int = 1) -> Run:

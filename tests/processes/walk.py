@@ -24,7 +24,8 @@ from mainspring.processes.hand_out import handout_of, read_arguments
 from mainspring.processes.store import SQL
 
 _VISIT = """
-select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload::text
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at), version, attempt, crashes,
+  expires_at, payload::text
 from mainspring.visit where key = %s
 """
 

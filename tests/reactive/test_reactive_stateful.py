@@ -174,7 +174,8 @@ class Schedulers(RuleBasedStateMachine):
             return
         row = visits[number % len(visits)]
         names = ("shard", "key", "queue", "id", "grp", "priority", "due_at", "version", "attempt")
-        visit = Visit(*(row[n] for n in names), 0, None, json.dumps(row["payload"]))
+        due = {"due_at": row["due_at"].timestamp()}
+        visit = Visit(*(due.get(n, row[n]) for n in names), 0, None, json.dumps(row["payload"]))
         run = Run(visit, next(self.tokens), 0.0, 0.0)
         run.started = row["due_at"].timestamp()
         self.jobs.append(Job(visit, "read", run))

@@ -8,13 +8,11 @@ by it. What nobody knew of is found by the sweep, which reads behind the cursors
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 from mainspring.kernel.visit import END, START, Position, Visit
 
 # Transactions no longer than this are seen by a look back; the sweep and the hints see the others.
 # Not every read looks back: while vacuum is held off, each would walk over all that was just settled.
-OVERLAP = timedelta(seconds=0.5)
+OVERLAP = 0.5  # seconds
 
 
 class Cursor:
@@ -46,7 +44,7 @@ class Cursor:
         self.more = False
         self._back = END
 
-    def answered(self, last: Visit | None, *, full: bool, now: datetime) -> None:
+    def answered(self, last: Visit | None, *, full: bool, now: float) -> None:
         """A page has come: everything due by `now`, unless it was full."""
         close = max(self.position, (now - OVERLAP, ""))
         reached = close if last is None else last.position
@@ -55,7 +53,7 @@ class Cursor:
         self.complete = self.complete or not self.more
         self.reading = False
 
-    def look_back(self, now: datetime) -> None:
+    def look_back(self, now: float) -> None:
         """Read the last moments again: a transaction may have committed behind the cursor."""
         self.step_back(now - OVERLAP)
 
@@ -64,9 +62,9 @@ class Cursor:
         self.reading = False
         self.more = True
 
-    def step_back(self, due_at: datetime) -> None:
+    def step_back(self, due: float) -> None:
         """A visit due at this time may lie behind the cursor: read from just before it."""
-        before = (due_at, "")
+        before = (due, "")
         self.more = True
         self.position = min(self.position, before)
         if self.reading:

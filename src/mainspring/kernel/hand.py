@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from datetime import datetime
 from uuid import UUID
 
 from mainspring.kernel import moment
@@ -32,7 +31,7 @@ class Hand:
         self.good_until = 0.0  # no run starts, and none goes on, after this local moment
         self.closed = False  # stopping: nothing new starts
         # By shard: how far its dead owner had read in each level.
-        self.suspects: dict[int, dict[tuple[str, int], datetime]] = {}
+        self.suspects: dict[int, dict[tuple[str, int], float]] = {}
         self.time = moment.DatabaseTime()
 
     def start(self, run: Run) -> bool:
@@ -98,4 +97,4 @@ class Hand:
         if levels is None:
             return False
         reached = levels.get((visit.queue, visit.priority))
-        return reached is not None and visit.due_at <= reached
+        return reached is not None and visit.due <= reached

@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from mainspring.db.connect import Database, backoff
@@ -34,6 +34,7 @@ from mainspring.kernel.visit import (
     START,
     Position,
     Visit,
+    instant,
     shard_mask,
 )
 
@@ -53,7 +54,8 @@ URGENT_LEVELS = 64
 # steps of processes that are handed over in memory were read six times each.
 KNOWN_MANY = 100
 KNOWN_SECONDS = 0.4
-KNOWN_FOR = timedelta(seconds=KNOWN_SECONDS)
+# Before the time of a visit, so that it is read itself: the database's times have microseconds.
+A_MOMENT = 0.000_001
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group, or the key, of what a statement passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -73,8 +75,8 @@ DEAREST_SWEEP = 0.5
 
 # So many visits that were just read are named to the question what is due next: they are due, but not next.
 MOST_IN_HAND = 50
-# The database's time is known to us no better than this.
-CLOCK_ERROR = timedelta(milliseconds=20)
+# The database's time is known to us no better than this (seconds).
+CLOCK_ERROR = 0.02
 
 
 class ShardsChanged(Exception):
@@ -123,9 +125,7 @@ class Reader:
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
         self._idle_at = 0.0
-        self._read_as_of = datetime.fromtimestamp(
-            0, UTC
-        )  # the database's time of the last read, as we know it
+        self._read_as_of = 0.0  # the database's time of the last read, as we know it
         self._look_at = 0.0
         self._look_cost = 0.0  # seconds of the last one
         self._watchful_until = 0.0
@@ -147,7 +147,7 @@ class Reader:
         """A visit of this queue was offered, due at this time: it may lie behind the cursors."""
         if queue in self._buffer.queues:
             for priority in PRIORITIES:
-                self._cursors[queue, priority].step_back(due_at - timedelta(microseconds=1))
+                self._cursors[queue, priority].step_back(due_at.timestamp() - A_MOMENT)
             self.wake()
 
     def sweep_soon(self) -> None:
@@ -166,7 +166,7 @@ class Reader:
         if due_in <= 0:
             # An offer may have raised its priority meanwhile.
             for cursor in self._levels[visit.queue][visit.priority :]:
-                cursor.step_back(visit.due_at - timedelta(microseconds=1))
+                cursor.step_back(visit.due - A_MOMENT)
         self.wake()  # a sleeper asks anew when the next visit becomes due
 
     @property
@@ -301,12 +301,12 @@ class Reader:
         now = self._now()
         for cursor in self._cursors.values():
             if cursor.known_until <= at:
-                cursor.look_back(now - KNOWN_FOR if cursor.known_until else now)
+                cursor.look_back(now - KNOWN_SECONDS if cursor.known_until else now)
                 cursor.known_until = 0.0
 
-    def _now(self) -> datetime:
+    def _now(self) -> float:
         """The database's time, as far as we know it."""
-        return datetime.fromtimestamp(self._hand.time.at(moment.local()), UTC)
+        return self._hand.time.at(moment.local())
 
     async def _read_levels(self, wanting: Sequence[Cursor], urgent: Sequence[Cursor]) -> None:
         page_size = max(10, self._page // len({c.queue for c in wanting}))
@@ -349,9 +349,9 @@ class Reader:
         values = {
             "queues": [c.queue for c in cursors],
             "priorities": [c.priority for c in cursors],
-            "after_due": [p[0] for p in after],
+            "after_due": [instant(p[0]) for p in after],
             "after_key": [p[1] for p in after],
-            "upto_due": [p[0] for p in upto],
+            "upto_due": [instant(p[0]) for p in upto],
             "upto_key": [p[1] for p in upto],
             "most": most,
             "shards": None if self._hand.all_shards else self._mask(),
@@ -466,7 +466,7 @@ class Reader:
                 fresh = self._buffer.new_of(page, self._hand.shards)
                 if fresh and level in full:
                     # So many strays (a long transaction's) are read as there is room for them.
-                    self._cursors[level].step_back(fresh[0].due_at)
+                    self._cursors[level].step_back(fresh[0].due)
                     full.remove(level)
                 else:
                     self._take_in(page)
@@ -489,11 +489,11 @@ class Reader:
         until_sweep = max(0.0, self._sweep_at - moment.local())
         connection = await self._line.get()
         since = self._read_as_of - CLOCK_ERROR
-        mine = [run.visit for run in self._hand.snapshot() if run.visit.due_at > since]
+        mine = [run.visit for run in self._hand.snapshot() if run.visit.due > since]
         values = {
             "queues": list(self._buffer.queues),
             "shards": None if self._hand.all_shards else list(self._hand.shards),
-            "since": since,
+            "since": instant(since),
             "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
         }
         rows = await self._database.fetch(

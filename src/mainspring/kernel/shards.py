@@ -126,9 +126,9 @@ class Shards:
         dead = list({worker_id for worker_id in of.values() if worker_id is not None})
         if not dead:
             return
-        reach: dict[UUID, dict[tuple[str, int], Any]] = {}
+        reach: dict[UUID, dict[tuple[str, int], float]] = {}
         for worker_id, queue, priority, due_at in self._session.call("read_reach", worker_ids=dead):
-            reach.setdefault(worker_id, {})[queue, priority] = due_at
+            reach.setdefault(worker_id, {})[queue, priority] = due_at.timestamp()
         for shard, owner in of.items():
             if owner is not None and owner in reach:
                 self._hand.suspects[shard] = reach[owner]

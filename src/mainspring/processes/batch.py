@@ -12,7 +12,7 @@ from uuid import UUID
 
 from mainspring.db.sql import Statement
 from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.visit import Run, new_id, tokens
+from mainspring.kernel.visit import EARLIEST, Run, new_id, tokens
 from mainspring.processes.change import Change
 from mainspring.processes.hand_out import (
     DEADLINE_AFTER,
@@ -75,7 +75,7 @@ class Batch:
         self.engines: dict[str, str] = {}  # the queue in which the engine works for each process
         self.root_closed: set[str] = set()
         self._tokens: list[int] = []  # drawn and not used yet
-        self.now = datetime.min
+        self.now = EARLIEST
 
     def ready(
         self,

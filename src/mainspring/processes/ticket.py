@@ -13,7 +13,7 @@ import msgspec
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import moment
 from mainspring.kernel.config import QueueSettings
-from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, PRIORITIES, Run, Visit
+from mainspring.kernel.visit import DEFAULT_PRIORITY, PRIORITIES, START, Run, Visit
 
 LATEST = 1e11  # seconds: a time that both sides can write
 
@@ -55,7 +55,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     def run_of(self, settings: QueueSettings, now: float) -> Run:
         """The attempt as a run that is settled here. The visit's row has what the ticket leaves out."""
         visit = Visit(
-            self.shard, self.task, self.queue, UUID(self.id), None, self.priority, EARLIEST,
+            self.shard, self.task, self.queue, UUID(self.id), None, self.priority, START[0],
             self.version, self.attempt, 0, None, f'{{"@": "{self.process_id}"}}',
         )  # fmt: skip
         began = moment.local() - max(0.0, now - self.started)

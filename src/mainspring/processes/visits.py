@@ -197,9 +197,10 @@ def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: flo
     """Those of just committed visits that are due, as if they had been read."""
     due = [v for v in visits if v.due_at is None and v.group is None]
     ids = msgspec.convert([v.id for v in due], list[UUID])
+    since = now.timestamp()
     return [
         Visit(
-            _shard_of(v.process_id, shard_count), v.key, v.queue, id, None, v.priority, now,
+            _shard_of(v.process_id, shard_count), v.key, v.queue, id, None, v.priority, since,
             v.version, 0, 0, None, v.payload(), None, at,
         )
         for v, id in zip(due, ids, strict=True)

@@ -40,5 +40,6 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, due_at, version, attempt, crashes, expires_at, payload, address
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, attempt, crashes, expires_at,
+  payload, address
 from page
