@@ -203,12 +203,9 @@ class Buffer:
         level = self._chosen
         if level is None or (self._background and self._credit >= 1.0):
             return None
-        visit = level.follow(self._rival)
-        if visit is None or visit.group is not None or visit.crashes:
+        visit = level.follow(self._rival, now - STALE_SECONDS)
+        if visit is None:
             return None
-        if now - visit.read_at > STALE_SECONDS:
-            return None
-        level.pop()
         if not level:
             self._note_empty(visit.queue, visit.priority)
         if self._background:

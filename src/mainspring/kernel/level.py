@@ -70,12 +70,19 @@ class Level:
         self._front = None
         return visit
 
-    def follow(self, before: Position) -> Visit | None:
-        """The next one, left here, if it lies before this position and none came back that is older."""
-        if self._back or not self._pages:
+    def follow(self, before: Position, read_since: float) -> Visit | None:
+        """Take the oldest if nothing but a slot has to be asked for it: it lies before this position, was
+        read since then, has no group and was never at a death."""
+        pages = self._pages
+        if self._back or not pages:
             return None
-        visit = self._pages[0]
-        return visit if before is END or visit.position < before else None
+        visit = pages[0]
+        if visit.group is not None or visit.crashes or visit.read_at < read_since:
+            return None
+        if before is not END and visit.position >= before:
+            return None
+        self._front = None
+        return pages.popleft()
 
     def keep(self, wanted: Iterable[Visit]) -> None:
         """Only these, of those that are here, stay."""

@@ -538,6 +538,11 @@ class Reader:
 
 
 def _by_level(visits: Sequence[Visit]) -> dict[tuple[str, int], list[Visit]]:
+    if not visits:
+        return {}
+    first, last = visits[0], visits[-1]
+    if (first.queue, first.priority) == (last.queue, last.priority):
+        return {(first.queue, first.priority): list(visits)}  # a level's visits come together
     pages: dict[tuple[str, int], list[Visit]] = {}
     for visit in visits:
         level = (visit.queue, visit.priority)

@@ -245,7 +245,8 @@ class Settler:
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await line.get()
-        batch.sort(key=_lock_order)
+        if sort != _PLAIN:
+            batch.sort(key=_lock_order)
         if not isinstance(sort, str):
             answers = await self._send_with_writes(connection, sort, batch)
         else:

@@ -7,8 +7,9 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -137,11 +138,7 @@ class Tokens:
     """
 
     def __init__(self) -> None:
-        self._next = token() >> 1
-
-    def draw(self) -> int:
-        self._next += 1
-        return self._next
+        self.draw: Callable[[], int] = count(token() >> 1).__next__
 
 
 def new_id() -> str:

@@ -21,6 +21,7 @@ from mainspring.tasks.context import Context, concluded
 from mainspring.tasks.task import Task
 
 log = logging.getLogger("mainspring")
+_DONE = Done()  # as most end
 
 
 class _Stop(BaseException):
@@ -40,11 +41,17 @@ class Executor:
     def handler(self, task: Task[Any, Any]) -> Handler:
         """What the kernel calls for each visit of the task's queue."""
         function, signature = task.function, task.signature
-        decode, encode = signature.decode, signature.encode_result
+        decode, decode_in_order = signature.decode, signature.decode_in_order
+        encode = signature.encode_result
         context_parameter = signature.context_parameter
         timeout = task.settings.timeout
         connections = self._connections
         is_async = inspect.iscoroutinefunction(function)
+
+        async def handle_plain(run: Run) -> Outcome:
+            """The short way of most tasks: async, and without a context."""
+            result = await function(*decode_in_order(run.visit.payload))
+            return _DONE if result is None else Done(encode(result))
 
         async def handle(run: Run) -> Outcome:
             arguments = decode(run.visit.payload)
@@ -67,7 +74,7 @@ class Executor:
                 return Done()
             return Done(None if result is None else encode(result))
 
-        return handle
+        return handle_plain if is_async and signature.in_order else handle
 
     async def call(
         self, run: Run, function: Callable[..., Any], arguments: Mapping[str, Any]

@@ -56,11 +56,14 @@ class Signature:
         hints = _hints(name, function)
         declared: list[Any] = []
         self._parameters: list[str] = []
+        self.in_order = True  # a call by position has all arguments, and no context among them
         for parameter in inspect.signature(function).parameters.values():
             kind = hints.get(parameter.name, Any)
             if kind is context_type:
                 self.context_parameter = parameter.name
+                self.in_order = False
                 continue
+            self.in_order = self.in_order and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
             _check_kind(name, parameter)
             self._parameters.append(parameter.name)
             if parameter.default is parameter.empty:
@@ -70,7 +73,7 @@ class Signature:
         self._required = {f[0] for f in declared if len(f) == 2}
         try:
             self._struct = msgspec.defstruct(
-                "Arguments", declared, kw_only=True, forbid_unknown_fields=True
+                "Arguments", declared, kw_only=True, forbid_unknown_fields=True, gc=False
             )
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
             self._given_decoder = self._strict_decoder(declared)
@@ -173,15 +176,22 @@ class Signature:
         return {**bound, **named}
 
     def decode(self, payload: str) -> dict[str, Any]:
-        """The arguments for the function; raises InvalidArguments for a payload that does not fit."""
+        """The arguments for the function by name; raises InvalidArguments for a payload that does not
+        fit."""
+        return msgspec.structs.asdict(self._read(payload))
+
+    def decode_in_order(self, payload: str) -> tuple[Any, ...]:
+        """The same in the order of the function's parameters, where all can be given so (`in_order`)."""
+        return msgspec.structs.astuple(self._read(payload))
+
+    def _read(self, payload: str) -> Any:
         try:
-            arguments = self._decoder.decode(payload)
+            return self._decoder.decode(payload)
         except msgspec.MsgspecError as error:
             raise InvalidArguments(
                 f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
                 f"got {payload[:200]}"
             ) from None
-        return msgspec.structs.asdict(arguments)
 
     def encode_result(self, result: Any) -> str | None:
         """A result as JSON; None is no result."""

@@ -2,7 +2,9 @@
 -- they were read. Each row is found by the address at which it was read; that its version is still the one that was read says
 -- that it is the same visit, for a version is never drawn twice. What is not there any more (held, offered again, moved,
 -- settled before) is not touched: settle judges it.
--- Locks visit rows in the order of the items, as settle does. Answers how many were settled, and their runs if not all were.
+-- Locks visit rows in the order of the items, which is that of their reading: they lie so in the table, and their keys go so
+-- into history's index. Whoever locks the same rows in another order is given way to by the short lock_timeout.
+-- Answers how many were settled, and their runs if not all were.
 with gone as (
   delete from mainspring.visit v
   using rows from (
