@@ -34,7 +34,8 @@ from mainspring.entities.kind import Kind
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.line import Line
 from mainspring.kernel.outcome import Outcome, Retry
-from mainspring.kernel.settler import Settler, Sort, sort_of
+from mainspring.kernel.settler import Settler
+from mainspring.kernel.settling import Sort, sort_of
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.testing import Clock
 from stages import Stages

@@ -142,7 +142,7 @@ class World:
             return each.shard not in shards or each.shard in gone
 
         self.buffer.drop(unwanted, shards)
-        self.runner.drop_suspects(unwanted)
+        self.runner.tries.drop(unwanted)
         self.hand.loop_looked(gone)
 
     def hold_elsewhere(self) -> None:

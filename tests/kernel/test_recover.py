@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.runner import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
+from mainspring.kernel.tries import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
 from mainspring.kernel.visit import Visit
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -209,7 +209,7 @@ async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
             visits.change("last", crashes=2)
         await wait_until(lambda: gate.keys == {"last"})
         visits.offer("other")
-        await wait_until(lambda: worker.runner.suspects_waiting == 1)
+        await wait_until(lambda: worker.runner.tries.waiting == 1)
         assert gate.keys == {"last"}
 
         gate.open.set()
@@ -221,8 +221,8 @@ async def test_suspects_that_run_long_make_room_for_others(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch, tries: str
 ) -> None:
     """T6: runs of an hour whose worker died do not wait for each other's end."""
-    monkeypatch.setattr("mainspring.kernel.runner.TRY_SECONDS", 0.05)
-    monkeypatch.setattr("mainspring.kernel.runner.LAST_TRY_SECONDS", 0.05)
+    monkeypatch.setattr("mainspring.kernel.tries.TRY_SECONDS", 0.05)
+    monkeypatch.setattr("mainspring.kernel.tries.LAST_TRY_SECONDS", 0.05)
     gate = Gate()
     ring = queue(handler=gate, crash_limit=1 if tries == "last" else 3)
     async with working(database_url, ring, concurrency=50, lease=60.0) as worker:
@@ -233,7 +233,7 @@ async def test_suspects_that_run_long_make_room_for_others(
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
-        assert worker.runner.suspects_running == 0
+        assert worker.runner.tries.running == 0
 
 
 async def test_many_suspects_are_not_all_looked_at_again_at_each_try(

@@ -121,7 +121,7 @@ class Mind:
         self.buffer.release_turns()
         done = (
             self.reader.complete
-            and not (self.runner.suspects_waiting or self.runner.suspects_running)
+            and not (self.runner.tries.waiting or self.runner.tries.running)
             and not self.buffer.behind_groups()
             and not self.buffer.holds_any(self.hand.is_suspect)
         )
@@ -165,7 +165,7 @@ class Mind:
             return visit.shard not in shards or visit.shard in gone
 
         self.buffer.drop(unwanted, shards)
-        self.runner.drop_suspects(unwanted)
+        self.runner.tries.drop(unwanted)
         self.hand.loop_looked(gone)
         self.reader.restart()
 

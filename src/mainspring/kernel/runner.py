@@ -4,7 +4,7 @@ A slot is one asyncio task that runs one visit after another. A handler is calle
 first suspends; one that never does costs neither a task nor a turn of the event loop. Each run has a
 context of its own all the same, and a run that is stopped from outside (timeout, fence, stop) ends
 alone: its slot goes on.
-Past 400 lines, for the slots, the start of a run and the tries of suspects decide together what runs next.
+Past 400 lines, for the slots, the start and the end of a run decide together what runs next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from mainspring.kernel import moment, steps
@@ -22,19 +21,11 @@ from mainspring.kernel.course import Course
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Position, Run, Tokens, Visit
+from mainspring.kernel.tries import Tries
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
 _EMPTY = contextvars.Context()
-# So many visits that a dead worker may have been running are tried at once.
-SUSPECTS_AT_ONCE = 4
-# A try that has lasted so long (seconds) makes room for the next, alone where it is the last: what kills
-# a worker mostly does so soon, and a hundred runs of an hour must not wait for each other.
-TRY_SECONDS = 5.0
-LAST_TRY_SECONDS = 60.0
-# And so many of those that wait for their try are put back at once. All of them, at the end of each
-# try, cost half a core and a third of the rate where two thousand waited.
-SUSPECTS_PUT_BACK = 2 * SUSPECTS_AT_ONCE
 # A visit that could not be held (somebody has it locked, or offered it) is left alone so long (seconds).
 HOLD_AGAIN = 0.05
 # So many visits of the engine's own bookkeeping run beside the slots while all of these are taken.
@@ -73,10 +64,7 @@ class Runner:
         self._slots: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
-        # That wait for their try, the most urgent first: in hand, in no level. A heap.
-        self._suspects: list[tuple[int, Position, int, Visit]] = []
-        self.suspects_running = 0
-        self._last_tries = 0  # of those, the ones that a further death would park
+        self.tries = Tries(buffer)
         self._closing = False
         self._verbose = False
 
@@ -92,7 +80,7 @@ class Runner:
         """
         self._verbose = log.isEnabledFor(logging.INFO)
         now = moment.local()
-        if self._closing or not (self.buffer.can_start(now) or self._stranded):
+        if self._closing or not (self.buffer.can_start(now) or self.tries.stranded):
             self._set_alarm(now)
             return
         while self._idle:
@@ -154,15 +142,14 @@ class Runner:
         now = moment.local()
         while (visit := self._pop(now, beside)) is not None:
             suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
-            if suspect and not self._may_try(visit):
+            if suspect and not self.tries.may_begin(visit):
                 self.buffer.ended(visit)
                 self.buffer.turn_over(visit)
-                heappush(self._suspects, (-visit.priority, visit.position, id(visit), visit))
+                self.tries.keep(visit)
                 continue
             if (run := self._enter(visit, now)) is not None:
-                run.suspect = suspect
-                self.suspects_running += suspect
-                self._last_tries += suspect and self._is_last_try(visit)
+                if suspect:
+                    self.tries.began(run)
                 return run
         for visit in self.buffer.take_stale():
             self._left(visit)
@@ -179,43 +166,11 @@ class Runner:
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
-        while self._suspects and not self.suspects_running:
-            self._put_back()
+        while self.tries.stranded:
+            self.tries.put_back()
             if (visit := self.buffer.pop(now, beside=beside)) is not None:
                 return visit
         return self.buffer.pop(now, beside=beside)
-
-    @property
-    def _stranded(self) -> bool:
-        """Suspects wait and no try's end will put them back: those before them wait for a limit."""
-        return bool(self._suspects) and not self.suspects_running
-
-    def _put_back(self) -> None:
-        """The most urgent suspects, to be tried if they may."""
-        for _ in range(min(SUSPECTS_PUT_BACK, len(self._suspects))):
-            self.buffer.place(heappop(self._suspects)[-1])
-
-    def _may_try(self, visit: Visit) -> bool:
-        """Visits that may have killed a worker: a few at a time, each alone that a further death would
-        park, lest it be parked for what another one did."""
-        if self._is_last_try(visit):
-            return self.suspects_running == 0
-        return self._last_tries == 0 and self.suspects_running < SUSPECTS_AT_ONCE
-
-    def _is_last_try(self, visit: Visit) -> bool:
-        return visit.crashes + 1 >= self.buffer.queues[visit.queue].settings.crash_limit
-
-    @property
-    def suspects_waiting(self) -> int:
-        return len(self._suspects)
-
-    def drop_suspects(self, unwanted: Callable[[Visit], bool]) -> None:
-        """Forget suspects that wait in shards that are no longer mine."""
-        for *_, visit in self._suspects:
-            if unwanted(visit):
-                self.buffer.forget(visit)
-        self._suspects = [entry for entry in self._suspects if not unwanted(entry[-1])]
-        heapify(self._suspects)
 
     def _let_go(self, visit: Visit) -> None:
         """A visit that was not started: whoever owns its shard will read it."""
@@ -255,32 +210,32 @@ class Runner:
         its place. Answers the last one, with what is left of it if it has suspended."""
         ended: list[Run] = []
         stop_at = 0.0 if alone else self._yielded_at + _yield_every(run.visit)
-        course = None
-        while True:
-            run.slot = slot
-            try:
-                if (course := self._begin(run)) is not None:
-                    break
-            except BaseException as error:
-                if (failure := self._failed(run, error)) is None:
-                    self._abandon(run)
-                    break
-                run.outcome = failure
-            now = self._conclude(run)
-            ended.append(run)
-            following = None
-            if now < stop_at and not (self.hand.suspects or slot.cancelling()):
-                following = self.buffer.another(now)
-            if following is None:
-                self._give_up_place(run)
-                break
-            run.slot = None
-            if (entered := self._enter(following, now)) is None:
-                break
-            run = entered
-        if ended:
-            self._finished(ended)
-        return run, course
+        try:
+            while True:
+                run.slot = slot
+                try:
+                    if (course := self._begin(run)) is not None:
+                        return run, course
+                except BaseException as error:
+                    if (failure := self._failed(run, error)) is None:
+                        self._abandon(run)
+                        return run, None
+                    run.outcome = failure
+                now = self._conclude(run)
+                ended.append(run)
+                following = None
+                if now < stop_at and not (self.hand.suspects or slot.cancelling()):
+                    following = self.buffer.another(now)
+                if following is None:
+                    self._give_up_place(run)
+                    return run, None
+                run.slot = None
+                if (entered := self._enter(following, now)) is None:
+                    return run, None
+                run = entered
+        finally:
+            if ended:
+                self._finished(ended)
 
     def _begin(self, run: Run) -> Course | None:
         """Call a handler up to where it first suspends; answers what is left of it, or notes how it
@@ -392,21 +347,17 @@ class Runner:
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""
         if run.suspect:
-            run.suspect = False
-            self.suspects_running -= 1
-            self._last_tries -= self._is_last_try(run.visit)
-            self._put_back()
+            self.tries.ended(run)
         self.fill()
 
     def _tried_soon(self, run: Run) -> None:
         """Others try when this one has lasted long enough, though it has not ended."""
-        seconds = LAST_TRY_SECONDS if self._is_last_try(run.visit) else TRY_SECONDS
 
         def tried() -> None:
             if run.suspect:
                 self._tried(run)
 
-        asyncio.get_running_loop().call_later(seconds, tried)
+        asyncio.get_running_loop().call_later(self.tries.seconds(run), tried)
 
     def _abandon(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""

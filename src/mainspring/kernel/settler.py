@@ -24,12 +24,13 @@ from mainspring.db.connect import Database, backoff, is_transient
 from mainspring.kernel import steps
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.outcome import (
-    Again,
-    Done,
     Outcome,
     Writer,
 )
 from mainspring.kernel.settling import (
+    PLAIN,
+    SETTLED,
+    Sort,
     done_arguments,
     done_in_order,
     explained,
@@ -37,6 +38,7 @@ from mainspring.kernel.settling import (
     is_plain,
     lock_arguments,
     settle_arguments,
+    sort_of,
 )
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
@@ -50,8 +52,6 @@ _LOCKED = "55P03"
 _OURS = ("0A000", "42501", "42P01", "23505")
 
 
-_PLAIN, _OTHER, _SETTLED = "plain", "other", "settled"  # the last by a transaction of their own
-Sort = Writer | str  # of results that are settled together
 Batch = tuple[Sort, list[Run]]
 
 
@@ -105,7 +105,7 @@ class Settler:
         """Hand in runs that have ended."""
         for sort, same in groupby(runs, sort_of):
             some = list(same)
-            if sort is _SETTLED:
+            if sort is SETTLED:
                 self._settled(some, "settled")
             else:
                 self.unsettled += len(some)
@@ -245,13 +245,13 @@ class Settler:
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await line.get()
-        if sort != _PLAIN:
+        if sort != PLAIN:
             batch.sort(key=_lock_order)
         if not isinstance(sort, str):
             answers = await self._send_with_writes(connection, sort, batch)
         else:
             try:
-                if sort == _PLAIN:
+                if sort == PLAIN:
                     answers = done_in_order(
                         await self._database.fetch(
                             connection, SQL["settle_done"], *self._done_arguments(batch)
@@ -376,18 +376,6 @@ class Settler:
 def _restore(batch: list[Run], outcomes: list[Any]) -> None:
     for run, outcome in zip(batch, outcomes, strict=True):
         run.outcome = outcome
-
-
-def sort_of(run: Run) -> Sort:
-    """With which others a result is settled."""
-    if run.settled:
-        return _SETTLED
-    outcome = run.outcome
-    kind = type(outcome)
-    if (kind is Done or kind is Again) and outcome.writer is not None:
-        writer: Writer = outcome.writer
-        return writer
-    return _PLAIN if is_plain(run) else _OTHER
 
 
 def _is_refusal(sort: Sort, error: Exception) -> bool:

@@ -22,12 +22,15 @@ from mainspring.kernel.outcome import (
     Outcome,
     Parked,
     Retry,
+    Writer,
 )
 from mainspring.kernel.retry import ERROR_BYTES, clean
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
 _encode = msgspec.json.Encoder().encode
+PLAIN, OTHER, SETTLED = "plain", "other", "settled"  # the last by a transaction of their own
+Sort = Writer | str  # of results that are settled together
 
 
 def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str]]:
@@ -88,6 +91,18 @@ def is_plain(run: Run) -> bool:
         and run.visit.address is not None
         and (settings is None or not (settings.any_pass or settings.quiet or settings.searchable))
     )
+
+
+def sort_of(run: Run) -> Sort:
+    """With which others a result is settled."""
+    if run.settled:
+        return SETTLED
+    outcome = run.outcome
+    kind = type(outcome)
+    if (kind is Done or kind is Again) and outcome.writer is not None:
+        writer: Writer = outcome.writer
+        return writer
+    return PLAIN if is_plain(run) else OTHER
 
 
 def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
