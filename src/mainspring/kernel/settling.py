@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
 _encode = msgspec.json.Encoder().encode
+_version = attrgetter("visit.version")
 
 
 def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str]]:
@@ -91,7 +93,10 @@ def is_plain(run: Run) -> bool:
 
 
 def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
-    """The arguments of settle_done.sql. Times as whole microseconds: the server reads them faster."""
+    """The arguments of settle_done.sql, in the order of the versions.
+
+    Times as whole microseconds: the server reads them faster."""
+    batch = sorted(batch, key=_version)
     visits = [run.visit for run in batch]
     results = [run.outcome.result for run in batch]
     values = {
