@@ -307,6 +307,40 @@ def test_both_forms_of_a_settle_write_the_same_history(visits: Visits, me) -> No
     assert stories[0]["duration_ms"] == 2500
 
 
+def test_each_visit_of_a_batch_gets_the_end_of_its_own_run(visits: Visits, me) -> None:
+    """Whatever the order of the versions, and whoever is not there any more."""
+    keys = [f"k{n:02}" for n in range(20)]
+    visits.offer(*keys)
+    runs = [visits.start(key) for key in keys]
+    for n, run in enumerate(runs):
+        run.started, run.seconds = 1_700_000_000.000001 + n, n / 1000
+        run.outcome = Done(result=None if n % 3 else f'{{"n": {n}}}')
+    visits.offer("k07")
+
+    answers = settle_done(visits, me, *runs)
+
+    assert answers == ["changed" if key == "k07" else "settled" for key in keys]
+    assert [row["key"] for row in visits.query("select key from mainspring.visit")] == ["k07"]
+    for n, run in enumerate(runs):
+        stories = [
+            (s["run"], s["started_at"].timestamp(), s["duration_ms"], s["result"])
+            for s in visits.history(run.visit.key)
+        ]
+        told = (run.token, run.started, float(n), None if n % 3 else {"n": n})
+        assert stories == ([] if n == 7 else [told])
+
+
+def test_two_runs_of_a_visit_in_one_batch_are_settled_once(visits: Visits, me) -> None:
+    visits.offer("a", "b")
+    runs = [visits.start("a"), visits.start("a"), visits.start("b")]
+
+    answers = settle_done(visits, me, *runs)
+
+    assert sorted(answers[:2]) == ["changed", "settled"]
+    assert answers[2] == "settled"
+    assert len(visits.history("a")) == 1
+
+
 @pytest.mark.parametrize("what", ["held", "held there", "offered", "another", "nothing", "settled"])
 def test_the_short_form_touches_nothing_but_the_visit_that_was_read(
     visits: Visits, me, what
