@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.settling import done_arguments, settle_arguments
 from mainspring.kernel.store import SQL
-from mainspring.kernel.visit import END, START, shard_mask
+from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
 from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.testing import TestServer
 from visits import Visits, queue
@@ -104,9 +104,9 @@ class TestPlans:
         values = {
             "queues": [queue] * 10,
             "priorities": list(range(10)),
-            "after_due": [START[0]] * 10,
+            "after_due": [EARLIEST] * 10,
             "after_key": [""] * 10,
-            "upto_due": [END[0]] * 10,
+            "upto_due": [LATEST] * 10,
             "upto_key": [""] * 10,
             "most": [100] * 10,
             "shards": None if shards is None else shard_mask(shards, 1024),
