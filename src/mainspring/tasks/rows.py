@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
-from mainspring.kernel.visit import rising_ids, shard_of, tokens
+from mainspring.kernel.visit import rising_ids, shards_of, tokens
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.task import Call, Options, Task, warn_if_large
 
@@ -59,32 +60,36 @@ class Rows:
 
     def chunks(self) -> Iterator[bytes]:
         """The stream, piece by piece."""
-        calls, shard_count, lookup = self._calls, self._shard_count, self._lookup
-        add_handle, pack, shard = self.handles.append, _FRESH, shard_of
-        ids = rising_ids(len(calls))
-        task = options = None
-        queue, head, group = "", b"", None
-        rows = [_START]
-        for start in range(0, len(calls), CHUNK_ROWS):
-            part = calls[start : start + CHUNK_ROWS]
-            for call, id, version in zip(part, ids, tokens(len(part)), strict=False):
-                if call.options is not options or call.task is not task:
-                    task, options = call.task, call.options
-                    queue, head, group = (
-                        task.settings.name,
-                        self._head((task, options)),
-                        options.group,
-                    )
-                payload = call.payload
-                warn_if_large(call, id)
-                home = shard(group or id, shard_count)
-                uuid = bytes.fromhex(id.replace("-", ""))
-                size = len(payload) + 1
-                rows += head, pack(36, id.encode(), 16, uuid, 4, home, 8, version, size, 1), payload
-                add_handle(Handle(queue, id, id, home, True, lookup))
-            yield b"".join(rows)
-            rows = []
+        yield _START
+        ids = rising_ids(len(self._calls))
+        for start in range(0, len(self._calls), CHUNK_ROWS):
+            calls = self._calls[start : start + CHUNK_ROWS]
+            yield b"".join(self._made(calls, list(islice(ids, len(calls)))))
         yield _END
+
+    def _made(self, calls: Sequence[Call], ids: Sequence[str]) -> list[bytes]:
+        made: list[bytes] = []
+        task = options = None
+        queue, head = "", b""
+        # What can be made of all at once costs a third less than one by one.
+        routes = [call.options.group or id for call, id in zip(calls, ids, strict=True)]
+        shards = shards_of(routes, self._shard_count)
+        uuids = struct.iter_unpack("16s", bytes.fromhex("".join(ids).replace("-", "")))
+        values = zip(calls, ids, uuids, shards, tokens(len(calls)), strict=True)
+        for call, id, (uuid,), shard, version in values:
+            if call.options is not options or call.task is not task:
+                task, options = call.task, call.options
+                queue, head = task.settings.name, self._head((task, options))
+            warn_if_large(call, id)
+            payload = call.payload
+            size = len(payload)
+            made += (
+                head,
+                _FRESH(36, id.encode(), 16, uuid, 4, shard, 8, version, size + 1, 1),
+                payload,
+            )
+            self.handles.append(Handle(queue, id, id, shard, True, self._lookup))
+        return made
 
     def _head(self, kind: Kind) -> bytes:
         fields = [field(kind) for field in self._shared.values()]
