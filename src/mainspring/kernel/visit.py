@@ -22,6 +22,7 @@ LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 Position = tuple[datetime, str]
 _LOOKS_GROUPED = re.compile("[0-9]+:")
+_TOKEN = struct.Struct(">q").unpack_from
 _FIRST_FOUR = struct.Struct(">I").unpack_from
 START: Position = (EARLIEST, "")
 END: Position = (LATEST, "")
@@ -143,9 +144,15 @@ class Tokens:
 
 def new_id() -> str:
     """One such id as new_ids makes many."""
-    at, drawn = f"{_milliseconds():012x}", os.urandom(10).hex()
-    variant = "89ab"[int(drawn[19], 16) & 3]
-    return f"{at[:8]}-{at[8:]}-7{drawn[:3]}-{variant}{drawn[3:6]}-{drawn[6:18]}"
+    return new_visit()[0]
+
+
+def new_visit() -> tuple[str, int]:
+    """An id and a token for one visit, of one draw: asking the system is the dearest part of both."""
+    drawn = os.urandom(18)
+    text = f"{_milliseconds():012x}7{drawn.hex()}"
+    id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{'89ab'[drawn[1] & 3]}{text[17:20]}-{text[20:32]}"
+    return id, _TOKEN(drawn, 10)[0]
 
 
 def new_ids(count: int) -> list[str]:

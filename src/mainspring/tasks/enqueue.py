@@ -19,10 +19,9 @@ from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
     grouped_key,
-    new_id,
     new_ids,
+    new_visit,
     shard_of,
-    token,
     tokens,
 )
 from mainspring.tasks.handle import Handle, Lookup
@@ -167,7 +166,8 @@ class Clock:
 
 def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict[str, Any]]:
     """A call without a key: its handle, and the arguments of insert_one.sql."""
-    options, queue, id = call.options, call.task.settings.name, new_id()
+    options, queue = call.options, call.task.settings.name
+    id, version = new_visit()
     shard = shard_of(options.group or id, shard_count)
     warn_if_large(call, id)
     values = {
@@ -180,7 +180,7 @@ def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict
         "due_at": options.at,
         "delay": options.delay,
         "expires_at": options.expires_at,
-        "version": token(),
+        "version": version,
         "payload": call.payload.decode(),
     }
     return Handle(queue, id, id, shard, True, lookup), values
@@ -257,7 +257,7 @@ async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> 
             match step:
                 case Fetch(statement, values):
                     await cursor.execute(statement.text, values)
-                    answer = await cursor.fetchall()
+                    answer = await cursor.fetchall() if cursor.description else []
                 case Clock():
                     answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
                 case Copy(columns, chunks):
@@ -277,7 +277,8 @@ def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[H
                 return end.value  # type: ignore[no-any-return]
             match step:
                 case Fetch(statement, values):
-                    answer = cursor.execute(statement.text, values).fetchall()
+                    cursor.execute(statement.text, values)
+                    answer = cursor.fetchall() if cursor.description else []
                 case Clock():
                     answer = cursor.execute(_NOW).fetchall()[0]["now"]
                 case Copy(columns, chunks):
