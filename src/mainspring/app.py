@@ -585,7 +585,7 @@ class Mainspring(Advancing):
             return (await self.enqueue_calls([call], on))[0]
         pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
         handle, values = one(call, pool.database.shard_count, self)
-        await pool.fetch(KERNEL_SQL["insert_one"], values)
+        await pool.run(KERNEL_SQL["insert_one"], values)
         return handle
 
     async def enqueue_calls(

@@ -151,7 +151,8 @@ async def test_a_transaction_whose_connection_breaks_says_why(
         await broken()
 
 
-async def test_a_server_that_does_not_answer_is_given_up(app: Mainspring) -> None:
+@pytest.mark.parametrize("ask_by", [AsyncPool.fetch, AsyncPool.run])
+async def test_a_server_that_does_not_answer_is_given_up(app: Mainspring, ask_by: Any) -> None:
     """T13: whoever enqueues gets an error, though neither the server nor the network says a word."""
     pool = AsyncPool(await app.database(), most=1, patience=0.2)
     ask = Statement("ask", "select pg_backend_pid() as pid")
@@ -159,7 +160,7 @@ async def test_a_server_that_does_not_answer_is_given_up(app: Mainspring) -> Non
     os.kill(row["pid"], signal.SIGSTOP)
     try:
         with pytest.raises(asyncpg.PostgresConnectionError) as given_up:
-            await asyncio.wait_for(pool.fetch(ask, {}), 20)
+            await asyncio.wait_for(ask_by(pool, ask, {}), 20)
     finally:
         os.kill(row["pid"], signal.SIGCONT)
 
@@ -167,6 +168,29 @@ async def test_a_server_that_does_not_answer_is_given_up(app: Mainspring) -> Non
     [another] = await pool.fetch(ask, {})
     assert another["pid"] != row["pid"]
     await pool.close()
+
+
+async def test_a_table_may_change_between_two_calls(app: Mainspring, database_url: str) -> None:
+    """T13: what is kept for the next call on a connection outlives a migration."""
+
+    @app.task
+    async def note(n: int) -> None: ...
+
+    await note.enqueue(1)
+    with psycopg.connect(database_url, autocommit=True) as other:
+        for n, change in enumerate(
+            (
+                "alter table mainspring.visit add column later text",
+                "create index visit_later on mainspring.visit (later) where later is not null",
+                "alter table mainspring.visit drop column later",
+                "alter table mainspring.visit alter column crashes set default 0",
+            )
+        ):
+            other.execute(change)
+            await note.enqueue(n)
+        found = other.execute("select count(*) from mainspring.visit").fetchone()
+
+    assert found == (5,)
 
 
 async def test_many_statements_may_take_longer_than_one_may(app: Mainspring) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import psycopg
 import pytest
@@ -160,6 +160,62 @@ async def test_of_many_calls_each_has_its_own_time(app, order, clock, database_u
     assert [row["due_at"] for row in rows(database_url, "payload = '{\"n\": 1}'")] == [later]
     others = rows(database_url, "payload = '{\"n\": 2}'")
     assert all(now <= row["due_at"] < now + timedelta(minutes=1) for row in others)
+
+
+@pytest.mark.parametrize("way", ["ours", "async", "sync"])
+async def test_what_is_copied_in_is_what_one_call_would_have_stored(
+    app, database_url, way: str
+) -> None:
+    """T13: times, groups and texts of every kind, whatever the form in which they travel."""
+
+    @app.task(priority=3)
+    async def write(text: str, before: int = 0) -> None: ...
+
+    texts = [
+        "plain",
+        'back\\slash "quoted"',
+        "tab\tline\nreturn\r",
+        "\\N",
+        "h\u00e9llo \N{SNOWMAN}",
+    ]
+    zone = timezone(timedelta(hours=-3, minutes=-30))
+    calls = [
+        write.options(
+            group=None if n % 4 == 0 else f"{text}-{n % 3}",
+            priority=None if n % 2 else 7,
+            at=datetime(2150, 2, 3, 4, 5, 6, 7 + n, zone) if n % 3 else None,
+            expires_at=datetime(2199, 12, 31, 23, 59, 59, 999_999 - n, UTC) if n % 5 else None,
+        ).bind(before=n, text=text)
+        for n in range(60)
+        for text in [texts[n % len(texts)]]
+    ]
+
+    if way == "ours":
+        copied = await app.enqueue_many(calls)
+    elif way == "async":
+        async with await psycopg.AsyncConnection.connect(database_url) as connection:
+            copied = await app.enqueue_many(calls, on=connection)
+    else:
+        copied = await asyncio.to_thread(app.enqueue_calls_sync, calls, None)
+    single = [await app.enqueue_call(call, None) for call in calls]
+
+    def stored(handles: list) -> list[dict]:
+        by_id = {row["id"]: row for row in rows(database_url)}
+        return [
+            {
+                **by_id[handle.id],
+                **dict.fromkeys(["id", "key", "version", "created_at", "changed_at", "shard"]),
+                "due_at": None if n % 3 == 0 else by_id[handle.id]["due_at"],
+                "key is id": handle.key == by_id[handle.id]["key"] == handle.id,
+                "at home": handle.shard == by_id[handle.id]["shard"],
+                "route": by_id[handle.id]["shard"] if by_id[handle.id]["grp"] else None,
+            }
+            for n, handle in enumerate(handles)
+        ]
+
+    assert stored(copied) == stored(single)
+    assert all(row["key is id"] and row["at home"] for row in stored(copied))
+    assert [row["payload"]["text"] for row in stored(copied)] == [texts[n % 5] for n in range(60)]
 
 
 async def test_a_time_in_another_zone_is_the_same_moment(app, order, database_url) -> None:

@@ -107,6 +107,24 @@ def backoff(tries: int, *, first: float = 0.05, most: float = 2.0) -> float:
     return min(most, first * float(2 ** min(tries, 10))) * (0.5 + random.random() / 2)
 
 
+class Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """An asyncpg connection with a short way for what is run again and again."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._kept: dict[Statement, Any] = {}
+
+    async def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
+        """Run a statement that answers no rows: so no migration can make its plan unfit.
+
+        asyncpg's own calls for it are six frames deep, a tenth of what an enqueue costs its caller.
+        """
+        if (kept := self._kept.get(statement)) is None:
+            kept = self._kept[statement] = await self.prepare(statement.numbered)
+        arguments = statement.arguments(values)
+        await self._protocol.bind_execute(kept._state, arguments, "", 0, False, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
     """An address, and what is known of the server behind it."""
@@ -146,6 +164,7 @@ class Database:
         try:
             connection = await asyncpg.connect(
                 asyncpg_url(self.url),
+                connection_class=Connection,
                 server_settings=startup,
                 statement_cache_size=0 if self.pooled else 200,
                 max_cached_statement_lifetime=0,

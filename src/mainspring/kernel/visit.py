@@ -7,7 +7,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -23,6 +23,8 @@ LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 Position = tuple[float, str]  # when it is due, and its key
 _LOOKS_GROUPED = re.compile("[0-9]+:")
+_TOKEN = struct.Struct(">q").unpack_from
+_FIRST_FOUR = struct.Struct(">I").unpack_from
 START: Position = (EARLIEST.timestamp(), "")
 END: Position = (LATEST.timestamp(), "")
 
@@ -98,7 +100,14 @@ def instant(seconds: float) -> datetime:
 
 def shard_of(route: str, shard_count: int) -> int:
     """The shard of a route: the twin of mainspring.shard() in SQL (S12)."""
-    return int.from_bytes(hashlib.sha256(route.encode()).digest()[:4], "big") % shard_count
+    first: int = _FIRST_FOUR(hashlib.sha256(route.encode()).digest())[0]
+    return first % shard_count
+
+
+def shards_of(routes: Sequence[str], shard_count: int) -> list[int]:
+    """The shards of many routes."""
+    digests = b"".join([hashlib.sha256(route.encode()).digest() for route in routes])
+    return [first % shard_count for first in struct.unpack(">" + "I28x" * len(routes), digests)]
 
 
 def shard_mask(shards: Iterable[int], shard_count: int) -> bytes:
@@ -143,9 +152,15 @@ class Tokens:
 
 def new_id() -> str:
     """One such id as new_ids makes many."""
-    at, drawn = f"{_milliseconds():012x}", os.urandom(10).hex()
-    variant = "89ab"[int(drawn[19], 16) & 3]
-    return f"{at[:8]}-{at[8:]}-7{drawn[:3]}-{variant}{drawn[3:6]}-{drawn[6:18]}"
+    return new_visit()[0]
+
+
+def new_visit() -> tuple[str, int]:
+    """An id and a token for one visit, of one draw: asking the system is the dearest part of both."""
+    drawn = os.urandom(18)
+    text = f"{_milliseconds():012x}7{drawn.hex()}"
+    id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{'89ab'[drawn[1] & 3]}{text[17:20]}-{text[20:32]}"
+    return id, _TOKEN(drawn, 10)[0]
 
 
 def new_ids(count: int) -> list[str]:

@@ -7,8 +7,7 @@ answered and nothing else happens.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -20,35 +19,21 @@ from mainspring.db.sql import Statement
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
     grouped_key,
-    new_id,
     new_ids,
-    rising_ids,
+    new_visit,
     shard_of,
-    token,
     tokens,
 )
 from mainspring.tasks.handle import Handle, Lookup
-from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES
-from mainspring.tasks.task import Call, Options, Task, Uniform
-
-log = logging.getLogger("mainspring")
+from mainspring.tasks.rows import Kind, Rows, priority
+from mainspring.tasks.task import Call, Options, Uniform, warn_if_large
 
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
-COPY_LINES = 500
-
-
-def warn_if_large(call: Call, id: str) -> None:
-    if len(call.payload) > PAYLOAD_WARNING_BYTES:
-        size = len(call.payload)
-        log.warning("payload.large", extra={"task": call.task.name, "bytes": size, "id": id})
 
 
 class Batch:
-    """Calls on their way to the database.
-
-    Those that are copied in are checked, named and written while the server takes in the lines before.
-    """
+    """Calls on their way to the database."""
 
     def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
         self.shard_count = shard_count
@@ -57,7 +42,6 @@ class Batch:
         self._kinds = _kinds(calls)
         self.keyed = any(options.key is not None for _, options in self._kinds)
         self.calls = calls if self.is_copied() else calls[:]
-        self._copied: list[Handle[Any]] = []  # of the lines that were made
 
     @cached_property
     def ids(self) -> list[str]:
@@ -107,50 +91,22 @@ class Batch:
             "queues": [call.task.name for call in calls],
             "ids": self.ids,
             "groups": [call.options.group for call in calls],
-            "priorities": [_priority(call) for call in calls],
+            "priorities": [priority(call.task, call.options) for call in calls],
             "due_ats": [self.due_at(call.options, now) for call in calls],
             "expires_ats": [call.options.expires_at for call in calls],
             "versions": list(tokens(len(calls))),
             "payloads": [call.payload.decode() for call in calls],
         }
 
-    def copied(self, now: datetime | None) -> tuple[list[str], Iterator[bytes]]:
-        """Columns and text to be copied in; what is not named is left to its default (due now)."""
-        extra: dict[str, Callable[[Options], str]] = {}
-        if any(options.expires_at is not None for _, options in self._kinds):
-            extra["expires_at"] = lambda options: _text(options.expires_at)
-        if any(options.group is not None for _, options in self._kinds):
-            extra["grp"] = lambda options: _text(options.group)
-        if now is not None:
-            extra["due_at"] = lambda options: _text(max(self.due_at(options, now) or now, now))
-        columns = ["shard", "key", "queue", "id", "priority", "version", "payload"]
-        return [*columns, *extra], self._lines(list(extra.values()))
+    def rows(self, now: datetime | None) -> Rows:
+        """What is copied in."""
 
-    def _lines(self, extra: list[Callable[[Options], str]]) -> Iterator[bytes]:
-        """Lines in COPY's text form, in chunks. Only groups and payloads can need an escape."""
-        handles, lookup, shard_count = self._copied, self.lookup, self.shard_count
-        ids = rising_ids(self._count)
-        for start in range(0, self._count, COPY_LINES):
-            part = self.calls[start : start + COPY_LINES]
-            lines = []
-            for call, id, version in zip(part, ids, tokens(len(part)), strict=False):
-                warn_if_large(call, id)
-                options, queue = call.options, call.task.settings.name
-                shard = shard_of(options.group or id, shard_count)
-                payload = call.payload.decode()
-                if "\\" in payload:
-                    payload = payload.replace("\\", "\\\\")
-                line = f"{shard}\t{id}\t{queue}\t{id}\t{_priority(call)}\t{version}\t{payload}"
-                for text in extra:
-                    line += "\t" + text(options)
-                lines.append(line)
-                handles.append(Handle(queue, id, id, shard, True, lookup))
-            lines.append("")
-            yield "\n".join(lines).encode()
+        def due_at(options: Options) -> datetime:
+            assert now is not None
+            return max(self.due_at(options, now) or now, now)
 
-    def copied_handles(self) -> list[Handle[Any]]:
-        """The handles of calls that were copied in, in their order."""
-        return self._copied
+        wanted = None if now is None else due_at
+        return Rows(self.calls, self._kinds, wanted, self.shard_count, self.lookup)
 
     def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
@@ -174,7 +130,7 @@ class Batch:
         ]
 
 
-def _kinds(calls: Sequence[Call]) -> list[tuple[Task[Any, Any], Options]]:
+def _kinds(calls: Sequence[Call]) -> list[Kind]:
     """The tasks and options that occur: few, however many the calls are."""
     if isinstance(calls, Uniform):
         return [(calls.task, calls.options)]
@@ -182,25 +138,9 @@ def _kinds(calls: Sequence[Call]) -> list[tuple[Task[Any, Any], Options]]:
     return list(found.values())
 
 
-_NULL = "\\N"
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-
-
-def _text(value: datetime | str | None) -> str:
-    """A value in COPY's text form."""
-    if value is None:
-        return _NULL
-    return value.isoformat() if isinstance(value, datetime) else value.translate(_ESCAPES)
-
-
 def _key(options: Options, id: str) -> str:
     """The visit's key: the user's, or the call's own fresh id."""
     return id if options.key is None else grouped_key(options.group, options.key)
-
-
-def _priority(call: Call) -> int:
-    chosen = call.options.priority
-    return call.task.settings.priority if chosen is None else chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +156,7 @@ class Copy:
     """Copy rows in."""
 
     columns: list[str]
-    lines: Iterator[bytes]
+    chunks: Iterator[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +166,8 @@ class Clock:
 
 def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict[str, Any]]:
     """A call without a key: its handle, and the arguments of insert_one.sql."""
-    options, queue, id = call.options, call.task.settings.name, new_id()
+    options, queue = call.options, call.task.settings.name
+    id, version = new_visit()
     shard = shard_of(options.group or id, shard_count)
     warn_if_large(call, id)
     values = {
@@ -235,11 +176,11 @@ def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict
         "queue": queue,
         "id": id,
         "grp": options.group,
-        "priority": _priority(call),
+        "priority": priority(call.task, options),
         "due_at": options.at,
         "delay": options.delay,
         "expires_at": options.expires_at,
-        "version": token(),
+        "version": version,
         "payload": call.payload.decode(),
     }
     return Handle(queue, id, id, shard, True, lookup), values
@@ -253,12 +194,11 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
         return [handle]
     now: datetime | None = (yield Clock()) if batch.needs_clock() else None
     if batch.is_copied():
-        yield Copy(*batch.copied(now))
+        rows = batch.rows(now)
+        yield Copy(rows.columns, rows.chunks())
         yield Fetch(SQL["wake"], {"queues": batch.queues})
-        return batch.copied_handles()
-    else:
-        rows = yield Fetch(SQL["insert_new"], batch.arrays(now))
-    inserted = {str(row["id"]) for row in rows}
+        return rows.handles
+    inserted = {str(row["id"]) for row in (yield Fetch(SQL["insert_new"], batch.arrays(now)))}
     taken: dict[tuple[str, str], str] = {}
     while missing := batch.missing(inserted, taken):
         taken |= _by_key((yield Fetch(SQL["find_visits"], _keys(batch, missing))))
@@ -271,14 +211,14 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
 
 def _copy(columns: list[str]) -> LiteralString:
     # Columns are ours, from a fixed list; values never enter the text.
-    return f"copy mainspring.visit ({', '.join(columns)}) from stdin"
+    return f"copy mainspring.visit ({', '.join(columns)}) from stdin (format binary)"
 
 
 _NOW = "select mainspring.now() as now"
 
 
-async def _chunks(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in lines:
+async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
         yield chunk
 
 
@@ -295,9 +235,13 @@ async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
                 answer = await connection.fetch(statement.numbered, *statement.arguments(values))
             case Clock():
                 answer = await connection.fetchval(_NOW)
-            case Copy(columns, lines):
+            case Copy(columns, chunks):
                 answer = await connection.copy_to_table(
-                    "visit", schema_name="mainspring", columns=columns, source=_chunks(lines)
+                    "visit",
+                    schema_name="mainspring",
+                    columns=columns,
+                    source=_each(chunks),
+                    format="binary",
                 )
 
 
@@ -313,12 +257,12 @@ async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> 
             match step:
                 case Fetch(statement, values):
                     await cursor.execute(statement.text, values)
-                    answer = await cursor.fetchall()
+                    answer = await cursor.fetchall() if cursor.description else []
                 case Clock():
                     answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
-                case Copy(columns, lines):
+                case Copy(columns, chunks):
                     async with cursor.copy(_copy(columns)) as copy:
-                        for chunk in lines:
+                        for chunk in chunks:
                             await copy.write(chunk)
 
 
@@ -333,12 +277,13 @@ def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[H
                 return end.value  # type: ignore[no-any-return]
             match step:
                 case Fetch(statement, values):
-                    answer = cursor.execute(statement.text, values).fetchall()
+                    cursor.execute(statement.text, values)
+                    answer = cursor.fetchall() if cursor.description else []
                 case Clock():
                     answer = cursor.execute(_NOW).fetchall()[0]["now"]
-                case Copy(columns, lines):
+                case Copy(columns, chunks):
                     with cursor.copy(_copy(columns)) as copy:
-                        for chunk in lines:
+                        for chunk in chunks:
                             copy.write(chunk)
 
 

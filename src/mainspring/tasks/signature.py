@@ -77,6 +77,7 @@ class Signature:
             )
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
             self._given_decoder = self._strict_decoder(declared)
+            self._writer = _writer(self._parameters)
             result = self._result_type(hints.get("return", Any))
             self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
             _check_travels([*(f[1] for f in declared), result])
@@ -124,7 +125,7 @@ class Signature:
         """The arguments of a call as JSON, checked against the signature."""
         arguments = self.bind(positional, named) if positional else named
         try:
-            payload = _encoder.encode(arguments)
+            payload = _encoder.encode(self._in_order(arguments))
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
             raise InvalidArguments(
                 f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {error}; "
@@ -142,9 +143,19 @@ class Signature:
                 f"arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
                 f"got {_shown(arguments)}{_hint(error)}"
             ) from None
-        if b"null" in payload or b"\\u0000" in payload:
+        text = payload.decode()  # a text is searched three times as fast as bytes are
+        if "null" in text or "\\u0000" in text:
             self.check_values(payload, arguments)
         return payload
+
+    def _in_order(self, arguments: Mapping[str, Any]) -> Any:
+        """The arguments as they are best written; as they are if they have names that are none of ours."""
+        if type(arguments) is dict:
+            try:
+                return self._writer(**arguments)
+            except TypeError:
+                pass  # their check says what is wrong with them
+        return arguments
 
     def check_argument(self, name: str, text: bytes) -> None:
         """Check one argument, written as JSON, against its type."""
@@ -206,6 +217,18 @@ class Signature:
                 f"the stored result of {self.noun} {self.name!r} does not fit its return type: {error}; "
                 f"got {result[:200] if result else result}"
             ) from None
+
+
+def _writer(names: Iterable[str]) -> type[msgspec.Struct]:
+    """What writes arguments in the order in which jsonb keeps them: by length, then by bytes.
+
+    The server sorts the keys of every object, and moves them byte by byte: with six keys in another order
+    that is an eighth of all it does for a row. An argument that is not given is not written.
+    """
+    absent: Any = object()
+    ordered = sorted(names, key=lambda name: (len(name.encode()), name.encode()))
+    fields = [(name, Any, absent) for name in ordered]
+    return msgspec.defstruct("Arguments", fields, kw_only=True, omit_defaults=True, gc=False)
 
 
 def encode_result(noun: str, name: str, result: Any) -> str | None:
