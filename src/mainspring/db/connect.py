@@ -115,14 +115,10 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no ty
         self._kept: dict[Statement, Any] = {}
 
     async def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
-        """Run a statement that answers no rows: so no migration can make its plan unfit.
-
-        asyncpg's own calls for it are six frames deep, a tenth of what an enqueue costs its caller.
-        """
+        """Run a statement that answers no rows: so no migration can make its plan unfit."""
         if (kept := self._kept.get(statement)) is None:
             kept = self._kept[statement] = await self.prepare(statement.numbered)
-        arguments = statement.arguments(values)
-        await self._protocol.bind_execute(kept._state, arguments, "", 0, False, None)
+        await kept.fetch(*statement.arguments(values))
 
 
 @dataclass(frozen=True, slots=True)
