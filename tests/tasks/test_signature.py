@@ -144,6 +144,13 @@ def test_arguments_are_written_in_the_order_in_which_the_server_keeps_them() -> 
     assert payload.decode() == '{"a":1,"b":2,"é":3,"long_name":1}'
 
 
+def test_an_argument_that_is_unset_is_refused_and_not_left_out() -> None:
+    def task(a: int = 1): ...
+
+    with pytest.raises(InvalidArguments, match="UnsetType are unsupported"):
+        Signature("task", task, Context).encode((), {"a": msgspec.UNSET})
+
+
 class TestArguments:
     @pytest.fixture
     def task(self, app: Mainspring):

@@ -150,7 +150,8 @@ class Signature:
 
     def _in_order(self, arguments: Mapping[str, Any]) -> Any:
         """The arguments as they are best written; as they are if they have names that are none of ours."""
-        if type(arguments) is dict:
+        # A struct would leave an UNSET out, which is to be refused.
+        if type(arguments) is dict and msgspec.UNSET not in arguments.values():
             try:
                 return self._writer(**arguments)
             except TypeError:
