@@ -605,3 +605,18 @@ def test_a_background_queue_leaves_slots_too_and_others_need_not() -> None:
     assert len(popped(found)) == 7
     wait_for(found, "task", 1)
     assert popped(found) == ["task00"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_background_queue_is_owed_a_choice_only_while_it_has_visits(waits: bool) -> None:
+    found = buffer(queue("live"), queue("crawl", share=0.25))
+    found.add([visit(f"{n:02}", at=n, name="live") for n in range(20)])
+    if waits:
+        found.add([visit("c", name="crawl", priority=1)])
+    found.pop(0.0)
+
+    followed = 0
+    while found.another(0.0) is not None:
+        followed += 1
+
+    assert followed == (3 if waits else 19)

@@ -331,6 +331,15 @@ async def test_groups_are_counted_although_others_follow_in_a_place() -> None:
         await bench.rest(6)
 
 
+async def test_a_run_of_a_group_is_not_followed_before_its_place_in_the_group_is_free() -> None:
+    async with Bench(done) as bench:
+        bench.buffer.queues["ring"].groups.limit(1, None, 0.0)
+        groups = ["g", None, None, "g"]
+        bench.buffer.add([visit(f"{n}", at=n, group=g) for n, g in enumerate(groups)])
+
+        assert await followed(bench, 4) == ["0", "1", "2", "3"]
+
+
 async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
     async def handler(run: Run) -> Outcome:
         bench.hand.good_until = 0.0

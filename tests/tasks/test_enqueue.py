@@ -373,6 +373,18 @@ class TestOnTheCallersConnection:
 
         assert {row["id"] for row in rows(database_url)} == {handle.id, *(h.id for h in many)}
 
+    @pytest.mark.parametrize("count", [1, 3, 60])
+    def test_a_caller_s_encoding_changes_no_text(self, app, database_url, count) -> None:
+        @app.task
+        async def spell(word: str) -> None: ...
+
+        with psycopg.connect(database_url, client_encoding="latin1") as connection:
+            calls = [{"word": "\u00e9"}] * count
+            spell.options(group="g\u00fc", on=connection).enqueue_many_sync(calls)
+
+        found = {(row["grp"], row["payload"]["word"]) for row in rows(database_url)}
+        assert found == {("g\u00fc", "\u00e9")}
+
     def test_a_sync_transaction_that_rolls_back_enqueues_nothing(
         self, app, order, database_url
     ) -> None:

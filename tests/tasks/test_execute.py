@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import itertools
 import sys
@@ -169,3 +170,41 @@ async def test_a_fenced_run_counts_no_attempt_though_its_thread_ends_first(app) 
         runs = await app.operator.history(HistoryFilter(queue="busy"))
 
     assert [(run.outcome, run.attempt) for run in runs] == [("done", 1)]
+
+
+def by_name(function: Any) -> Any:
+    """A decorator as many have: it shows the signature of what it wraps, and takes arguments by name."""
+
+    @functools.wraps(function)
+    async def wrapper(**named: Any) -> Any:
+        return await function(**named)
+
+    return wrapper
+
+
+async def test_a_decorated_task_is_called_by_name(app) -> None:
+    @app.task
+    @by_name
+    async def decorated(n: int, *, m: int = 2) -> int:
+        return n * m
+
+    handle = await decorated.enqueue(5)
+    async with app.worker():
+        assert await handle.result(timeout=10) == 10
+
+
+async def test_a_task_is_called_with_its_own_arguments_however_they_were_given(app) -> None:
+    """By position where the function allows it, with what was left out at its default."""
+
+    @app.task
+    async def plain(a: int, b: list[int], c: str = "c") -> list[object]:
+        return [a, b, c]
+
+    handles = [
+        await plain.enqueue(1, [2]),
+        await plain.enqueue(c="x", b=[], a=1),
+        await plain.enqueue(1, b=[3], c="y"),
+    ]
+    async with app.worker():
+        results = [await handle.result(timeout=10) for handle in handles]
+    assert results == [[1, [2], "c"], [1, [], "x"], [1, [3], "y"]]

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -391,6 +391,8 @@ class TestOptions:
     def test_a_time_that_drivers_cannot_read_back_is_refused(self, task, name) -> None:
         with pytest.raises(InvalidTime, match=f"{name} must be before the year 9999, got 9999-06"):
             task.options(**{name: datetime(9999, 6, 1, tzinfo=UTC)})
+        with pytest.raises(InvalidTime, match=f"{name} must not be before the year 1 in UTC"):
+            task.options(**{name: datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))})
 
     @pytest.mark.parametrize("days", [365_001, -365_001, 999_999_999])
     def test_a_delay_that_leads_beyond_the_calendar_is_refused(self, task, days) -> None:

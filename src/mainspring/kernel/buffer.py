@@ -192,7 +192,8 @@ class Buffer:
                 if self._background:
                     self._count_share(visit)
                 queue = self.queues[visit.queue]
-                self._chosen = None if queue.limited or queue.one_by_one else level
+                weighed = queue.limited or queue.one_by_one or visit.group is not None
+                self._chosen = None if weighed else level
                 return visit
         self._count_group_alarms()
         return None
@@ -201,7 +202,7 @@ class Buffer:
         """The visit that follows the one popped last, in the place of that, which has just ended. Without
         a choice between queues, for nothing has come to this buffer since; None if one must be made."""
         level = self._chosen
-        if level is None or (self._background and self._credit >= 1.0):
+        if level is None or (self._credit >= 1.0 and any(self._waiting_background)):
             return None
         visit = level.follow(self._rival, now - STALE_SECONDS)
         if visit is None:

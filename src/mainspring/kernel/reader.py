@@ -54,7 +54,7 @@ URGENT_LEVELS = 64
 # steps of processes that are handed over in memory were read six times each.
 KNOWN_MANY = 100
 KNOWN_SECONDS = 0.4
-# Before the time of a visit, so that it is read itself: the database's times have microseconds.
+# A step back goes so much further than the time of the visit: times are rounded on their way.
 A_MOMENT = 0.000_001
 _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
 # Between the queue and the group, or the key, of what a statement passes over; no queue's name contains it.

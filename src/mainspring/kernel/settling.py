@@ -30,7 +30,8 @@ from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
 _encode = msgspec.json.Encoder().encode
-PLAIN, OTHER, SETTLED = "plain", "other", "settled"  # the last by a transaction of their own
+# The last by a transaction of their own; known only when they are sent again, they are judged as others.
+PLAIN, OTHER, SETTLED = "plain", "other", "settled"
 Sort = Writer | str  # of results that are settled together
 _version = attrgetter("visit.version")
 

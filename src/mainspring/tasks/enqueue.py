@@ -39,6 +39,7 @@ class Batch:
         self.shard_count = shard_count
         self.lookup = lookup
         self._count = len(calls)
+        self._copies = True
         self._kinds = _kinds(calls)
         self.keyed = any(options.key is not None for _, options in self._kinds)
         self.calls = calls if self.is_copied() else calls[:]
@@ -66,7 +67,14 @@ class Batch:
         return sorted({task.name for task, _ in self._kinds})
 
     def is_copied(self) -> bool:
-        return not self.keyed and self._count >= COPY_FROM
+        return self._copies and not self.keyed and self._count >= COPY_FROM
+
+    def fit(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Batch:
+        """Copied texts are read in the encoding of the connection: in another one none are copied."""
+        if self.is_copied() and connection.info.encoding != "utf-8":
+            self._copies = False
+            self.calls = self.calls[:]
+        return self
 
     def needs_clock(self) -> bool:
         """Whether a due time depends on the database's clock; what is copied in is taken as it is."""
@@ -247,7 +255,7 @@ async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
 
 async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> list[Handle[Any]]:
     """Enqueue on the caller's async psycopg connection, in its transaction."""
-    walk, answer = steps(batch), None
+    walk, answer = steps(batch.fit(connection)), None
     async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         while True:
             try:
@@ -268,7 +276,7 @@ async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> 
 
 def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[Handle[Any]]:
     """Enqueue on a sync psycopg connection, in its transaction."""
-    walk, answer = steps(batch), None
+    walk, answer = steps(batch.fit(connection)), None
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         while True:
             try:

@@ -56,7 +56,11 @@ class Signature:
         hints = _hints(name, function)
         declared: list[Any] = []
         self._parameters: list[str] = []
-        self.in_order = True  # a call by position has all arguments, and no context among them
+        # Whether a call by position has all arguments, and no context among them. A decorator's function
+        # shows the signature of the one that it wraps, and may look for arguments by name.
+        self.in_order = isinstance(function, types.FunctionType) and not (
+            hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+        )
         for parameter in inspect.signature(function).parameters.values():
             kind = hints.get(parameter.name, Any)
             if kind is context_type:

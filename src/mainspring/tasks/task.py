@@ -22,7 +22,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel.given import Seconds, check_settings
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import DEFAULT_PRIORITY, LATEST
+from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, LATEST
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
@@ -135,6 +135,8 @@ def check_time(name: str, at: datetime | None) -> None:
         )
     if at is not None and at >= LATEST:
         raise InvalidTime(f"{name} must be before the year 9999, got {at.isoformat()}")
+    if at is not None and at < EARLIEST:
+        raise InvalidTime(f"{name} must not be before the year 1 in UTC, got {at.isoformat()}")
 
 
 def check_text(name: str, value: str, most: int) -> None:
