@@ -71,6 +71,7 @@ SYSTEMS = (
             {"slots": 1000, "gc": LESS_OFTEN},
             {"slots": 2000, "page": 2000},
             {"slots": 2000, "page": 2000, "gc": LESS_OFTEN},
+            {"slots": 2000, "page": 5000, "gc": LESS_OFTEN},
         ),
         idle={"slots": 100},
         four_slots={"slots": 4},
