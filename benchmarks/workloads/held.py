@@ -17,8 +17,8 @@ from benchmarks.workloads.workload import Figure, Trial, Workload
 HELD_SECONDS = 60.0
 QUICK_SECONDS = 20.0
 WINDOW_SECONDS = 10.0
-# Caches are filled, and the host has given what it lends to who was idle: seen for up to 40 s, in which even a
-# mere loop in Python became slower by two thirds.
+# Caches are filled, and the host has taken back what it lends to who was idle: seen for up to 40 s, in
+# which even a mere loop in Python became slower by two thirds.
 WARM_SECONDS = 40.0
 
 
