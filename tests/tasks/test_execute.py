@@ -185,7 +185,7 @@ def by_name(function: Any) -> Any:
 async def test_a_decorated_task_is_called_by_name(app) -> None:
     @app.task
     @by_name
-    async def decorated(n: int, *, m: int = 2) -> int:
+    async def decorated(n: int, m: int = 2) -> int:
         return n * m
 
     handle = await decorated.enqueue(5)
