@@ -2,6 +2,7 @@
 
 They travel as a JSON object by parameter name. Nothing is ever pickled. A function with positional-
 only or variadic parameters, or without annotations that msgspec knows, is refused when declared.
+Past 400 lines, for what is refused here is said in words of its own, each beside its check.
 """
 
 from __future__ import annotations
