@@ -109,7 +109,7 @@ set version = excluded.version, payload = v.payload || excluded.payload,
   due_at = least(v.due_at, excluded.due_at)
 """
 STORY_ONE = """
-insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+insert into mainspring.history_run (day, run, id, queue, key, priority, attempt, outcome, worker_id,
   created_at, due_at, started_at, ended_at, duration_ms, payload)
 values (current_date, mainspring.token(), %s, %s, %s, 5, 1, 'done', gen_random_uuid(), %s, %s, now(), now(),
   0, %s)
@@ -193,7 +193,7 @@ with gone as (
   where v.shard = i.shard and v.key = i.key and v.queue = $4 and v.version = i.version
   returning v.key, v.id, v.payload, v.created_at, v.due_at
 )
-insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+insert into mainspring.history_run (day, run, id, queue, key, priority, attempt, outcome, worker_id,
   created_at, due_at, started_at, ended_at, duration_ms, payload)
 select current_date, mainspring.token(), id, $4, key, 5, 1, 'done', '00000000-0000-0000-0000-000000000000',
   created_at, due_at, now(), now(), 0, payload

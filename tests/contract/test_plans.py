@@ -32,7 +32,7 @@ select 7, 'timer ' || n, 'timer', gen_random_uuid(), 5, now() + make_interval(se
 from generate_series(1, 20000) n
 """
 HISTORY = """
-insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+insert into mainspring.history_run (day, run, id, queue, key, priority, attempt, outcome, worker_id,
   created_at, due_at, started_at, ended_at, duration_ms, payload)
 select (now() at time zone 'UTC')::date, n, gen_random_uuid(), 'ring', 'past ' || n, 5, 1, 'done',
   gen_random_uuid(), now(), now(), now(), now(), 1, '{}'

@@ -87,8 +87,8 @@ async def test_a_past_run_has_everything_that_T7_names(past, app):
     assert run.duration_ms >= 0
 
 
-async def test_pages_of_history_join_without_gap_or_repeat(past, app):
-    past.query("update mainspring.history set ended_at = date_trunc('minute', ended_at)")
+async def test_bundles_of_history_join_without_gap_or_repeat(past, app):
+    past.query("update mainspring.history_run set ended_at = date_trunc('minute', ended_at)")
 
     seen = []
     before = None
@@ -107,7 +107,7 @@ async def test_a_page_is_bounded_and_an_unknown_outcome_refused(app):
 
 
 _FILL = """
-insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome, worker_id,
+insert into mainspring.history_run (day, run, id, queue, key, priority, attempt, outcome, worker_id,
   created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, searchable)
 select (now() at time zone 'UTC')::date, n, gen_random_uuid(), 'ring', 'k' || n, 5, 1,
   case when n %% 20 = 0 then 'retry' else 'done' end::mainspring.outcome, gen_random_uuid(),
@@ -148,7 +148,7 @@ def test_each_search_rides_its_index(visits):
     visits.query("vacuum analyze mainspring.history")
     for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
         visits.query(f"set {name} = on")  # an operator's connection, not the engine's
-    day = visits.value("select tableoid::regclass::text from mainspring.history limit 1")
+    day = visits.value("select tableoid::regclass::text from mainspring.history_run limit 1")
 
     for statement, values, index in _SEARCHES:
         cursor = visits.connection.execute("explain " + SQL[statement].text, {**_PLAIN, **values})

@@ -84,7 +84,8 @@ class Protocol(RuleBasedStateMachine):
     def begin(self) -> None:
         # Not deleted: no vacuum comes here, and each look would walk over the rows of all before.
         self.visits.query(
-            "truncate mainspring.visit, mainspring.history, mainspring.worker, mainspring.reach,"
+            "truncate mainspring.visit, mainspring.history_run, mainspring.history_bundle,"
+            " mainspring.worker, mainspring.reach,"
             " mainspring.lease, mainspring.part"
         )
         self.visits.query(

@@ -190,7 +190,7 @@ async def test_a_stored_result_of_another_type_is_named(app, database_url) -> No
     handle = await count.enqueue()
     await run_until_idle(app)
     with psycopg.connect(database_url) as connection:
-        connection.execute("update mainspring.history set result = '\"one\"'")
+        connection.execute("update mainspring.history_run set result = '\"one\"'")
 
     with pytest.raises(InvalidArguments, match=r"result of task 'count'.*Expected `int`"):
         await handle.result(timeout=1)

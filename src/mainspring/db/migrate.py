@@ -28,7 +28,8 @@ PATIENCE_SECONDS = 60.0
 _LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing.
 _FUNCTIONS = (
-    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "advance", "views"),
+    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "advance"),
+    *("history", "views"),
     *("canonical_keys", "offer_visits", "end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
     *(

@@ -64,6 +64,18 @@ CREATE TYPE mainspring.visit_state AS ENUM (
     'parked'
 );
 
+CREATE FUNCTION mainspring.add_to_history() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id, created_at,
+    due_at, started_at, ended_at, duration_ms, error_type, error, payload, result, searchable)
+  values (new.day, new.run, new.id, new.queue, new.key, new.grp, new.priority, new.attempt, new.outcome,
+    coalesce(new.superseded, false), new.worker_id, new.created_at, new.due_at, new.started_at, new.ended_at, new.duration_ms,
+    new.error_type, new.error, new.payload, new.result, new.searchable);
+  return new;
+end $$;
+
 CREATE FUNCTION mainspring.advance(param text, value date, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     AS $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
@@ -192,6 +204,63 @@ begin
   return new;
 end
 $$;
+
+CREATE TABLE mainspring.history_bundle (
+    day date NOT NULL,
+    queue text NOT NULL COLLATE pg_catalog."C",
+    priority smallint NOT NULL,
+    worker_id uuid NOT NULL,
+    kin text NOT NULL COLLATE pg_catalog."C",
+    first_key text NOT NULL COLLATE pg_catalog."C",
+    last_key text NOT NULL COLLATE pg_catalog."C",
+    first_end timestamp with time zone NOT NULL,
+    last_end timestamp with time zone NOT NULL,
+    size integer NOT NULL,
+    took_us bigint NOT NULL,
+    runs bigint[] NOT NULL,
+    ids uuid[] NOT NULL,
+    due_at timestamp with time zone[] NOT NULL,
+    created_at timestamp with time zone[] NOT NULL,
+    started_us bigint[] NOT NULL,
+    took bigint[] NOT NULL,
+    payloads jsonb[] NOT NULL
+)
+PARTITION BY RANGE (day);
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN runs SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN ids SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN due_at SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN created_at SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN started_us SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN took SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN payloads SET STORAGE EXTERNAL;
+
+CREATE FUNCTION mainspring.bundles_of(queue text, since timestamp with time zone, until timestamp with time zone, most bigint) RETURNS SETOF mainspring.history_bundle
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    select p.*
+    from mainspring.history_bundle p
+    where p.queue = bundles_of.queue and p.first_end <= bundles_of.until
+      and p.last_end >= greatest(bundles_of.since, (
+        select b.first_end
+        from (
+          select w.first_end, sum(w.size) over (order by w.first_end desc rows unbounded preceding) as runs
+          from mainspring.history_bundle w
+          where w.queue = bundles_of.queue and w.first_end < bundles_of.until and w.last_end < bundles_of.until
+            and w.first_end >= bundles_of.since
+        ) b
+        where b.runs >= bundles_of.most
+        order by b.first_end desc
+        limit 1));
+  $$;
+
+CREATE FUNCTION mainspring.bundles_with(key text) RETURNS SETOF mainspring.history_bundle
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $_$
+    select p.*
+    from mainspring.history_bundle p
+    where p.kin = left(bundles_with.key, 8) and p.last_key >= bundles_with.key and p.first_key <= bundles_with.key
+      and case when bundles_with.key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then bundles_with.key::uuid end = any(p.ids);
+  $_$;
 
 CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n bigint, key text)
     LANGUAGE plpgsql STABLE
@@ -1359,6 +1428,15 @@ exception when others then
 end
 $$;
 
+CREATE FUNCTION mainspring.runs_of(bundle mainspring.history_bundle) RETURNS TABLE(run bigint, id uuid, due_at timestamp with time zone, created_at timestamp with time zone, started_at timestamp with time zone, ended_at timestamp with time zone, duration_ms double precision, payload jsonb)
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    select u.run, u.id, u.due_at, u.created_at, to_timestamp(u.started_us / 1e6::double precision),
+      to_timestamp((u.started_us + u.took) / 1e6::double precision), u.took / 1e3::double precision, u.payload
+    from unnest(bundle.runs, bundle.ids, bundle.due_at, bundle.created_at, bundle.started_us, bundle.took, bundle.payloads)
+      as u(run, id, due_at, created_at, started_us, took, payload);
+  $$;
+
 CREATE FUNCTION mainspring.set_state(kind text, id text, stage text, version bigint, body jsonb, schema integer DEFAULT 1, message bytea DEFAULT NULL::bytea, message_type text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1671,30 +1749,106 @@ CREATE TABLE mainspring.external (
     child uuid
 );
 
-CREATE TABLE mainspring.history (
-    day date NOT NULL,
-    run bigint NOT NULL,
-    id uuid NOT NULL,
-    queue text NOT NULL COLLATE pg_catalog."C",
-    key text NOT NULL COLLATE pg_catalog."C",
+CREATE TABLE mainspring.history_run (
+    day date CONSTRAINT history_day_not_null NOT NULL,
+    run bigint CONSTRAINT history_run_not_null NOT NULL,
+    id uuid CONSTRAINT history_id_not_null NOT NULL,
+    queue text CONSTRAINT history_queue_not_null NOT NULL COLLATE pg_catalog."C",
+    key text CONSTRAINT history_key_not_null NOT NULL COLLATE pg_catalog."C",
     grp text COLLATE pg_catalog."C",
-    priority smallint NOT NULL,
-    attempt integer NOT NULL,
-    outcome mainspring.outcome NOT NULL,
-    superseded boolean DEFAULT false NOT NULL,
-    worker_id uuid NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    due_at timestamp with time zone NOT NULL,
-    started_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    duration_ms double precision NOT NULL,
+    priority smallint CONSTRAINT history_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT history_attempt_not_null NOT NULL,
+    outcome mainspring.outcome CONSTRAINT history_outcome_not_null NOT NULL,
+    superseded boolean DEFAULT false CONSTRAINT history_superseded_not_null NOT NULL,
+    worker_id uuid CONSTRAINT history_worker_id_not_null NOT NULL,
+    created_at timestamp with time zone CONSTRAINT history_created_at_not_null NOT NULL,
+    due_at timestamp with time zone CONSTRAINT history_due_at_not_null NOT NULL,
+    started_at timestamp with time zone CONSTRAINT history_started_at_not_null NOT NULL,
+    ended_at timestamp with time zone CONSTRAINT history_ended_at_not_null NOT NULL,
+    duration_ms double precision CONSTRAINT history_duration_ms_not_null NOT NULL,
     error_type text,
     error text,
-    payload jsonb NOT NULL,
+    payload jsonb CONSTRAINT history_payload_not_null NOT NULL,
     result jsonb,
     searchable text[]
 )
 PARTITION BY RANGE (day);
+
+CREATE VIEW mainspring.history AS
+ SELECT history_run.day,
+    history_run.run,
+    history_run.id,
+    history_run.queue,
+    history_run.key,
+    history_run.grp,
+    history_run.priority,
+    history_run.attempt,
+    history_run.outcome,
+    history_run.superseded,
+    history_run.worker_id,
+    history_run.created_at,
+    history_run.due_at,
+    history_run.started_at,
+    history_run.ended_at,
+    history_run.duration_ms,
+    history_run.error_type,
+    history_run.error,
+    history_run.payload,
+    history_run.result,
+    history_run.searchable
+   FROM mainspring.history_run
+UNION ALL
+ SELECT p.day,
+    r.run,
+    r.id,
+    p.queue,
+    ((r.id)::text COLLATE "C") AS key,
+    NULL::text AS grp,
+    p.priority,
+    1 AS attempt,
+    'done'::mainspring.outcome AS outcome,
+    false AS superseded,
+    p.worker_id,
+    r.created_at,
+    r.due_at,
+    r.started_at,
+    r.ended_at,
+    r.duration_ms,
+    NULL::text AS error_type,
+    NULL::text AS error,
+    r.payload,
+    NULL::jsonb AS result,
+    NULL::text[] AS searchable
+   FROM (mainspring.history_bundle p
+     CROSS JOIN LATERAL mainspring.runs_of(p.*) r(run, id, due_at, created_at, started_at, ended_at, duration_ms, payload));
+
+CREATE TABLE mainspring.history_bundle_other (
+    day date CONSTRAINT history_bundle_day_not_null NOT NULL,
+    queue text CONSTRAINT history_bundle_queue_not_null NOT NULL COLLATE pg_catalog."C",
+    priority smallint CONSTRAINT history_bundle_priority_not_null NOT NULL,
+    worker_id uuid CONSTRAINT history_bundle_worker_id_not_null NOT NULL,
+    kin text CONSTRAINT history_bundle_kin_not_null NOT NULL COLLATE pg_catalog."C",
+    first_key text CONSTRAINT history_bundle_first_key_not_null NOT NULL COLLATE pg_catalog."C",
+    last_key text CONSTRAINT history_bundle_last_key_not_null NOT NULL COLLATE pg_catalog."C",
+    first_end timestamp with time zone CONSTRAINT history_bundle_first_end_not_null NOT NULL,
+    last_end timestamp with time zone CONSTRAINT history_bundle_last_end_not_null NOT NULL,
+    size integer CONSTRAINT history_bundle_size_not_null NOT NULL,
+    took_us bigint CONSTRAINT history_bundle_took_us_not_null NOT NULL,
+    runs bigint[] CONSTRAINT history_bundle_runs_not_null NOT NULL,
+    ids uuid[] CONSTRAINT history_bundle_ids_not_null NOT NULL,
+    due_at timestamp with time zone[] CONSTRAINT history_bundle_due_at_not_null NOT NULL,
+    created_at timestamp with time zone[] CONSTRAINT history_bundle_created_at_not_null NOT NULL,
+    started_us bigint[] CONSTRAINT history_bundle_started_us_not_null NOT NULL,
+    took bigint[] CONSTRAINT history_bundle_took_not_null NOT NULL,
+    payloads jsonb[] CONSTRAINT history_bundle_payloads_not_null NOT NULL
+);
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN runs SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN ids SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN due_at SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN created_at SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN started_us SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN took SET STORAGE EXTERNAL;
+ALTER TABLE ONLY mainspring.history_bundle_other ALTER COLUMN payloads SET STORAGE EXTERNAL;
 
 CREATE TABLE mainspring.history_other (
     day date CONSTRAINT history_day_not_null NOT NULL,
@@ -2698,7 +2852,9 @@ CREATE VIEW mainspring.visit_status AS
 
 ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 
-ALTER TABLE ONLY mainspring.history ATTACH PARTITION mainspring.history_other DEFAULT;
+ALTER TABLE ONLY mainspring.history_bundle ATTACH PARTITION mainspring.history_bundle_other DEFAULT;
+
+ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
 
@@ -2732,7 +2888,7 @@ ALTER TABLE ONLY mainspring.event
 ALTER TABLE ONLY mainspring.external
     ADD CONSTRAINT external_pkey PRIMARY KEY (task);
 
-ALTER TABLE ONLY mainspring.history
+ALTER TABLE ONLY mainspring.history_run
     ADD CONSTRAINT history_pkey PRIMARY KEY (key, run, day);
 
 ALTER TABLE ONLY mainspring.history_other
@@ -2853,15 +3009,27 @@ CREATE INDEX event_age ON mainspring.event USING btree (created_at);
 
 CREATE INDEX external_of_process ON mainspring.external USING btree (process_id, name);
 
-CREATE INDEX history_failed ON ONLY mainspring.history USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
+CREATE INDEX history_bundle_begin ON ONLY mainspring.history_bundle USING btree (queue, first_end, last_end);
 
-CREATE INDEX history_time ON ONLY mainspring.history USING btree (queue, ended_at);
+CREATE INDEX history_bundle_end ON ONLY mainspring.history_bundle USING btree (queue, last_end, first_end);
+
+CREATE INDEX history_bundle_key ON ONLY mainspring.history_bundle USING btree (kin, last_key, first_key);
+
+CREATE INDEX history_bundle_other_kin_last_key_first_key_idx ON mainspring.history_bundle_other USING btree (kin, last_key, first_key);
+
+CREATE INDEX history_bundle_other_queue_first_end_last_end_idx ON mainspring.history_bundle_other USING btree (queue, first_end, last_end);
+
+CREATE INDEX history_bundle_other_queue_last_end_first_end_idx ON mainspring.history_bundle_other USING btree (queue, last_end, first_end);
+
+CREATE INDEX history_failed ON ONLY mainspring.history_run USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
+
+CREATE INDEX history_time ON ONLY mainspring.history_run USING btree (queue, ended_at);
 
 CREATE INDEX history_other_queue_ended_at_idx ON mainspring.history_other USING btree (queue, ended_at);
 
 CREATE INDEX history_other_queue_error_type_ended_at_idx ON mainspring.history_other USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
 
-CREATE INDEX history_searchable ON ONLY mainspring.history USING gin (searchable) WHERE (searchable IS NOT NULL);
+CREATE INDEX history_searchable ON ONLY mainspring.history_run USING gin (searchable) WHERE (searchable IS NOT NULL);
 
 CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin (searchable) WHERE (searchable IS NOT NULL);
 
@@ -2925,6 +3093,12 @@ ALTER INDEX mainspring.edge_pkey ATTACH PARTITION mainspring.edge_other_pkey;
 
 ALTER INDEX mainspring.edge_of_task ATTACH PARTITION mainspring.edge_other_process_id_task_pos_idx;
 
+ALTER INDEX mainspring.history_bundle_key ATTACH PARTITION mainspring.history_bundle_other_kin_last_key_first_key_idx;
+
+ALTER INDEX mainspring.history_bundle_begin ATTACH PARTITION mainspring.history_bundle_other_queue_first_end_last_end_idx;
+
+ALTER INDEX mainspring.history_bundle_end ATTACH PARTITION mainspring.history_bundle_other_queue_last_end_first_end_idx;
+
 ALTER INDEX mainspring.history_pkey ATTACH PARTITION mainspring.history_other_pkey;
 
 ALTER INDEX mainspring.history_time ATTACH PARTITION mainspring.history_other_queue_ended_at_idx;
@@ -2936,6 +3110,8 @@ ALTER INDEX mainspring.history_searchable ATTACH PARTITION mainspring.history_ot
 ALTER INDEX mainspring.task_actor ATTACH PARTITION mainspring.task_other_actor_process_id_idx;
 
 ALTER INDEX mainspring.task_pkey ATTACH PARTITION mainspring.task_other_pkey;
+
+CREATE TRIGGER add_to_history INSTEAD OF INSERT ON mainspring.history FOR EACH ROW EXECUTE FUNCTION mainspring.add_to_history();
 
 CREATE TRIGGER document_bump BEFORE UPDATE ON mainspring.document FOR EACH ROW EXECUTE FUNCTION mainspring.bump_document();
 

@@ -19,7 +19,11 @@ ENQUEUE: tuple[tuple[str, str], ...] = (
     *((p, "mainspring.worker") for p in _READ),
     *((p, "mainspring.lease") for p in _READ),
     *((p, "mainspring.visit_status") for p in _READ),
-    *((p, "mainspring.history") for p in _READ),
+    *(
+        (p, f"mainspring.{name}")
+        for name in ("history", "history_run", "history_bundle")
+        for p in _READ
+    ),
     *((p, "mainspring.visit") for p in ("SELECT", "INSERT")),
     ("EXECUTE", "mainspring.now()"),
     ("EXECUTE", "mainspring.shard(text, integer)"),
@@ -37,8 +41,10 @@ WORK: tuple[tuple[str, str], ...] = (
             "reach",
             "lease",
             "part",
-            "history",
+            "history_run",
             "history_other",
+            "history_bundle",
+            "history_bundle_other",
             "operation",
             "operation_item",
             "recurring",
@@ -46,7 +52,8 @@ WORK: tuple[tuple[str, str], ...] = (
         for privilege in _ALL
     ),
     ("SELECT", "mainspring.violation"),
-    ("OWNER", "mainspring.history"),
+    ("OWNER", "mainspring.history_run"),
+    ("OWNER", "mainspring.history_bundle"),
 )
 
 

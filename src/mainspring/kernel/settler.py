@@ -1,10 +1,10 @@
 """The settler: writes the outcomes of runs, many in one statement.
 
 It keeps every result until the database has answered for it, through any outage. A batch has results of
-one sort: done with nothing more to say (most are), any other outcome, or those of one writer, whose
-writes belong to the settle; the sorts take turns. A result that the server refuses for what it contains
-is found by halving its batch and settled as a failure; when all fail alike it is the server that is
-wrong, and all are kept.
+one sort: done with nothing more to say (most are, and many of one kin become one row of history), any other
+outcome, or those of one writer, whose writes belong to the settle; the sorts take turns. A result that the
+server refuses for what it contains is found by halving its batch and settled as a failure; when all fail
+alike it is the server that is wrong, and all are kept.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ from mainspring.kernel.outcome import (
     Writer,
 )
 from mainspring.kernel.settling import (
+    BUNDLE_LEAST,
     PLAIN,
     SETTLED,
     Sort,
+    bundle_arguments,
     done_arguments,
     done_in_order,
     explained,
     in_order,
+    is_kin,
     is_plain,
     lock_arguments,
     settle_arguments,
+    short_form,
     sort_of,
 )
 from mainspring.kernel.store import SQL
@@ -172,11 +176,20 @@ class Settler:
     def _batch(self, sort: Sort | None) -> Batch | None:
         if sort is None:
             return None
+        if is_kin(sort) and len(self._waiting[sort]) < BUNDLE_LEAST:
+            sort = self._put_together()
         runs, most = self._waiting.pop(sort), self._most(sort)
         if len(runs) <= most:
             return sort, list(runs)
         self._waiting[sort] = runs  # behind the others
         return sort, [runs.popleft() for _ in range(most)]
+
+    def _put_together(self) -> Sort:
+        """Of which there are too few for a bundle go by one statement, with a row of history each."""
+        for sort, runs in list(self._waiting.items()):
+            if is_kin(sort) and len(runs) < BUNDLE_LEAST:
+                self._waiting.setdefault(PLAIN, deque()).extend(self._waiting.pop(sort))
+        return PLAIN
 
     def _most(self, sort: Sort) -> int:
         return self._page if isinstance(sort, str) else min(self._page, sort.most)
@@ -245,19 +258,19 @@ class Settler:
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await line.get()
-        if sort != PLAIN:
+        short = short_form(sort, len(batch))
+        if short is None:
             batch.sort(key=_lock_order)
         if not isinstance(sort, str):
             answers = await self._send_with_writes(connection, sort, batch)
         else:
             try:
-                if sort == PLAIN:
-                    answers = done_in_order(
-                        await self._database.fetch(
-                            connection, SQL["settle_done"], *self._done_arguments(batch)
-                        ),
-                        batch,
+                if short is not None:
+                    arguments = bundle_arguments if short == "settle_bundle" else done_arguments
+                    rows = await self._database.fetch(
+                        connection, SQL[short], *arguments(batch, self._hand.worker_id)
                     )
+                    answers = done_in_order(rows, batch)
                 else:
                     rows = await self._database.fetch(
                         connection, SQL["settle"], *self._arguments(batch)
@@ -272,9 +285,6 @@ class Settler:
 
     def _arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
         return settle_arguments(batch, self._hand.worker_id)
-
-    def _done_arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
-        return done_arguments(batch, self._hand.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:
         """Settle those whose visits nobody has locked; the others are answered as locked."""
@@ -355,7 +365,9 @@ class Settler:
         """Settle runs in the transaction of their writer: the plain ones by the short form."""
         settled: set[int] = set()
         if plain := [run for run in runs if is_plain(run)]:
-            rows = await connection.fetch(SQL["settle_done"].numbered, *self._done_arguments(plain))
+            rows = await connection.fetch(
+                SQL["settle_done"].numbered, *done_arguments(plain, self._hand.worker_id)
+            )
             answers = done_in_order(rows, plain)
             settled = {r.token for r, a in zip(plain, answers, strict=True) if a == "settled"}
         others = [run for run in runs if run.token not in settled]

@@ -1,4 +1,5 @@
-"""What a settle says and is told: arguments and answers of settle.sql and settle_done.sql. Pure, no I/O.
+"""What a settle says and is told: arguments and answers of settle.sql and its short forms, settle_done.sql
+and settle_bundle.sql. Pure, no I/O.
 
 The settler sends many runs at once; a task's own transaction and an actor elsewhere send one.
 """
@@ -34,6 +35,13 @@ _encode = msgspec.json.Encoder().encode
 PLAIN, OTHER, SETTLED = "plain", "other", "settled"
 Sort = Writer | str  # of results that are settled together
 _version = attrgetter("visit.version")
+# From so many runs on a bundle costs less than a row each in a batch with others. Payloads longer than
+# this (characters) have a row each: an array of them is made whole in the server's memory.
+BUNDLE_LEAST = 250
+_BUNDLE_PAYLOAD = 2_000
+# Between the queue and the rest of what the runs of a bundle have in common; no queue's name contains it.
+_UNIT = "\x1f"
+_KIN = 8  # characters with which ids of the same 65 seconds begin
 
 
 def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str]]:
@@ -105,17 +113,57 @@ def sort_of(run: Run) -> Sort:
     if (kind is Done or kind is Again) and outcome.writer is not None:
         writer: Writer = outcome.writer
         return writer
-    return PLAIN if is_plain(run) else OTHER
+    if not is_plain(run):
+        return OTHER
+    visit = run.visit
+    if (
+        outcome.result is None
+        and visit.group is None
+        and not visit.attempt
+        and len(visit.payload) <= _BUNDLE_PAYLOAD
+        and str(visit.id) == visit.key
+    ):
+        return f"{visit.queue}{_UNIT}{visit.priority}{visit.key[:_KIN]}"
+    return PLAIN
+
+
+def is_kin(sort: Sort) -> bool:
+    """Whether runs of this sort can become a bundle of history together."""
+    return isinstance(sort, str) and _UNIT in sort
+
+
+def short_form(sort: Sort, count: int) -> str | None:
+    """The statement that settles so many runs of a sort, if not the long one."""
+    if is_kin(sort) and count >= BUNDLE_LEAST:
+        return "settle_bundle"
+    return "settle_done" if sort == PLAIN or is_kin(sort) else None
+
+
+def bundle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
+    """The arguments of settle_bundle.sql, as those of settle_done.sql."""
+    keys = [run.visit.key for run in batch]
+    first = batch[0].visit
+    common = {
+        "queue": first.queue,
+        "priority": first.priority,
+        "first_key": min(keys),
+        "last_key": max(keys),
+    }
+    return SQL["settle_bundle"].arguments(_done_values(batch, worker_id) | common)
 
 
 def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
-    """The arguments of settle_done.sql, in the order of the versions.
+    """The arguments of settle_done.sql."""
+    values = _done_values(batch, worker_id)
+    return SQL["settle_done"].arguments(values)
 
-    Times as whole microseconds: the server reads them faster."""
+
+def _done_values(batch: Sequence[Run], worker_id: Any) -> dict[str, Any]:
+    """In the order of the versions. Times as whole microseconds: the server reads them faster."""
     batch = sorted(batch, key=_version)
     visits = [run.visit for run in batch]
     results = [run.outcome.result for run in batch]
-    values = {
+    return {
         "addresses": quoted([visit.address for visit in visits]),
         "versions": numbers([visit.version for visit in visits]),
         "runs": numbers([run.token for run in batch]),
@@ -125,11 +173,10 @@ def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
         "worker_id": worker_id,
         "count": len(batch),
     }
-    return SQL["settle_done"].arguments(values)
 
 
 def done_in_order(rows: Sequence[Any], batch: Sequence[Run]) -> list[str]:
-    """The answers of settle_done.sql by run. What it did not find is to be sent again, and judged."""
+    """The answers of a short form by run. What it did not find is to be sent again, and judged."""
     [(count, tokens)] = rows
     if count == len(batch):
         return ["settled"] * count

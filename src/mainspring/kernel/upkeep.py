@@ -52,7 +52,7 @@ async def turn(database: Database, connection: Any, *, history_days: int) -> Non
     missing = await database.fetch(connection, SQL["keep_days"], DAYS_AHEAD)
     try:
         for row in missing:
-            await _make_day(database, connection, row["day"].isoformat(), row["name"])
+            await _make_day(database, connection, row)
     except asyncpg.InsufficientPrivilegeError as error:
         raise MissingRights(
             f"this role may not make history's days: {error}; make it a member of the schema's "
@@ -64,14 +64,16 @@ async def turn(database: Database, connection: Any, *, history_days: int) -> Non
     await database.fetch(connection, SQL["forget_reach"])
 
 
-async def _make_day(database: Database, connection: Any, day: str, name: str) -> None:
+async def _make_day(database: Database, connection: Any, missing: Any) -> None:
+    day = missing["day"].isoformat()
     try:
         async with database.transaction(connection):
             if not await connection.fetchval("select pg_try_advisory_xact_lock($1)", _LOCK):
                 return
-            # The names are our own: a date, written by the server.
+            # The names are our own, with a date that the server wrote.
             await connection.execute(
-                f"create table if not exists mainspring.{name} partition of mainspring.history"
+                f"create table if not exists mainspring.{missing['name']}"
+                f" partition of {missing['parent']}"
                 f" for values from ('{day}') to (date '{day}' + 1)"
             )
     except (asyncpg.CheckViolationError, asyncpg.LockNotAvailableError) as error:

@@ -18,7 +18,7 @@ gone as (
     case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
 ),
 story as (
-  insert into mainspring.history (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
+  insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
     started_at, ended_at, duration_ms, error, payload, searchable)
   select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), g.id, g.queue, g.key, g.grp, g.priority, g.attempt,
     'cancelled', '00000000-0000-0000-0000-000000000000', g.created_at, g.due_at, mainspring.now(), mainspring.now(), 0,

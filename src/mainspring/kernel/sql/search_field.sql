@@ -3,7 +3,7 @@
 select h.day, h.run, h.id, h.queue, h.key, h.grp, h.priority, h.attempt, h.outcome::text as outcome, h.superseded, h.worker_id,
   h.created_at, h.due_at, h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload::text as payload,
   h.result::text as result
-from mainspring.history h
+from mainspring.history_run h
 where h.searchable is not null
   and h.searchable @> %(searchable)s::text[]
   and h.queue = %(queue)s::text

@@ -85,7 +85,7 @@ freed as (
     and (v.pass = i.run or (v.pass is null and i.outcome in ('retry', 'parked')))
 ),
 story as (
-  insert into mainspring.history (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
+  insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
     created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, result, searchable)
   select (to_timestamp(s.started) at time zone 'UTC')::date, s.run, s.id, s.queue, s.key, s.grp, s.priority,
     s.failures + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.due_at, to_timestamp(s.started),
@@ -98,8 +98,9 @@ story as (
     from other o
     where o.answer = 'superseded'
       and not exists (
-        select from mainspring.history h
+        select from mainspring.history_run h
         where h.key = o.key and h.run = o.run and h.day = (to_timestamp(o.started) at time zone 'UTC')::date)
+      and not exists (select from mainspring.bundles_with(o.key) p where o.run = any(p.runs))
   ) s
   where s.detail is null or s.outcome in ('retry', 'parked') or not coalesce((s.detail ->> 'quiet')::boolean, false)
 )

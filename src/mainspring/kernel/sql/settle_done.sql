@@ -19,7 +19,7 @@ gone as (
     v.due_at, v.payload, v.created_at
 ),
 story as (
-  insert into mainspring.history (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
+  insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
     created_at, due_at, started_at, ended_at, duration_ms, payload, result)
   select date 'epoch' + ((select started from given)[g.n] / 86400000000)::integer, (select runs from given)[g.n], g.id, g.queue,
     g.key, g.grp, g.priority, g.attempt + 1, 'done', false, %(worker_id)s::uuid, g.created_at, g.due_at,

@@ -5,7 +5,7 @@ select least(
     q.concurrency - (select count(*) from mainspring.visit v where v.queue = q.name and v.pass is not null),
     case when q.rate is not null then floor(q.rate * w.seconds + 1e-9)
       - (select count(*) from mainspring.visit v where v.queue = q.name and v.pass is not null and v.started_at > w.since)
-      - (select count(*) from mainspring.history h where h.queue = q.name and h.ended_at > w.since and h.started_at > w.since)
+      - (select count(*) from mainspring.history_run h where h.queue = q.name and h.ended_at > w.since and h.started_at > w.since)
     end
   )::integer as room
 from mainspring.queue q
