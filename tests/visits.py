@@ -19,11 +19,14 @@ from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settling import (
+    bundle_arguments,
     done_arguments,
     done_in_order,
     in_order,
+    is_kin,
     is_plain,
     settle_arguments,
+    sort_of,
 )
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import (
@@ -71,6 +74,14 @@ def visit(key: str, *, at: float = 0, name: str = "ring", **fields: Any) -> Visi
         "payload": "{}",
     }
     return Visit(**{**values, **fields})
+
+
+def id_of(key: str) -> UUID:
+    """The id under which a key is offered: itself, if it is one."""
+    try:
+        return UUID(key)
+    except ValueError:
+        return uuid4()
 
 
 def run_of(visit: Visit) -> Run:
@@ -155,7 +166,7 @@ class Visits:
             shards=[shard_of(group or key, 1024) for key in keys],
             keys=list(keys),
             queues=[queue] * count,
-            ids=[uuid4() for _ in keys],
+            ids=[id_of(key) for key in keys],
             groups=[group] * count,
             priorities=[priority] * count,
             due_ats=[at] * count,
@@ -247,14 +258,23 @@ class Visits:
         given = [run for run, _ in results]
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
         answers = {}
-        if plain := [run for run in runs if is_plain(run)]:
-            values = done_arguments(plain, worker_id)
-            rows = self._answers("settle_done", values)
-            answers = dict(zip(plain, done_in_order(rows, plain), strict=True))
+        for sort in dict.fromkeys(sort_of(run) for run in runs if is_plain(run)):
+            some = [run for run in runs if sort_of(run) == sort]
+            answers |= dict(
+                zip(some, self.settle_short(worker_id, some, is_kin(sort)), strict=True)
+            )
         if others := [run for run in runs if answers.get(run) != "settled"]:
             rows = self._answers("settle", settle_arguments(others, worker_id))
             answers |= dict(zip(others, in_order(rows, len(others)), strict=True))
         return [answers[run] for run in given]
+
+    def settle_short(
+        self, worker_id: UUID, runs: Sequence[Run], bundled: bool = False
+    ) -> list[str]:
+        """By a short form alone; a bundle may be of any size here."""
+        name = "settle_bundle" if bundled else "settle_done"
+        values = (bundle_arguments if bundled else done_arguments)(runs, worker_id)
+        return done_in_order(self._answers(name, values), runs)
 
     def _answers(self, name: str, values: list[Any]) -> list[tuple[Any, ...]]:
         found = self.call(name, **dict(zip(SQL[name].names, values, strict=True)))

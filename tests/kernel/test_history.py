@@ -145,7 +145,7 @@ _SEARCHES = [
 def test_each_search_rides_its_index(visits):
     """T7: none reads a day's whole table."""
     visits.query(_FILL)
-    visits.query("vacuum analyze mainspring.history")
+    visits.query("vacuum analyze mainspring.history_run")
     for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
         visits.query(f"set {name} = on")  # an operator's connection, not the engine's
     day = visits.value("select tableoid::regclass::text from mainspring.history_run limit 1")

@@ -13,8 +13,6 @@ from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Cancelled, Done, Expired, Failed, Parked, Retry
 from mainspring.kernel.settling import (
-    done_arguments,
-    done_in_order,
     is_plain,
     settle_arguments,
 )
@@ -259,8 +257,9 @@ def test_a_visit_that_changes_while_the_settle_waits_is_sent_again(
     assert visits.settle(me, (run, Again(after=5))) == ["superseded"]
 
 
+@pytest.mark.parametrize("bundled", [False, True])
 def test_a_visit_that_changes_while_the_short_form_waits_is_left_to_the_long_one(
-    visits: Visits, me, mainspring_url: str
+    visits: Visits, me, mainspring_url: str, bundled
 ) -> None:
     visits.offer("a", "b")
     run, other_run = visits.start("a"), visits.start("b")
@@ -268,7 +267,7 @@ def test_a_visit_that_changes_while_the_short_form_waits_is_left_to_the_long_one
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(mainspring_url) as other:
             other.execute("update mainspring.visit set version = 1 where key = 'a'")
-            answer = thread.submit(settle_done, visits, me, run, other_run)
+            answer = thread.submit(settle_short, visits, me, run, other_run, bundled=bundled)
             wait_for_lock(other)
 
         assert answer.result() == ["changed", "settled"]
@@ -278,13 +277,11 @@ def test_a_visit_that_changes_while_the_short_form_waits_is_left_to_the_long_one
     assert visits.settle(me, (run, Done())) == ["superseded"]
 
 
-def settle_done(visits: Visits, worker_id: UUID, *runs: Run) -> list[str]:
-    """By the short form alone."""
+def settle_short(visits: Visits, worker_id: UUID, *runs: Run, bundled: bool = False) -> list[str]:
+    """By a short form alone."""
     for run in runs:
         run.outcome = run.outcome or Done()
-    values = done_arguments(runs, worker_id)
-    found = visits.call("settle_done", **dict(zip(SQL["settle_done"].names, values, strict=True)))
-    return done_in_order([tuple(row.values()) for row in found], runs)
+    return visits.settle_short(worker_id, runs, bundled)
 
 
 def test_both_forms_of_a_settle_write_the_same_history(visits: Visits, me) -> None:
@@ -294,7 +291,7 @@ def test_both_forms_of_a_settle_write_the_same_history(visits: Visits, me) -> No
         run.started, run.seconds = 1_700_000_000.123456, 2.5
         run.outcome = Done(result='{"x": [1, "two"]}')
 
-    assert settle_done(visits, me, short) == ["settled"]
+    assert settle_short(visits, me, short) == ["settled"]
     values = settle_arguments([long], me)
     visits.call("settle", **dict(zip(SQL["settle"].names, values, strict=True)))
 
@@ -317,7 +314,7 @@ def test_each_visit_of_a_batch_gets_the_end_of_its_own_run(visits: Visits, me) -
         run.outcome = Done(result=None if n % 3 else f'{{"n": {n}}}')
     visits.offer("k07")
 
-    answers = settle_done(visits, me, *runs)
+    answers = settle_short(visits, me, *runs)
 
     assert answers == ["changed" if key == "k07" else "settled" for key in keys]
     assert [row["key"] for row in visits.query("select key from mainspring.visit")] == ["k07"]
@@ -334,16 +331,17 @@ def test_two_runs_of_a_visit_in_one_batch_are_settled_once(visits: Visits, me) -
     visits.offer("a", "b")
     runs = [visits.start("a"), visits.start("a"), visits.start("b")]
 
-    answers = settle_done(visits, me, *runs)
+    answers = settle_short(visits, me, *runs)
 
     assert sorted(answers[:2]) == ["changed", "settled"]
     assert answers[2] == "settled"
     assert len(visits.history("a")) == 1
 
 
+@pytest.mark.parametrize("bundled", [False, True])
 @pytest.mark.parametrize("what", ["held", "held there", "offered", "another", "nothing", "settled"])
 def test_the_short_form_touches_nothing_but_the_visit_that_was_read(
-    visits: Visits, me, what
+    visits: Visits, me, what, bundled
 ) -> None:
     visits.offer("a", "b")
     run = visits.start("a")
@@ -360,11 +358,11 @@ def test_the_short_form_touches_nothing_but_the_visit_that_was_read(
         case "nothing":
             run.visit = replace(run.visit, address="(4000000,7)")
         case "settled":
-            assert settle_done(visits, me, run) == ["settled"]
+            assert settle_short(visits, me, run, bundled=bundled) == ["settled"]
     before = visits.query("select * from mainspring.visit order by key")
     stories = visits.history("a")
 
-    assert settle_done(visits, me, run) == ["changed"]
+    assert settle_short(visits, me, run, bundled=bundled) == ["changed"]
 
     assert run.strayed
     assert not is_plain(run)

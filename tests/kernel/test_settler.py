@@ -74,7 +74,7 @@ async def test_where_all_fail_alike_it_is_the_server_and_all_are_kept(
     )
     partitions = visits.query(
         "select inhrelid::regclass::text as name from pg_inherits"
-        " where inhparent = 'mainspring.history'::regclass and inhrelid::regclass::text !~ 'other'"
+        " where inhparent = 'mainspring.history_run'::regclass and inhrelid::regclass::text !~ 'other'"
     )
     for row in partitions:
         visits.query(

@@ -33,10 +33,14 @@ from hypothesis.stateful import (
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
 from mainspring.kernel.visit import Run, Visit, shard_of, token
 from mainspring.testing import Clock
-from visits import QUEUE, Visits, queue
+from visits import QUEUE, Visits, id_of, queue
 
 SHARDS = 4
-KEYS = ("a", "b", "c", "d", "e")
+# The last two are ids of the same minute, as those of tasks: their plain ends become bundles.
+KEYS = (
+    *("a", "b", "c"),
+    *("0190a5d0-0000-7000-8000-00000000000d", "0190a5d0-0000-7000-8000-00000000000e"),
+)
 CRASH_LIMIT = 3
 SECOND = timedelta(seconds=1)
 
@@ -122,7 +126,7 @@ class Protocol(RuleBasedStateMachine):
             shards=[shard_of(key, SHARDS)],
             keys=[key],
             queues=[QUEUE],
-            ids=[UUID(int=token() & (2**64 - 1))],
+            ids=[id_of(key)],
             groups=[None],
             priorities=[5],
             due_ats=[self.visits.now() + after * SECOND],

@@ -236,6 +236,8 @@ ALTER TABLE ONLY mainspring.history_bundle ALTER COLUMN payloads SET STORAGE EXT
 
 CREATE FUNCTION mainspring.bundles_of(queue text, since timestamp with time zone, until timestamp with time zone, most bigint) RETURNS SETOF mainspring.history_bundle
     LANGUAGE sql STABLE PARALLEL SAFE
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
     select p.*
     from mainspring.history_bundle p

@@ -46,10 +46,11 @@ create or replace function mainspring.bundles_with(key text) returns setof mains
 
 -- Bundles of a queue that have its newest runs of a span of time: all of them if `most` is null, else enough for so many runs.
 -- Back from the end of the span bundles are counted that lie in it whole; when they are enough, what ended before all of
--- their runs is not among the newest. Rides history_bundle_begin and history_bundle_end.
+-- their runs is not among the newest. Rides history_bundle_begin and history_bundle_end: how little of them that is, no
+-- statistics tell, so the planner is told.
 create or replace function mainspring.bundles_of(queue text, since timestamptz, until timestamptz, most bigint)
   returns setof mainspring.history_bundle
-  language sql stable parallel safe
+  language sql stable parallel safe set enable_seqscan = off set enable_bitmapscan = off
   as $$
     select p.*
     from mainspring.history_bundle p
