@@ -127,7 +127,7 @@ class Protocol(RuleBasedStateMachine):
     def begin(self) -> None:
         sql = self.stages.query
         sql("delete from listing")
-        for table in ("visit", "history", "state", "event", "delivery"):
+        for table in ("visit", "history_run", "state", "event", "delivery"):
             sql(f"delete from mainspring.{table}")
         self.handlers = {q.name: q for q in self.runtime.queues()}
         self.read_: list[Visit] = []  # read, not loaded yet
