@@ -56,6 +56,9 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     writer: Writer | None = None
 
 
+DONE = Done()  # as most runs end
+
+
 class Again(msgspec.Struct, frozen=True, gc=False):
     """The visit goes on later: at a time, or after some seconds.
 

@@ -14,7 +14,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -33,6 +32,7 @@ from mainspring.kernel.settling import (
     SETTLED,
     Sort,
     bundle_arguments,
+    by_sort,
     done_arguments,
     done_in_order,
     explained,
@@ -107,8 +107,7 @@ class Settler:
 
     def add(self, runs: Sequence[Run]) -> None:
         """Hand in runs that have ended."""
-        for sort, same in groupby(runs, sort_of):
-            some = list(same)
+        for sort, some in by_sort(runs):
             if sort is SETTLED:
                 self._settled(some, "settled")
             else:

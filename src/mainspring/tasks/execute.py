@@ -14,14 +14,13 @@ from typing import Any
 
 from mainspring.errors import Fenced
 from mainspring.kernel.config import Handler
-from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.outcome import DONE, Done, Outcome
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context, concluded
 from mainspring.tasks.task import Task
 
 log = logging.getLogger("mainspring")
-_DONE = Done()  # as most end
 
 
 class _Stop(BaseException):
@@ -51,7 +50,7 @@ class Executor:
         async def handle_plain(run: Run) -> Outcome:
             """The short way of most tasks: async, and without a context."""
             result = await function(*decode_in_order(run.visit.payload))
-            return _DONE if result is None else Done(encode(result))
+            return DONE if result is None else Done(encode(result))
 
         async def handle(run: Run) -> Outcome:
             arguments = decode(run.visit.payload)
@@ -67,12 +66,12 @@ class Executor:
             except Exception:
                 if run.settled:
                     log.exception("task.failed_after_completion", extra={"key": run.visit.key})
-                    return Done()
+                    return DONE
                 raise
             result = concluded(context, result)
             if run.settled:
-                return Done()
-            return Done(None if result is None else encode(result))
+                return DONE
+            return DONE if result is None else Done(encode(result))
 
         return handle_plain if is_async and signature.in_order else handle
 
