@@ -37,8 +37,8 @@ def of(record: Record, label: str, ratio: str = "") -> Bar:
 
 def behind(value: float, ours: float | None, higher_is_better: bool) -> str:
     """How a peer stands to ours, in words that hold for rates and for times."""
-    if not ours or not value or value == ours:
-        return ""
+    if ours is None or min(ours, value) <= 0 or value == ours:
+        return ""  # a wait that ended before it began has no ratio
     times = ours / value if higher_is_better else value / ours
     if times >= 1:
         return f"{factor(times)} behind"

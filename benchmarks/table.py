@@ -157,8 +157,11 @@ def best_peer(record: Record, same: dict[str, Record]) -> Record | None:
 
 
 def ratio(record: Record, other: Record | None) -> str:
-    """How many times the other's figure this one is, as a plain quotient."""
-    if other is None or not other["median"] or other["system"] == record["system"]:
+    """How many times the other's figure this one is, as a plain quotient; of a wait that ended before it
+    began (a handler that starts while its enqueue call returns) none can be told."""
+    if other is None or other["median"] is None or other["system"] == record["system"]:
+        return ""
+    if min(record["median"], other["median"]) <= 0:
         return ""
     return f"{record['median'] / other['median']:.2f} x"
 

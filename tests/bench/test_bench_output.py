@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import report, table
+from benchmarks import bars, report, table
 from benchmarks.catalog import BY_NAME
 from benchmarks.compare import compare
 from benchmarks.plan import invited
@@ -62,6 +62,13 @@ def test_the_table_has_ratios_and_spread() -> None:
         "0.80 x",
         "100,000 jobs",
     ]
+
+
+def test_a_wait_that_ended_before_it_began_has_no_ratio() -> None:
+    run = [record("latency-half", "mainspring", 20.0), record("latency-half", "celery", -0.1)]
+
+    assert [table.cells(one, run)[4] for one in run] == ["", ""]
+    assert [bar.ratio for bar in bars.of_systems(run)] == ["", ""]
 
 
 def test_systems_without_a_figure_for_one_reason_share_a_line() -> None:
