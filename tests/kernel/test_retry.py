@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import mainspring
 from mainspring import RetryPolicy
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Parked, Retry
-from mainspring.kernel.retry import ERROR_BYTES, clean, decide, describe
+from mainspring.kernel.retry import ERROR_BYTES, FRAMES_KEPT, _frames, clean, decide, describe
 
 
 def test_a_failure_is_retried_by_default() -> None:
@@ -130,6 +131,69 @@ def test_a_traceback_is_part_of_the_text() -> None:
         _, text = describe(error)
 
     assert "test_retry.py" in text
+
+
+def failure_in(path: str, line: int = 1, name: str = "fail") -> str:
+    """How a failure of the same function is described, at this line of this file."""
+    found: dict[str, Any] = {}
+    exec(compile("\n" * (line - 1) + f"def {name}(): raise ValueError('no')", path, "exec"), found)
+    with pytest.raises(ValueError, match="no") as failed:
+        found[name]()
+    return describe(failed.value)[1]
+
+
+def test_a_traceback_that_came_before_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T13: failures come in thousands, from one place; each has its own first line."""
+    made: list[object] = []
+    monkeypatch.setattr(traceback, "format_tb", lambda *_, **__: made.append(1) or ["frames"])
+
+    def fail(number: int) -> str:
+        try:
+            raise ValueError(number)
+        except ValueError as error:
+            return describe(error)[1]
+
+    assert [fail(n) for n in range(3)] == [f"ValueError: {n}\nframes" for n in range(3)]
+    assert len(made) == 1
+
+
+def test_a_traceback_is_of_its_own_file_line_and_function() -> None:
+    """T13: though the like has failed in another before, or in the same before it was loaded again."""
+    assert 'File "here.py", line 1, in fail' in failure_in("here.py")
+    assert 'File "there.py", line 1, in fail' in failure_in("there.py")
+    assert 'File "there.py", line 2, in fail' in failure_in("there.py", line=2)
+    assert 'File "there.py", line 2, in flop' in failure_in("there.py", line=2, name="flop")
+
+
+def test_two_failures_of_one_line_are_told_apart() -> None:
+    def fail(first: bool) -> str:
+        try:
+            [int("x"), 1] if first else [1, int("y")]
+        except ValueError as error:
+            return describe(error)[1]
+        return ""
+
+    assert fail(True).splitlines()[-1] != fail(False).splitlines()[-1]
+
+
+def test_tracebacks_are_kept_up_to_a_number() -> None:
+    for line in range(1, FRAMES_KEPT + 2):
+        failure_in("long.py", line)
+
+    assert len(_frames) <= FRAMES_KEPT
+
+
+def test_a_deep_traceback_ends_where_it_failed() -> None:
+    def dive(depth: int) -> None:
+        if depth:
+            dive(depth - 1)
+        raise ValueError("no")
+
+    for depth in (30, 3):
+        with pytest.raises(ValueError, match="no") as failed:
+            dive(depth)
+        frames = traceback.format_tb(failed.value.__traceback__, limit=-8)
+        assert describe(failed.value)[1] == f"ValueError: no\n{''.join(frames)}".rstrip()
 
 
 @given(st.text(st.characters(), max_size=300), st.integers(100, 400))

@@ -479,3 +479,18 @@ def test_a_visit_that_lies_elsewhere_by_now_is_settled_all_the_same(
     assert (visits.row("a") is None) == (answer == "settled")
     assert visits.row("b") is not None
     assert len(visits.history("a")) == 1
+
+
+def test_a_detail_is_parsed_once(visits: Visits, me) -> None:
+    """It has the error with its traceback, and a dozen things are read from it."""
+    visits.offer("a")
+    run = visits.start("a")
+    run.outcome = FAILED
+    values = dict(zip(SQL["settle"].names, settle_arguments([run], me), strict=True))
+
+    text = f"explain (verbose, costs off) {SQL['settle'].text}"
+    plan = visits.connection.execute(text, values).fetchall()
+
+    read_from = str(plan)
+    assert "((i.detail)::jsonb) ->> " in read_from  # what a node below has made
+    assert "(i.detail)::jsonb ->> " not in read_from

@@ -2,8 +2,9 @@
 
 User transactions offer visits that are due when the transaction began, and commit later, so rows
 appear behind a cursor that has moved on. A notification, or a settle's answer, moves the cursor
-back; a read that was sent before must not move it forward again. A page holds one row. Keys a and
-b are of the lower priority, c is of the higher.
+back; a read that was sent before must not move it forward again. A run that settles its visit with
+a new time makes it due when the settle comes to the server; the answer comes later. A page holds
+one row. Keys a and b are of the lower priority, c is of the higher.
 """
 
 from collections.abc import Iterator
@@ -39,6 +40,14 @@ class Page(NamedTuple):
     now: int = 0
 
 
+class Ended(NamedTuple):
+    """A run that has ended and whose visit goes on; `moved` is None until the server has settled it."""
+
+    due: Due
+    at: int
+    moved: Due | None = None
+
+
 class State(NamedTuple):
     clock: int = 1
     open: tuple[int | None, ...] = (None,) * len(KEYS)  # begin time of each open transaction
@@ -50,6 +59,7 @@ class State(NamedTuple):
     notes: frozenset[Due] = frozenset()  # notifications on their way
     lost: int = 0
     returned: int = 0
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class Rules:
     notifications_rewind: bool = True  # off: they only wake the reader
     merge_rewinds: bool = True  # off: a read in flight overwrites a rewind
     settle_answers_rewind: bool = True
+    settle_rewinds_to_the_end: bool = True  # of the run; off: to when the answer comes
     sweep_pages_past_hand: bool = True  # off: a sweep is one page, even of rows in hand
 
 
@@ -127,7 +138,7 @@ class CursorProtocol:
                 f"the read returns {_keys(page.rows)}, the cursor becomes {cursor}",
                 state._replace(
                     page=None,
-                    hand=state.hand | set(page.rows),
+                    hand=state.hand | self._fresh(state, page.rows),
                     cursors=_at(state.cursors, page.level, cursor),
                 ),
             )
@@ -143,14 +154,41 @@ class CursorProtocol:
 
     def settle(self, state: State) -> Iterator[tuple[str, State]]:
         for due in sorted(state.hand):
-            if due not in state.committed:
+            if due not in state.committed or state.returned >= self.bounds.returns:
                 continue
-            put_down = state._replace(hand=state.hand - {due})
-            if state.returned < self.bounds.returns:
-                kept = put_down._replace(returned=state.returned + 1)
-                if self.rules.settle_answers_rewind:
-                    kept = self._rewind(kept, due)
-                yield f"{due.key} is settled with again", kept
+            back = state._replace(returned=state.returned + 1)
+            kept = back._replace(hand=state.hand - {due})
+            if self.rules.settle_answers_rewind:
+                kept = self._rewind(kept, due)
+            yield f"{due.key} is superseded", kept
+            if state.ended is None:
+                yield (
+                    f"{due.key} ends at {state.clock}",
+                    back._replace(ended=Ended(due, state.clock)),
+                )
+        if state.ended is not None:
+            yield from self.settle_again(state, state.ended)
+
+    def settle_again(self, state: State, ended: Ended) -> Iterator[tuple[str, State]]:
+        if ended.moved is None:
+            moved = ended.due._replace(at=state.clock)
+            yield (
+                f"  server: {moved.key} is settled, due at {moved.at}",
+                state._replace(
+                    committed=state.committed - {ended.due} | {moved},
+                    ended=ended._replace(moved=moved),
+                ),
+            )
+            return
+        answered = state._replace(ended=None, hand=state.hand - {ended.due})
+        at = ended.at if self.rules.settle_rewinds_to_the_end else state.clock
+        if self.rules.settle_answers_rewind:
+            answered = self._rewind(answered, ended.due._replace(at=at))
+        yield f"the settle of {ended.due.key} is answered, the cursor goes back to {at}", answered
+
+    def _fresh(self, state: State, rows: tuple[Due, ...]) -> set[Due]:
+        """What is taken in of a page: no key that is in hand, as that of a settle not yet answered."""
+        return {due for due in rows if state.ended is None or due.key != state.ended.due.key}
 
     def nothing_hides(self, state: State) -> str | None:
         """At rest, with every notification heard, a cursor read finds each visit not in hand."""
@@ -208,7 +246,8 @@ class CursorProtocol:
 
 
 def _at_rest(state: State) -> bool:
-    return state.page is None and not state.notes and all(began is None for began in state.open)
+    under_way = state.page is not None or state.ended is not None or state.notes
+    return not under_way and all(began is None for began in state.open)
 
 
 def _at(values: tuple[Any, ...], index: int, value: object) -> tuple[Any, ...]:

@@ -47,8 +47,14 @@ TRAPS = [
     Trap(
         "settle_answers_rewind",
         "nothing hides",
-        "a is settled with again",
+        "a is superseded",
         Bounds(keys="ab", returns=1),
+    ),
+    Trap(
+        "settle_rewinds_to_the_end",
+        "nothing hides",
+        "the settle of a is answered, the cursor goes back to",
+        Bounds(keys="a", returns=1),
     ),
     Trap(
         "sweep_pages_past_hand",

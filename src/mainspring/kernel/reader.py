@@ -161,13 +161,21 @@ class Reader:
             cursor.restart()
         self.wake()
 
-    def settled(self, visit: Visit, due_in: float) -> None:
-        """A visit of mine is free again, due in so many seconds."""
-        if due_in <= 0:
-            # An offer may have raised its priority meanwhile.
-            for cursor in self._levels[visit.queue][visit.priority :]:
-                cursor.step_back(visit.due - A_MOMENT)
+    def left(self, visit: Visit) -> None:
+        """A visit of mine is free again, due as it was when it was read."""
+        self._step_back(visit, visit.due - A_MOMENT)
+        self.wake()
+
+    def settled(self, visit: Visit, due: float) -> None:
+        """A visit of mine goes on, due at this time of the database's, as far as we know it, or later."""
+        if due - CLOCK_ERROR <= self._now():
+            self._step_back(visit, due - CLOCK_ERROR)
         self.wake()  # a sleeper asks anew when the next visit becomes due
+
+    def _step_back(self, visit: Visit, due: float) -> None:
+        # An offer may have raised its priority meanwhile.
+        for cursor in self._levels[visit.queue][visit.priority :]:
+            cursor.step_back(due)
 
     @property
     def complete(self) -> bool:

@@ -17,11 +17,15 @@ from mainspring.kernel.outcome import Outcome, Parked, Retry
 
 ERROR_BYTES = 16_000
 GROUP_SHOWN = 3  # of the exceptions of a group
+FRAMES_SHOWN = 8  # of a traceback, the last ones
+FRAMES_KEPT = 200  # texts of such frames
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
 MOST_ATTEMPTS = 1_000_000
 # Where calls come through before they are in the user's code: here, and a thread of the pool.
 ENGINE = (f"{Path(__file__).parents[1]}{os.sep}", thread.__file__)
+
+_frames: dict[tuple[object, ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     frames = ""
     for each in shown:
         with suppress(BaseException):
-            frames += "".join(traceback.format_tb(_below(each.__traceback__), limit=-8))
+            frames += _frames_of(each)
     return clean(name, 500), clean(
         f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
     )
@@ -131,6 +135,24 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(error)
         else:
             yield error
+
+
+def _frames_of(error: BaseException) -> str:
+    """The last frames of an exception's traceback as text. To make it takes longer than a small task, and
+    failures come from few places: those of the last ones are kept."""
+    trace = each = _below(error.__traceback__)
+    places = []
+    while each is not None:
+        code = each.tb_frame.f_code  # equal to others of the same text in another file
+        places.append((code.co_filename, code, each.tb_lasti, each.tb_lineno))
+        each = each.tb_next
+    key = tuple(places[-FRAMES_SHOWN:])
+    text = _frames.get(key)
+    if text is None:
+        if len(_frames) >= FRAMES_KEPT:
+            _frames.clear()
+        text = _frames[key] = "".join(traceback.format_tb(trace, limit=-FRAMES_SHOWN))
+    return text
 
 
 def _below(trace: TracebackType | None) -> TracebackType | None:

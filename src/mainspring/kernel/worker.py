@@ -83,7 +83,7 @@ class Worker:
             hold=self._hold_now,
             finished=self.settler.add,
             wants_more=self._slot_idle,
-            left=lambda visit: self.reader.settled(visit, 0),
+            left=self.reader.left,
         )
         self.reader.unsettled = lambda: self.settler.unsettled
         self.reader.filled = self._filled
@@ -315,7 +315,7 @@ class Worker:
         for visit in visits:
             if visit.queue in self.buffer.queues:
                 self.buffer.forget(visit)
-                self.reader.settled(visit, 0)
+                self.reader.left(visit)
 
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""
@@ -339,13 +339,16 @@ class Worker:
 
     def _go_back(self, run: Run, answer: str) -> None:
         """Its visit goes on, or a group has room: what the reader and the slots should look at."""
+        # Nothing is made due before the end of its run (by the database's clock as it was, or as it is
+        # should it have jumped): what was due before that is not read again.
+        ended = min(run.started, self.hand.time.at(run.began)) + run.seconds
         match run.outcome, answer:
             case (_, "superseded" | "rerun"):
-                self.reader.settled(run.visit, 0)
+                self.reader.left(run.visit)
             case (Retry(after=after) | Again(after=after, at=None), _):
-                self.reader.settled(run.visit, after)
+                self.reader.settled(run.visit, ended + after)
             case (Again(at=at), _) if at is not None:
-                self.reader.settled(run.visit, at.timestamp() - self.hand.time.at(moment.local()))
+                self.reader.settled(run.visit, max(ended, at.timestamp()))
             case _:
                 pass
         if self._waiting_for_group(run):

@@ -28,7 +28,7 @@ with item as materialized (
     json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json),
     unnest(%(addresses)s::text::tid[]), unnest(%(ids)s::text::uuid[])
   ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, address, id, n)
-  cross join lateral (select i.detail::jsonb as detail) d
+  cross join lateral (select i.detail::jsonb as detail offset 0) d  -- parsed once, not wherever it is read
 ),
 gone as (
   delete from mainspring.visit v
