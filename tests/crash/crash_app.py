@@ -26,6 +26,7 @@ def make(url: str | None = None) -> Mainspring:
     app = Mainspring(url)
     for function, settings in (
         (quick, {}),
+        (silent, {}),
         (effect, {"retry": RETRY}),
         (effect_in_thread, {"retry": RETRY}),
         (nap, {}),
@@ -48,6 +49,10 @@ def started(ctx: Context, n: int) -> None:
 async def quick(ctx: Context, n: int) -> int:
     started(ctx, n)
     return n
+
+
+async def silent(n: int) -> None:
+    """Its ends become bundles of history."""
 
 
 async def effect(ctx: Context, n: int) -> None:

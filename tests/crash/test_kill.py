@@ -41,6 +41,23 @@ def test_a_worker_killed_while_it_works_loses_nothing(scene: Scene, step: str) -
     scene.check()
 
 
+def test_a_worker_killed_amid_bundles_loses_nothing(scene: Scene) -> None:
+    """T7: a run is in history once, whether its worker saw the answer or not."""
+    bundled = "select coalesce(sum(size), 0) from mainspring.history_bundle"
+    for first in range(0, 9000, 300):
+        scene.enqueue("silent", range(first, first + 300))
+    victim = scene.worker(concurrency=1000)
+    scene.worker(gate="heir", concurrency=1000)
+
+    scene.wait(lambda: scene.sql(bundled)[0][0] > 0, "a bundle is written")
+    victim.send(signal.SIGKILL)
+    killed(victim)
+    assert scene.sql("select count(*) > 0 from mainspring.visit") == [(True,)]
+    scene.open("heir")
+
+    scene.check()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [f"{step}:{n}" for step in sorted(OFTEN) for n in (2, 3, 5)])
 def test_a_worker_killed_later_in_its_work_loses_nothing(scene: Scene, step: str) -> None:
