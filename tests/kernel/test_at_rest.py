@@ -55,7 +55,7 @@ class World:
         limited.part = 2
         for shard in range(SHARDS):
             if self.random.random() < 0.5:
-                self.hand.suspects[shard] = {(name, 5): NOON.timestamp() for name in QUEUES}
+                self.hand.suspects[shard] = {(name, 5): (NOON.timestamp(), "") for name in QUEUES}
         self.runner = Runner(
             self.hand,
             self.buffer,

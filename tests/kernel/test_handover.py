@@ -225,6 +225,27 @@ async def test_the_loss_of_every_connection_loses_no_work(
     assert visits.value("select count(*) from mainspring.history") == 300
 
 
+async def test_of_a_bulk_only_what_was_read_is_suspect(visits: Visits, database_url: str) -> None:
+    """A6: its visits are all due at one time; the rest of them need not wait for tries."""
+    seen: list[tuple[str, bool]] = []
+
+    async def handler(run):
+        seen.append((run.visit.key, run.suspect))
+        return Done()
+
+    visits.register(queue(handler=handler))
+    dead = visits.join()
+    visits.take(dead)
+    visits.offer(*"abcdefgh", at=visits.now())
+    visits.read(dead, most=3)
+    visits.bury(dead)
+
+    async with working(database_url, queue(handler=handler), lease=0.5):
+        await wait_until(lambda: len(seen) == 8)
+
+    assert {key for key, suspect in seen if suspect} == {*"abc"}
+
+
 SUSPECTED = "select count(*) from mainspring.lease where suspect_of is not null"
 
 

@@ -123,10 +123,27 @@ def test_what_was_read_is_noted_as_reach(visits: Visits, me) -> None:
 
     reach = visits.call("read_reach", worker_ids=[me])
 
-    assert {(r["priority"], r["due_at"]) for r in reach} == {
-        (5, page[5].due_at),
-        (7, page[7].due_at),
+    assert {(r["priority"], r["due_at"], r["key"]) for r in reach} == {
+        (5, page[5].due_at, "a"),
+        (7, page[7].due_at, "b"),
     }
+
+
+def test_the_reach_of_a_bulk_is_what_was_read_of_it(visits: Visits, me) -> None:
+    """All of it is due at the same time: without the key a death would make suspects of the rest."""
+    visits.offer(*"abcdef", at=visits.now())
+    assert [v.key for v in visits.read(me, most=2)] == ["a", "b"]
+    [page] = visits.call("read_reach", worker_ids=[me])
+    assert page["key"] == "b"
+
+    first = visits.visit("a")
+    visits.read(me, after=(first.due, "b"), most=2)
+    [further] = visits.call("read_reach", worker_ids=[me])
+    assert (further["due_at"], further["key"]) == (page["due_at"], "d")
+
+    visits.query("insert into mainspring.reach values (%s, 'ring', 5, %s)", me, page["due_at"])
+    [before] = visits.call("read_reach", worker_ids=[me])
+    assert before["key"] is None, "of the release before: all of that time"
 
 
 def test_trimmed_reach_keeps_the_newest_note_of_each_level(visits: Visits, me) -> None:
@@ -136,8 +153,8 @@ def test_trimmed_reach_keeps_the_newest_note_of_each_level(visits: Visits, me) -
 
     visits.call("trim_reach", worker_id=me)
 
-    rows = visits.query("select due_at from mainspring.reach")
-    assert [row["due_at"] for row in rows] == [last.due_at]
+    rows = visits.query("select due_at, key from mainspring.reach")
+    assert [(row["due_at"], row["key"]) for row in rows] == [(last.due_at, "c")]
 
 
 def test_a_group_is_read_by_priority_then_age(visits: Visits, me) -> None:

@@ -370,7 +370,7 @@ async def test_nothing_follows_once_a_worker_s_death_has_left_suspects() -> None
     """Each visit must then be looked at: it may be one of them."""
 
     async def handler(run: Run) -> Outcome:
-        bench.hand.suspects = {7: {("ring", 5): NOON.timestamp() + 3600}}
+        bench.hand.suspects = {7: {("ring", 5): (NOON.timestamp() + 3600, "")}}
         return Done()
 
     async with Bench(handler) as bench:

@@ -2384,7 +2384,8 @@ CREATE TABLE mainspring.reach (
     worker_id uuid NOT NULL,
     queue text NOT NULL COLLATE pg_catalog."C",
     priority smallint NOT NULL,
-    due_at timestamp with time zone NOT NULL
+    due_at timestamp with time zone NOT NULL,
+    key text COLLATE pg_catalog."C"
 );
 
 CREATE TABLE mainspring.reactive_ended (

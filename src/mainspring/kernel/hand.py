@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from mainspring.kernel import moment
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel.visit import Position, Run, Visit
 
 
 class Hand:
@@ -31,7 +31,7 @@ class Hand:
         self.good_until = 0.0  # no run starts, and none goes on, after this local moment
         self.closed = False  # stopping: nothing new starts
         # By shard: how far its dead owner had read in each level.
-        self.suspects: dict[int, dict[tuple[str, int], float]] = {}
+        self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
         self.time = moment.DatabaseTime()
 
     def start(self, run: Run) -> bool:
@@ -97,4 +97,4 @@ class Hand:
         if levels is None:
             return False
         reached = levels.get((visit.queue, visit.priority))
-        return reached is not None and visit.due <= reached
+        return reached is not None and visit.position <= reached

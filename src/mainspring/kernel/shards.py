@@ -22,7 +22,7 @@ from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.lease import Lease, Peer, Watch, load_gift, shards_to_take, surplus_gift
 from mainspring.kernel.mind import Mind
 from mainspring.kernel.session import Session
-from mainspring.kernel.visit import token
+from mainspring.kernel.visit import LAST_KEY, Position, token
 
 log = logging.getLogger("mainspring")
 
@@ -126,9 +126,11 @@ class Shards:
         dead = list({worker_id for worker_id in of.values() if worker_id is not None})
         if not dead:
             return
-        reach: dict[UUID, dict[tuple[str, int], float]] = {}
-        for worker_id, queue, priority, due_at in self._session.call("read_reach", worker_ids=dead):
-            reach.setdefault(worker_id, {})[queue, priority] = due_at.timestamp()
+        reach: dict[UUID, dict[tuple[str, int], Position]] = {}
+        rows = self._session.call("read_reach", worker_ids=dead)
+        for worker_id, queue, priority, due_at, key in rows:
+            reached = (due_at.timestamp(), LAST_KEY if key is None else key)
+            reach.setdefault(worker_id, {})[queue, priority] = reached
         for shard, owner in of.items():
             if owner is not None and owner in reach:
                 self._hand.suspects[shard] = reach[owner]

@@ -27,6 +27,7 @@ _TOKEN = struct.Struct(">q").unpack_from
 _FIRST_FOUR = struct.Struct(">I").unpack_from
 START: Position = (EARLIEST.timestamp(), "")
 END: Position = (LATEST.timestamp(), "")
+LAST_KEY = chr(0x10FFFF)  # after every key that can be
 
 
 class Visit(msgspec.Struct, frozen=True, gc=False):

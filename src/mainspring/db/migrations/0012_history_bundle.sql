@@ -1,3 +1,6 @@
+-- How far a worker had read of visits that are due at the same time, as those of one bulk are. Null: all of them.
+alter table mainspring.reach add column key text collate "C";
+
 -- Runs that were simply done are most of history. Many of them become one row here, a bundle: a row each cost the server
 -- more than all the rest of a settle, and three times the room. What a bundle has in common is a column, the rest arrays
 -- in one order. Its keys are ids of the same 65 seconds (they begin alike), so a key is found in a few bundles.

@@ -35,8 +35,8 @@ page as materialized (
   where exists (select from mainspring.worker w where w.id = %(worker_id)s::uuid)
 ),
 noted as (
-  insert into mainspring.reach (worker_id, queue, priority, due_at)
-  select %(worker_id)s::uuid, queue, priority, max(due_at)
+  insert into mainspring.reach (worker_id, queue, priority, due_at, key)
+  select %(worker_id)s::uuid, queue, priority, max(due_at), max(key)
   from page
   group by queue, priority
 )

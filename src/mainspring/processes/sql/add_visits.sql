@@ -19,11 +19,11 @@ fresh as (
   select shard, key, queue, id, grp, priority, due_at, version, payload::jsonb, now, now
   from item i
   where not exists (select from mainspring.visit v where v.shard = i.shard and v.key = i.key and v.queue = i.queue)
-  returning queue, priority, due_at
+  returning queue, priority, due_at, key
 ),
 noted as (
-  insert into mainspring.reach (worker_id, queue, priority, due_at)
-  select %(worker_id)s::uuid, queue, priority, max(due_at)
+  insert into mainspring.reach (worker_id, queue, priority, due_at, key)
+  select %(worker_id)s::uuid, queue, priority, max(due_at), max(key)
   from fresh
   where %(worker_id)s::uuid is not null and due_at <= mainspring.now()
   group by queue, priority
