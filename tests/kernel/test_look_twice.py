@@ -12,7 +12,9 @@ import pytest
 from mainspring.db.connect import Database
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.worker import Worker
+from mainspring.testing import wait_until
 from visits import Visits, queue
+from workers import working
 
 
 @pytest.fixture
@@ -64,3 +66,25 @@ async def test_a_visit_must_be_gone_at_two_looks_before_its_run_is_stopped(
     await asyncio.sleep(0)
     assert run.stopped == "fenced"
     await asyncio.wait([run.slot])
+
+
+async def test_a_sweep_that_is_asked_for_during_another_follows_it(
+    visits: Visits, database_url: str
+) -> None:
+    """What became free may lie where that one has been; the next would come after the poll."""
+    async with working(database_url, queue(), poll=60.0) as worker:
+        reader = worker.reader
+        await wait_until(lambda: reader.passes == 1)
+        fetch, asked = reader._fetch, []
+
+        async def fetch_and_ask(*arguments):
+            rows = await fetch(*arguments)
+            if not asked:
+                asked.append(True)
+                reader.sweep_soon()
+            return rows
+
+        reader._fetch = fetch_and_ask
+        reader.sweep_soon()
+
+        await wait_until(lambda: reader.passes == 3)

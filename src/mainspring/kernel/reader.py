@@ -122,6 +122,7 @@ class Reader:
         self._woken = asyncio.Event()
         self._told = False  # there may be something to read, not only room for it
         self._sweep_at = 0.0
+        self._sweep_again = False  # asked for since the last one began
         self._page = min(settings.page, max(100, 2 * settings.concurrency))
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
         self._idle_at = 0.0
@@ -151,7 +152,8 @@ class Reader:
             self.wake()
 
     def sweep_soon(self) -> None:
-        """Visits behind the cursors may have become free."""
+        """Visits behind the cursors may have become free, and a sweep under way may have passed them."""
+        self._sweep_again = True
         self._sweep_at = 0.0
         self.wake()
 
@@ -458,6 +460,7 @@ class Reader:
     async def _sweep(self) -> None:
         """Look behind the cursors for visits that nobody told us of."""
         began = moment.local()
+        self._sweep_again = False
         after = dict.fromkeys(self._cursors, START)
         upto = {level: cursor.position for level, cursor in self._cursors.items()}
         pending = list(self._cursors.values())
@@ -481,9 +484,8 @@ class Reader:
             pending = [c for c in pending if (c.queue, c.priority) in full]
         self._look_back()  # the poll: whatever notifications do, every level is read
         cost = min(moment.local() - began, DEAREST_SWEEP)
-        self._sweep_at = moment.local() + max(self._settings.poll, 20 * cost) * random.uniform(
-            0.9, 1.1
-        )
+        pause = max(self._settings.poll, 20 * cost) * random.uniform(0.9, 1.1)
+        self._sweep_at = 0.0 if self._sweep_again else moment.local() + pause
         self.passes += 1
 
     async def _sleep(self) -> None:
