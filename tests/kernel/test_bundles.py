@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -14,8 +17,10 @@ import pytest
 from mainspring import Mainspring, RetryPolicy
 from mainspring.db.connect import Database
 from mainspring.kernel import settling, upkeep
+from mainspring.kernel.hand import Hand
 from mainspring.kernel.history import HistoryFilter, PastRun, count_history
 from mainspring.kernel.outcome import Done, Parked, Retry
+from mainspring.kernel.settler import Settler
 from mainspring.kernel.settling import OTHER, PLAIN, is_kin, short_form, sort_of
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run, new_ids
@@ -75,6 +80,46 @@ def test_few_runs_have_a_row_each() -> None:
     assert short_form(kin, settling.BUNDLE_LEAST - 1) == "settle_done"
     assert short_form(PLAIN, 1000) == "settle_done"
     assert short_form(OTHER, 1000) is None
+
+
+async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
+    """What is put together is as much for the second line as what came as one sort."""
+    busy = []
+
+    class Line:
+        async def get(self) -> Any:
+            return self
+
+        async def lost(self) -> None:
+            pass
+
+    class Stuck:
+        async def fetch(self, line: Line, *_: Any) -> None:
+            busy.append(line)
+            await asyncio.Event().wait()
+
+    one, other = Line(), Line()
+    settler = Settler(
+        *(cast("Database", Stuck()), one, other),
+        cast("Hand", SimpleNamespace(worker_id=UUID(int=1))),
+        page=1000,
+        settled=lambda *_: None,
+        failed=lambda *_: Parked("E", "no"),
+    )
+    lines = [asyncio.create_task(line) for line in (settler.run(), settler.run_second())]
+    tokens = itertools.count()
+    for n in range(20):
+        runs = [ended(name=f"q{n}") for _ in range(100)]
+        for run in runs:
+            run.token = next(tokens)
+        settler.add(runs)
+
+    try:
+        await wait_until(lambda: set(busy) == {one, other}, 2)
+    finally:
+        for line in lines:
+            line.cancel()
+        await asyncio.gather(*lines, return_exceptions=True)
 
 
 def bundled(visits: Visits, me: UUID, keys: Sequence[str], *, at: float = BASE) -> list[Run]:
