@@ -386,6 +386,7 @@ _SPAN = {
         ("search_history", {"queue": QUEUE}),
         ("search_history", {"queue": QUEUE, "until": datetime.now(UTC) - timedelta(seconds=100)}),
         ("search_key", {"keys": ["00000077-1"]}),
+        ("count_key", {"keys": ["00000077-1"]}),
         ("read_throughput", {"seconds": 2}),
     ],
 )
