@@ -410,6 +410,17 @@ def test_no_search_walks_over_a_day_of_bundles(visits: Visits, statement, values
         visits.query("vacuum analyze mainspring.history_bundle")
 
 
+def test_runs_of_opened_bundles_are_not_compared_with_each_that_is_put_back(visits: Visits) -> None:
+    """T6: ids of one minute that ran in another order lie in every bundle of it, a million runs."""
+    values = {"keys": [A_KEY], "runs": [1], "days": [datetime.now(UTC).date()]}
+    values |= {"fresh_ids": False, "until": datetime.now(UTC)}
+
+    plan = visits.connection.execute("explain " + SQL["put_back"].text, values).fetchall()
+
+    text = "\n".join(line for row in plan for line in row.values())
+    assert text.count("hashed SubPlan") == 2
+
+
 async def test_tasks_that_end_by_the_hundred_become_bundles(
     app: Mainspring, database_url: str
 ) -> None:
