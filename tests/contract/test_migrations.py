@@ -157,6 +157,29 @@ def test_bundles_come_while_many_ask_for_results(at_11: str) -> None:
     assert applied == [KNOWN[11:]]
 
 
+def test_the_release_before_finds_days_that_it_can_make_no_more(at_11: str) -> None:
+    """T11: it makes none of a view, and does not start without those of the next week."""
+    days = """
+    select d.day
+    from (select (now() at time zone 'UTC')::date as today) t,
+      generate_series(today - 1, today + 14, '1 day') as d(day)
+    where to_regclass('mainspring.' || to_char(d.day, '"history_"YYYY_MM_DD')) is null
+    """
+    with psycopg.connect(at_11, autocommit=True) as connection:
+        connection.execute(
+            "insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome,"
+            " worker_id, created_at, due_at, started_at, ended_at, duration_ms, payload)"
+            " select (now() at time zone 'UTC')::date + 3, 1, u, 'ring', 'key', 5, 1, 'done', u, now(),"
+            " now(), now(), now(), 0, '{}' from gen_random_uuid() u"
+        )
+
+        assert migrate.migrate(Database(at_11)) == KNOWN[11:]
+
+        [(missing,)] = connection.execute(days).fetchall()
+        kept = connection.execute("select day from mainspring.history").fetchall()
+        assert kept == [(missing.date(),)]
+
+
 def test_a_migration_that_cannot_have_its_table_says_why(
     database_url: str, next_migration, monkeypatch
 ) -> None:
