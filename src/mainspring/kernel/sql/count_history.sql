@@ -35,7 +35,8 @@ cross join lateral (
       and (cardinality(%(fields)s::text[]) = 0 or not exists (
         select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (r.payload ->> f.name) is distinct from f.text))
   ) n
-  where (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
+  where (%(queue)s::text is not null or q.name = any(array(select mainspring.bundled_queues())))
+    and (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
     and coalesce(%(error)s::text, %(error_type)s::text, %(grp)s::text) is null and %(searchable)s::text[] is null
 ) c
 where %(queue)s::text is null or q.name = %(queue)s::text
