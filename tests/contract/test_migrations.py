@@ -118,6 +118,68 @@ where application_name like 'mainspring:migrate%' and wait_event_type = 'Lock'
 """
 
 
+@pytest.fixture
+def at_11(empty: str) -> str:
+    """The schema of before bundles, as far as these tests need it, with a day of history."""
+    folder = Path(mainspring.db.__file__).parent / "functions"
+    views, _, _ = (folder / "views.sql").read_text().partition("-- What must never be")
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(migrate._LEDGER)
+        for migration in migrate.migrations()[:11]:
+            connection.execute(migration.text.encode())
+            connection.execute(
+                "insert into mainspring.migration (number, name) values (%s, %s)",
+                (migration.number, migration.name),
+            )
+        connection.execute(((folder / "now.sql").read_text() + views).encode())
+        connection.execute(
+            "create table mainspring.history_2001_02_03 partition of mainspring.history"
+            " for values from ('2001-02-03') to ('2001-02-04')"
+        )
+    return empty
+
+
+def test_bundles_come_while_many_ask_for_results(at_11: str) -> None:
+    """T11: each of them has visit_status and then wants history, so the migration takes them in that order;
+    the other way round it got through only when nobody asked."""
+    applied: list[list[int]] = []
+    thread = threading.Thread(target=lambda: applied.append(migrate.migrate(Database(at_11))))
+    with psycopg.connect(at_11) as asking:
+        asking.execute("select from mainspring.visit_status")
+        thread.start()
+        with psycopg.connect(at_11, autocommit=True) as other:
+            while not other.execute(_WAITING).fetchone():
+                pass
+        asking.execute("set local lock_timeout = '100ms'")
+        asking.execute("select from mainspring.history")
+    thread.join(30)
+
+    assert applied == [KNOWN[11:]]
+
+
+def test_the_release_before_finds_days_that_it_can_make_no_more(at_11: str) -> None:
+    """T11: it makes none of a view, and does not start without those of the next week."""
+    days = """
+    select d.day
+    from (select (now() at time zone 'UTC')::date as today) t,
+      generate_series(today - 1, today + 14, '1 day') as d(day)
+    where to_regclass('mainspring.' || to_char(d.day, '"history_"YYYY_MM_DD')) is null
+    """
+    with psycopg.connect(at_11, autocommit=True) as connection:
+        connection.execute(
+            "insert into mainspring.history (day, run, id, queue, key, priority, attempt, outcome,"
+            " worker_id, created_at, due_at, started_at, ended_at, duration_ms, payload)"
+            " select (now() at time zone 'UTC')::date + 3, 1, u, 'ring', 'key', 5, 1, 'done', u, now(),"
+            " now(), now(), now(), 0, '{}' from gen_random_uuid() u"
+        )
+
+        assert migrate.migrate(Database(at_11)) == KNOWN[11:]
+
+        [(missing,)] = connection.execute(days).fetchall()
+        kept = connection.execute("select day from mainspring.history").fetchall()
+        assert kept == [(missing.date(),)]
+
+
 def test_a_migration_that_cannot_have_its_table_says_why(
     database_url: str, next_migration, monkeypatch
 ) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -14,8 +17,10 @@ import pytest
 from mainspring import Mainspring, RetryPolicy
 from mainspring.db.connect import Database
 from mainspring.kernel import settling, upkeep
+from mainspring.kernel.hand import Hand
 from mainspring.kernel.history import HistoryFilter, PastRun, count_history
 from mainspring.kernel.outcome import Done, Parked, Retry
+from mainspring.kernel.settler import Settler
 from mainspring.kernel.settling import OTHER, PLAIN, is_kin, short_form, sort_of
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run, new_ids
@@ -75,6 +80,46 @@ def test_few_runs_have_a_row_each() -> None:
     assert short_form(kin, settling.BUNDLE_LEAST - 1) == "settle_done"
     assert short_form(PLAIN, 1000) == "settle_done"
     assert short_form(OTHER, 1000) is None
+
+
+async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
+    """What is put together is as much for the second line as what came as one sort."""
+    busy = []
+
+    class Line:
+        async def get(self) -> Any:
+            return self
+
+        async def lost(self) -> None:
+            pass
+
+    class Stuck:
+        async def fetch(self, line: Line, *_: Any) -> None:
+            busy.append(line)
+            await asyncio.Event().wait()
+
+    one, other = Line(), Line()
+    settler = Settler(
+        *(cast("Database", Stuck()), one, other),
+        cast("Hand", SimpleNamespace(worker_id=UUID(int=1))),
+        page=1000,
+        settled=lambda *_: None,
+        failed=lambda *_: Parked("E", "no"),
+    )
+    lines = [asyncio.create_task(line) for line in (settler.run(), settler.run_second())]
+    tokens = itertools.count()
+    for n in range(20):
+        runs = [ended(name=f"q{n}") for _ in range(100)]
+        for run in runs:
+            run.token = next(tokens)
+        settler.add(runs)
+
+    try:
+        await wait_until(lambda: set(busy) == {one, other}, 2)
+    finally:
+        for line in lines:
+            line.cancel()
+        await asyncio.gather(*lines, return_exceptions=True)
 
 
 def bundled(visits: Visits, me: UUID, keys: Sequence[str], *, at: float = BASE) -> list[Run]:
@@ -336,15 +381,20 @@ _SPAN = {
 
 
 @pytest.mark.parametrize(
-    ("statement", "values"),
+    ("statement", "values", "part"),
     [
-        ("search_history", {"queue": QUEUE}),
-        ("search_history", {"queue": QUEUE, "until": datetime.now(UTC) - timedelta(seconds=100)}),
-        ("search_key", {"keys": ["00000077-1"]}),
-        ("read_throughput", {"seconds": 2}),
+        ("search_history", {"queue": QUEUE}, 5),  # a walk over an index would be a third
+        (
+            "search_history",
+            {"queue": QUEUE, "until": datetime.now(UTC) - timedelta(seconds=100)},
+            2,
+        ),
+        ("search_key", {"keys": ["00000077-1"]}, 2),
+        ("count_key", {"keys": ["00000077-1"]}, 2),
+        ("read_throughput", {"seconds": 2}, 2),
     ],
 )
-def test_no_search_walks_over_a_day_of_bundles(visits: Visits, statement, values) -> None:
+def test_no_search_walks_over_a_day_of_bundles(visits: Visits, statement, values, part) -> None:
     """T7: each rides an index, with statistics and without."""
     visits.query(_BUNDLES)
     visits.register(queue())
@@ -359,9 +409,45 @@ def test_no_search_walks_over_a_day_of_bundles(visits: Visits, statement, values
         )
         [plan] = cursor.fetchall()[0]["QUERY PLAN"]
         assert (
-            0 < plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] < whole / 2
+            0
+            < plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+            < whole / part
         )
         visits.query("vacuum analyze mainspring.history_bundle")
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [("search_history", {}), ("count_history", {}), ("read_throughput", {"seconds": 60})],
+)
+def test_bundles_are_looked_for_only_in_queues_that_have_some(visits, statement, values) -> None:
+    """T7: of a thousand queues each look would take as long as all of the rest."""
+    visits.query(_BUNDLES)
+    visits.register(queue(), *(queue(f"q{n}") for n in range(50)))
+
+    cursor = visits.connection.execute(
+        "explain (analyze, format json) " + SQL[statement].text, {**_SPAN, **values}
+    )
+
+    [plan] = cursor.fetchall()[0]["QUERY PLAN"]
+    assert looks(plan["Plan"]) == 1
+
+
+def looks(node: dict[str, Any]) -> int:
+    """How often bundles of a queue were asked for in a plan."""
+    here = node["Actual Loops"] if node.get("Function Name") == "bundles_of" else 0
+    return here + sum(looks(below) for below in node.get("Plans", ()))
+
+
+def test_runs_of_opened_bundles_are_not_compared_with_each_that_is_put_back(visits: Visits) -> None:
+    """T6: ids of one minute that ran in another order lie in every bundle of it, a million runs."""
+    values = {"keys": [A_KEY], "runs": [1], "days": [datetime.now(UTC).date()]}
+    values |= {"fresh_ids": False, "until": datetime.now(UTC)}
+
+    plan = visits.connection.execute("explain " + SQL["put_back"].text, values).fetchall()
+
+    text = "\n".join(line for row in plan for line in row.values())
+    assert text.count("hashed SubPlan") == 2
 
 
 async def test_tasks_that_end_by_the_hundred_become_bundles(

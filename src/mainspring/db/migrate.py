@@ -26,10 +26,11 @@ log = logging.getLogger("mainspring")
 # another migration is waited for.
 PATIENCE_SECONDS = 60.0
 _LOCK = 0x6D61696E  # "main": serialises migrators of this database
-# Views read functions, enqueue and the captures call the rest: an order that works from nothing.
+# Views read functions, enqueue and the captures call the rest: an order that works from nothing. History
+# comes after visit_status, as whoever asks for a result takes them: else each would wait for the other.
 _FUNCTIONS = (
     *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "advance"),
-    *("history", "views"),
+    *("views", "history"),
     *("canonical_keys", "offer_visits", "end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
     *(

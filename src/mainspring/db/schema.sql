@@ -205,6 +205,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.bundled_queues() RETURNS SETOF text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+    with recursive found(queue) as (
+      select min(p.queue) from mainspring.history_bundle p
+      union all
+      select (select min(p.queue) from mainspring.history_bundle p where p.queue > f.queue)
+      from found f
+      where f.queue is not null
+    )
+    select queue from found where queue is not null;
+  $$;
+
 CREATE TABLE mainspring.history_bundle (
     day date NOT NULL,
     queue text NOT NULL COLLATE pg_catalog."C",
@@ -238,17 +253,18 @@ CREATE FUNCTION mainspring.bundles_of(queue text, since timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     AS $$
     select p.*
     from mainspring.history_bundle p
-    where p.queue = bundles_of.queue and p.first_end <= bundles_of.until
+    where p.queue = bundles_of.queue and p.first_end <= bundles_of.until and p.last_end <= 'infinity'
       and p.last_end >= greatest(bundles_of.since, (
         select b.first_end
         from (
           select w.first_end, sum(w.size) over (order by w.first_end desc rows unbounded preceding) as runs
           from mainspring.history_bundle w
           where w.queue = bundles_of.queue and w.first_end < bundles_of.until and w.last_end < bundles_of.until
-            and w.first_end >= bundles_of.since
+            and w.first_end >= bundles_of.since and bundles_of.most is not null
         ) b
         where b.runs >= bundles_of.most
         order by b.first_end desc

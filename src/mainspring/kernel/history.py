@@ -123,7 +123,8 @@ async def search_history(
 async def count_history(database: Database, connection: Any, wanted: HistoryFilter) -> int:
     """How many past runs fit (superseded ones left out)."""
     values = await _values(database, connection, wanted)
-    rows = await ask(database, connection, "count_history", **values)
+    statement = "count_history" if values["keys"] is None else "count_key"
+    rows = await ask(database, connection, statement, **values)
     return int(rows[0]["count"])
 
 

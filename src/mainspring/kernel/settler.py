@@ -187,7 +187,7 @@ class Settler:
         """Of which there are too few for a bundle go by one statement, with a row of history each."""
         for sort, runs in list(self._waiting.items()):
             if is_kin(sort) and len(runs) < BUNDLE_LEAST:
-                self._waiting.setdefault(PLAIN, deque()).extend(self._waiting.pop(sort))
+                self._enter(PLAIN, self._waiting.pop(sort))
         return PLAIN
 
     def _most(self, sort: Sort) -> int:

@@ -20,7 +20,7 @@ bundled as materialized (
   from place l
   cross join lateral (select p.* from mainspring.history_bundle p where p.tableoid = l.tableoid and p.ctid = l.ctid) p
   cross join lateral mainspring.runs_of(p) r
-  where r.id::text = any(%(keys)s::text[])
+  where (r.id::text in (select a.key from asked a)) is true  -- by a table of hashes: a kin may have a million runs
 ),
 found as materialized (
   select h.run, h.queue, h.key as was_key, h.id as was_id, h.grp, h.priority, h.payload, h.ended_at
@@ -31,7 +31,7 @@ found as materialized (
   union all
   select p.run, p.queue, p.id::text, p.id, null, p.priority, p.payload, p.ended_at
   from bundled p
-  where p.run = any(%(runs)s::bigint[])
+  where (p.run in (select a.run from asked a)) is true
 ),
 past as materialized (
   select h.run, h.queue, h.was_key, h.was_id, h.grp, h.priority, h.payload, h.ended_at, f.id,

@@ -16,7 +16,7 @@ cross join lateral (
     union all
     select count(*), sum(r.duration_ms) from mainspring.runs_of(p) r where p.first_end <= w.since and r.ended_at > w.since
   ) n
-  where n.count > 0
+  where n.count > 0 and q.name = any(array(select mainspring.bundled_queues()))
 ) h
 group by q.name, h.outcome
 order by q.name, h.outcome

@@ -33,7 +33,8 @@ cross join lateral (
     from mainspring.bundles_of(q.name, span.since, span.until,
       case when cardinality(%(fields)s::text[]) = 0 then %(most)s::integer end) p
     cross join lateral mainspring.runs_of(p) r
-    where (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
+    where (%(queue)s::text is not null or q.name = any(array(select mainspring.bundled_queues())))
+      and (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
       and coalesce(%(error)s::text, %(grp)s::text, %(error_type)s::text) is null
       and r.ended_at >= span.since
       and r.ended_at <= span.until
