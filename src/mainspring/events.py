@@ -15,8 +15,12 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 class Event(logging.LogRecord):
     """A record whose text is its event and the facts."""
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _PLAIN}
+
     def getMessage(self) -> str:
-        facts = [f"{name}={value}" for name, value in vars(self).items() if name not in _PLAIN]
+        facts = [f"{name}={value}" for name, value in self.facts.items()]
         return " ".join([super().getMessage(), *facts])
 
 

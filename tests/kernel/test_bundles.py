@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-import psycopg
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
@@ -76,10 +75,10 @@ def test_runs_of_one_bundle_share_queue_priority_and_the_minute_of_their_ids() -
 def test_few_runs_have_a_row_each() -> None:
     kin = sort_of(ended())
 
-    assert short_form(kin, settling.BUNDLE_LEAST) == "settle_bundle"
-    assert short_form(kin, settling.BUNDLE_LEAST - 1) == "settle_done"
-    assert short_form(PLAIN, 1000) == "settle_done"
-    assert short_form(OTHER, 1000) is None
+    assert short_form(kin, bundled=True) == "settle_bundle"
+    assert short_form(kin, bundled=False) == "settle_done"
+    assert short_form(PLAIN, bundled=True) == "settle_done"
+    assert short_form(OTHER, bundled=True) is None
 
 
 async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
@@ -101,7 +100,7 @@ async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
     one, other = Line(), Line()
     settler = Settler(
         *(cast("Database", Stuck()), one, other),
-        cast("Hand", SimpleNamespace(worker_id=UUID(int=1))),
+        cast("Hand", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
         page=1000,
         settled=lambda *_: None,
         failed=lambda *_: Parked("E", "no"),
@@ -450,28 +449,28 @@ def test_runs_of_opened_bundles_are_not_compared_with_each_that_is_put_back(visi
     assert text.count("hashed SubPlan") == 2
 
 
+@pytest.mark.parametrize("beside", ["nobody", "the release before"])
 async def test_tasks_that_end_by_the_hundred_become_bundles(
-    app: Mainspring, database_url: str
+    app: Mainspring, visits: Visits, beside: str
 ) -> None:
-    """T7: and whoever waits for one of them is told."""
+    """T7, T11: unless somebody of the pool would not find them; and whoever waits for one is told."""
     many = 2 * settling.BUNDLE_LEAST
 
     @app.task(retry=RetryPolicy(attempts=1))
     async def beat(n: int) -> None:
         pass
 
+    if beside == "the release before":
+        other = visits.join(queues=["beat"])
+        visits.query("update mainspring.worker set bundles = false where id = %s", other)
     handles = await beat.enqueue_many([{"n": n} for n in range(many)])
+    left = "select count(*) from mainspring.visit where queue = 'beat'"
     async with app.worker(concurrency=many):
-        with psycopg.connect(database_url, autocommit=True) as other:
-            left = "select count(*) from mainspring.visit where queue = 'beat'"
-            await wait_until(lambda: other.execute(left).fetchone() == (0,), 20)
-            size = "select coalesce(sum(size), 0) from mainspring.history_bundle"
-            [bundled_runs] = other.execute(size).fetchone() or (0,)
-            assert bundled_runs >= settling.BUNDLE_LEAST
-            [runs] = other.execute(
-                "select count(distinct id) from mainspring.history"
-            ).fetchone() or (0,)
-            assert runs == many
+        await wait_until(lambda: visits.value(left) == 0, 20)
+
+    size = visits.value("select coalesce(sum(size), 0) from mainspring.history_bundle")
+    assert size == 0 if beside == "the release before" else size >= settling.BUNDLE_LEAST
+    assert visits.value("select count(distinct id) from mainspring.history") == many
     assert [await handle.result(timeout=5) for handle in handles[:: many // 20]] == [None] * 20
     assert {await handle.status() for handle in handles[::50]} == {"done"}
 

@@ -23,7 +23,7 @@ ME, ANN, BOB = sorted((uuid4() for _ in range(3)), key=str)
 
 
 def peer(id: UUID, beat: int = 0, *, free: int = 0) -> Peer:
-    return Peer(id, beat, frozenset({"ring"}), 4, free, STARTED, "here", 1)
+    return Peer(id, beat, frozenset({"ring"}), 4, free, STARTED, "here", 1, True)
 
 
 def leases(*owners: UUID | None, offered: dict[int, UUID] | None = None) -> list[Lease]:

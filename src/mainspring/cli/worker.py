@@ -47,6 +47,7 @@ def worker(
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
     grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
+    history_days: Annotated[int, typer.Option(help="Days for which history is kept.")] = 30,
     url: Url = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
@@ -62,6 +63,7 @@ def worker(
         "concurrency": concurrency,
         "lease": lease,
         "grace": grace,
+        "history_days": history_days,
     }
     WorkerSettings(**settings)  # refuses what is out of range here, once
     place = named(place)

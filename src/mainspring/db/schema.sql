@@ -2663,7 +2663,8 @@ CREATE TABLE mainspring.worker (
     host text NOT NULL,
     process integer NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
-    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    bundles boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='50');
 

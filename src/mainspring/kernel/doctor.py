@@ -187,7 +187,9 @@ def judge_days(missing: list[Any]) -> Iterator[Finding]:
         yield Finding("history_days", "ok", f"history has its days for {DAYS_AHEAD} days ahead")
         return
     names = ", ".join(row["name"] for row in missing)
-    text = f"history lacks the days {names}; their runs go to history_other"
+    text = (
+        f"history lacks the days {names}; their runs go to history_other and history_bundle_other"
+    )
     remedy = "start a worker: it makes them; if one runs, look at its log for history.day_not_made"
     yield Finding("history_days", "warn", text, remedy)
 

@@ -32,6 +32,7 @@ class Hand:
         self.closed = False  # stopping: nothing new starts
         # By shard: how far its dead owner had read in each level.
         self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
+        self.bundles = False  # all workers of the pool find what is in bundles of history
         self.time = moment.DatabaseTime()
 
     def start(self, run: Run) -> bool:

@@ -27,6 +27,7 @@ class Peer:
     started_at: datetime
     host: str
     process: int
+    bundles: bool  # it finds what is in bundles of history
 
     def is_stranger(self, queues: Collection[str]) -> bool:
         """Whether it has no queue in common with these: it is of another application."""

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -175,7 +175,7 @@ class Settler:
     def _batch(self, sort: Sort | None) -> Batch | None:
         if sort is None:
             return None
-        if is_kin(sort) and len(self._waiting[sort]) < BUNDLE_LEAST:
+        if is_kin(sort) and not self._fills_bundle(self._waiting[sort]):
             sort = self._put_together()
         runs, most = self._waiting.pop(sort), self._most(sort)
         if len(runs) <= most:
@@ -186,9 +186,13 @@ class Settler:
     def _put_together(self) -> Sort:
         """Of which there are too few for a bundle go by one statement, with a row of history each."""
         for sort, runs in list(self._waiting.items()):
-            if is_kin(sort) and len(runs) < BUNDLE_LEAST:
+            if is_kin(sort) and not self._fills_bundle(runs):
                 self._enter(PLAIN, self._waiting.pop(sort))
         return PLAIN
+
+    def _fills_bundle(self, runs: Sized) -> bool:
+        """Whether so many of a kin become a bundle: not while somebody is about who would not find them."""
+        return self._hand.bundles and len(runs) >= BUNDLE_LEAST
 
     def _most(self, sort: Sort) -> int:
         return self._page if isinstance(sort, str) else min(self._page, sort.most)
@@ -257,7 +261,7 @@ class Settler:
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
         steps.reach("settle.sending")
         connection = await line.get()
-        short = short_form(sort, len(batch))
+        short = short_form(sort, bundled=self._fills_bundle(batch))
         if short is None:
             batch.sort(key=_lock_order)
         if not isinstance(sort, str):

@@ -160,9 +160,9 @@ def is_kin(sort: Sort) -> bool:
     return isinstance(sort, str) and _UNIT in sort
 
 
-def short_form(sort: Sort, count: int) -> str | None:
-    """The statement that settles so many runs of a sort, if not the long one."""
-    if is_kin(sort) and count >= BUNDLE_LEAST:
+def short_form(sort: Sort, *, bundled: bool) -> str | None:
+    """The statement that settles runs of a sort, if not the long one."""
+    if is_kin(sort) and bundled:
         return "settle_bundle"
     return "settle_done" if sort == PLAIN or is_kin(sort) else None
 

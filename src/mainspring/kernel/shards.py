@@ -109,6 +109,7 @@ class Shards:
 
     def _read_peers(self, rows: Sequence[Any]) -> None:
         self.peers = [Peer(row[0], row[1], frozenset(row[2]), *row[3:]) for row in rows]
+        self._hand.bundles = all(peer.bundles for peer in self.peers)
 
     def _adopt(self, leases: Iterable[Lease]) -> None:
         """Make these leases, and only these, mine: load what is held there before anything starts."""

@@ -1,6 +1,10 @@
 -- How far a worker had read of visits that are due at the same time, as those of one bulk are. Null: all of them.
 alter table mainspring.reach add column key text collate "C";
 
+-- Whether a worker finds what is in bundles (below). One of the release before would open them all for each key that it
+-- looks for: while there is one in a pool, its workers write none.
+alter table mainspring.worker add column bundles boolean not null default false;
+
 -- Runs that were simply done are most of history. Many of them become one row here, a bundle: a row each cost the server
 -- more than all the rest of a settle, and three times the room. What a bundle has in common is a column, the rest arrays
 -- in one order. Its keys are ids of the same 65 seconds (they begin alike), so a key is found in a few bundles.
