@@ -97,13 +97,22 @@ def test_an_application_that_cannot_be_had(cli, module, place, message):
     assert message in complaint(answer)
 
 
-def test_a_setting_out_of_range_is_refused_before_anything_starts(cli, module):
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("--lease", "0.01", "lease must be 0.2 to 3600, got 0.01"),
+        ("--history-days", "0", "history_days must be 1 to 36500, got 0"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_before_anything_starts(
+    cli, module, setting, value, words
+):
     module("place", "from mainspring import Mainspring\napp = Mainspring('postgresql:///x')")
 
-    answer = cli("worker", "place:app", "--lease", "0.01")
+    answer = cli("worker", "place:app", setting, value)
 
     assert answer.code == 2
-    assert "lease must be 0.2 to 3600, got 0.01" in complaint(answer)
+    assert words in complaint(answer)
 
 
 @pytest.mark.parametrize("command", [("worker",), ("dev",), ("check",), ("reactive", "apply")])
