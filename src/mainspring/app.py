@@ -43,7 +43,7 @@ from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
 from mainspring.metrics import render
@@ -66,7 +66,7 @@ from mainspring.reactive.values import Param
 from mainspring.serve import serve
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
-from mainspring.tasks.handle import Handle
+from mainspring.tasks.handle import Handle, check_id
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
@@ -315,6 +315,15 @@ class Mainspring(Advancing):
         self.find_process(type)
         check_own_id(id)
         return ProcessHandle(type, id, False, self.hub)
+
+    def task_handle(
+        self, task: str, id: str, *, key: str | None = None, group: str | None = None
+    ) -> Handle[Any]:
+        """The handle of a call that was enqueued elsewhere, by its id (`handle.id`); of one that has a key,
+        with that and its group."""
+        self.find_task(task)
+        check_id(task, id)
+        return Handle(task, id if key is None else grouped_key(group, key), id, False, self)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name; an error that names the nearest otherwise."""
@@ -711,7 +720,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:
-    return {"shard": handle.shard, "key": handle.key, "queue": handle.task, "id": handle.id}
+    return {"key": handle.key, "queue": handle.task, "id": handle.id}
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidArguments, InvalidSetting, UnknownTask
+from mainspring.kernel.visit import shard_of
 from mainspring.testing import run_until_idle
 
 
@@ -207,7 +208,8 @@ async def test_what_is_copied_in_is_what_one_call_would_have_stored(
                 **dict.fromkeys(["id", "key", "version", "created_at", "changed_at", "shard"]),
                 "due_at": None if n % 3 == 0 else by_id[handle.id]["due_at"],
                 "key is id": handle.key == by_id[handle.id]["key"] == handle.id,
-                "at home": handle.shard == by_id[handle.id]["shard"],
+                "at home": by_id[handle.id]["shard"]
+                == shard_of(by_id[handle.id]["grp"] or handle.key, 1024),
                 "route": by_id[handle.id]["shard"] if by_id[handle.id]["grp"] else None,
             }
             for n, handle in enumerate(handles)

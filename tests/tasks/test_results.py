@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
-from mainspring import RetryPolicy
-from mainspring.errors import InvalidArguments, NotFound, ResultTimeout, TaskFailed
+from mainspring import Mainspring, RetryPolicy
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidKey,
+    NotFound,
+    ResultTimeout,
+    TaskFailed,
+    UnknownTask,
+)
 from mainspring.testing import run_until_idle, wait_until
 
 
@@ -267,3 +275,35 @@ async def test_history_keeps_everything_of_a_run(app, database_url) -> None:
     assert row["searchable"] == ["user=ann"]
     assert row["created_at"] <= row["started_at"] <= row["ended_at"]
     assert row["duration_ms"] >= 0
+
+
+async def test_a_call_is_found_by_its_id_alone(app: Mainspring) -> None:
+    """T13: another process was handed the id, as a web application does."""
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.task(retry=RetryPolicy(attempts=1))
+    async def fail() -> None:
+        raise OSError("no")
+
+    plain = await double.enqueue(4)
+    grouped = await double.options(group="acme").enqueue(5)
+    keyed = await double.options(group="acme", key="six").enqueue(6)
+    failing = await fail.options(group="acme").enqueue()
+    later = await double.options(delay=3600).enqueue(7)
+    async with app.worker():
+        for handle, result in ((plain, 8), (grouped, 10)):
+            assert await app.task_handle("double", handle.id).result(timeout=10) == result
+        there = app.task_handle("double", keyed.id, key="six", group="acme")
+        assert await there.result(timeout=10) == 12
+        with pytest.raises(TaskFailed):
+            await app.task_handle("fail", failing.id).result(timeout=10)
+    assert await app.task_handle("double", later.id).status() == "scheduled"
+    assert await app.task_handle("fail", failing.id).status() == "parked"
+    assert await asyncio.to_thread(app.task_handle("double", plain.id).status_sync) == "done"
+    with pytest.raises(InvalidKey, match="'six' is no id of a call of 'double', which is a UUID"):
+        app.task_handle("double", "six")
+    with pytest.raises(UnknownTask, match="double"):
+        app.task_handle("doubel", plain.id)

@@ -119,12 +119,10 @@ class Batch:
     def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
         """The handles, in the order of the calls."""
         found: list[Handle[Any]] = []
-        for call, fresh, key, shard in zip(
-            self.calls, self.ids, self.keys, self.shards, strict=True
-        ):
+        for call, fresh, key in zip(self.calls, self.ids, self.keys, strict=True):
             is_new = fresh in inserted
             id = fresh if is_new else taken[call.task.name, key]
-            found.append(Handle(call.task.name, key, id, shard, is_new, self.lookup))
+            found.append(Handle(call.task.name, key, id, is_new, self.lookup))
         return found
 
     def missing(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[int]:
@@ -191,7 +189,7 @@ def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict
         "version": version,
         "payload": call.payload.decode(),
     }
-    return Handle(queue, id, id, shard, True, lookup), values
+    return Handle(queue, id, id, True, lookup), values
 
 
 def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import NotFound, TaskFailed
+from mainspring.errors import InvalidKey, NotFound, TaskFailed
 from mainspring.kernel.given import Seconds
 from mainspring.tasks.waiting import wait_for, wait_for_sync
 
 R = TypeVar("R")
+
+
+def check_id(task: str, id: str) -> None:
+    """A handle is for the id that the engine gave."""
+    try:
+        UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidKey(
+            f"{id!r} is no id of a call of {task!r}, which is a UUID as text (handle.id); for a key of your "
+            "own: `mainspring tasks show <key>`, or enqueue it again, which returns the call that is there"
+        ) from None
 
 
 class Lookup(Protocol):
@@ -26,7 +38,6 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     task: str
     key: str
     id: str
-    shard: int
     is_new: bool
     _lookup: Lookup
 

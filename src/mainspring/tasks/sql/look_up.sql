@@ -4,7 +4,7 @@ select state, result, error
 from (
   select s.state::text as state, null::text as result, s.error, 1 as rank, null::timestamptz as ended_at
   from mainspring.visit_status s
-  where s.shard = %(shard)s::integer and s.key = %(key)s::text and s.queue = %(queue)s::text and s.id = %(id)s::uuid
+  where s.key = %(key)s::text and s.queue = %(queue)s::text and s.id = %(id)s::uuid
   union all
   select h.outcome::text, h.result::text, h.error, 2, h.ended_at
   from mainspring.history_run h
