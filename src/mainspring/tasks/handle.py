@@ -20,8 +20,8 @@ def check_id(task: str, id: str) -> None:
         UUID(id)
     except (ValueError, AttributeError, TypeError):
         raise InvalidKey(
-            f"{id!r} is no id of a call of {task!r}, which is a UUID as text (handle.id); for a key of "
-            "your own: `mainspring tasks show <key>`, or enqueue it again, which returns the call that is there"
+            f"{id!r} is no id of a call of {task!r}, which is a UUID as text (handle.id); a key of your "
+            "own is shown by `mainspring tasks show <key>`, and enqueued again returns the call there"
         ) from None
 
 
