@@ -12,15 +12,16 @@ from typing import Any
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
+def facts_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What was told in `extra`. (No attribute of the record: any name may be one of these.)"""
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
 class Event(logging.LogRecord):
     """A record whose text is its event and the facts."""
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in _PLAIN}
-
     def getMessage(self) -> str:
-        facts = [f"{name}={value}" for name, value in self.facts.items()]
+        facts = [f"{name}={value}" for name, value in facts_of(self).items()]
         return " ".join([super().getMessage(), *facts])
 
 

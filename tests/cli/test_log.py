@@ -77,3 +77,10 @@ def test_whatever_went_wrong_is_left_to_structlog(formatter) -> None:
     formatter._quick = lambda _: pytest.fail("written by hand")
 
     assert "no" in formatter.format(record)
+
+
+def test_any_name_may_be_a_fact(formatter) -> None:
+    """A filter of the user's own may add what it likes."""
+    quick, usual = both(formatter, "run.ended", {**ENDED, "facts": 7, "event_": "x"})
+
+    assert quick == usual

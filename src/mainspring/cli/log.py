@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from mainspring.errors import InvalidSetting
-from mainspring.events import Event
+from mainspring.events import Event, facts_of
 from mainspring.kernel.config import OWN
 from mainspring.reactive.names import RUN
 
@@ -71,7 +71,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
 
 def _quick_line(record: Event) -> str:
-    facts = record.facts
+    facts = facts_of(record)
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.created))
     facts.pop("run", None)
     facts.pop("id", None)
@@ -90,7 +90,7 @@ def _shown(value: object) -> str:
 def _quick_json(record: Event) -> str:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     micro = int(record.created % 1 * 1_000_000)
-    event = {"event": record.msg, "level": "info", **record.facts}
+    event = {"event": record.msg, "level": "info", **facts_of(record)}
     return _encode({**event, "timestamp": f"{stamp}.{micro:06}Z"}).decode()
 
 
