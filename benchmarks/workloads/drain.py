@@ -1,8 +1,10 @@
 """Drain: a filled queue of no-op jobs, from the first handler start to the last handler run.
 
-The start of the worker process is not counted. Afterwards the store itself must say that
-nothing is left. One process also gives the cost: CPU, write-ahead log, peak memory. `cores` is what worker
-and server had of the machine meanwhile: a second process can add no more than is left of it.
+The start of the worker process is not counted. Two processes have twice as many jobs, as many each: else
+the moments in which the second one joins and the first one is through would weigh twice as much. Afterwards
+the store itself must say that nothing is left. One process also gives the cost: CPU, write-ahead log, peak
+memory. `cores` is what worker and server had of the machine meanwhile: a second process can add no more than
+is left of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ MOST_SECONDS = 90.0
 
 
 def drain(trial: Trial, processes: int) -> list[Figure]:
-    n = trial.drain_jobs
+    n = trial.drain_jobs * processes
     with trial.lab.stage(trial.system, trial.settings, jobs=n) as stage:
         log_before = trial.lab.wal_bytes()
         stage.start_workers(processes)
