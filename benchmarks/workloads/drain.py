@@ -3,8 +3,8 @@
 The start of the worker process is not counted. Two processes have twice as many jobs, as many each: else
 the moments in which the second one joins and the first one is through would weigh twice as much. Afterwards
 the store itself must say that nothing is left. One process also gives the cost: CPU, write-ahead log, peak
-memory. `cores` is what worker and server had of the machine meanwhile: a second process can add no more than
-is left of it.
+memory. `cores` is what worker and server had of the machine meanwhile: a second process can add no more
+than is left of it.
 """
 
 from __future__ import annotations
