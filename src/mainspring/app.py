@@ -66,7 +66,7 @@ from mainspring.reactive.values import Param
 from mainspring.serve import serve
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
-from mainspring.tasks.handle import Handle, check_id
+from mainspring.tasks.handle import Handle, own_id
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.queue import never_run, queue_settings, schedule
 from mainspring.tasks.signature import Signature
@@ -322,7 +322,7 @@ class Mainspring(Advancing):
         """The handle of a call that was enqueued elsewhere, by its id (`handle.id`); of one that has a key,
         with that and its group."""
         self.find_task(task)
-        check_id(task, id)
+        id = own_id(task, id)
         return Handle(task, id if key is None else grouped_key(group, key), id, False, self)
 
     def find_task(self, name: str) -> Task[Any, Any]:

@@ -303,6 +303,7 @@ async def test_a_call_is_found_by_its_id_alone(app: Mainspring) -> None:
     assert await app.task_handle("double", later.id).status() == "scheduled"
     assert await app.task_handle("fail", failing.id).status() == "parked"
     assert await asyncio.to_thread(app.task_handle("double", plain.id).status_sync) == "done"
+    assert await app.task_handle("double", plain.id.upper().replace("-", "")).status() == "done"
     with pytest.raises(InvalidKey, match="'six' is no id of a call of 'double', which is a UUID"):
         app.task_handle("double", "six")
     with pytest.raises(UnknownTask, match="double"):

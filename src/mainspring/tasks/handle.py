@@ -14,10 +14,10 @@ from mainspring.tasks.waiting import wait_for, wait_for_sync
 R = TypeVar("R")
 
 
-def check_id(task: str, id: str) -> None:
-    """A handle is for the id that the engine gave."""
+def own_id(task: str, id: str) -> str:
+    """The id that the engine gave to a call, as it is stored, however it is written."""
     try:
-        UUID(id)
+        return str(UUID(id))
     except (ValueError, AttributeError, TypeError):
         raise InvalidKey(
             f"{id!r} is no id of a call of {task!r}, which is a UUID as text (handle.id); a key of your "
