@@ -74,7 +74,7 @@ def _queues(status: Status) -> list[str]:
     return [
         *_gauge(
             "visits",
-            "Visits of a queue by their state.",
+            "Visits of a queue by their state; counting stops early in a large table.",
             (
                 ({"queue": q.name, "state": state}, getattr(q, state))
                 for q in queues

@@ -282,9 +282,10 @@ class Operator:
 
     # -- queues and schedules
 
-    async def queues(self, *, name: str | None = None) -> list[QueueLoad]:
-        """Queues with what lies in them."""
-        found: list[QueueLoad] = await self._ask(queues.list_queues, name=name)
+    async def queues(self, *, name: str | None = None, exact: bool = False) -> list[QueueLoad]:
+        """Queues with what lies in them. Counts of a large table stop (`QueueLoad.capped` says which)
+        unless `exact`."""
+        found: list[QueueLoad] = await self._ask(queues.list_queues, name=name, exact=exact)
         return found
 
     async def check_queue(self, name: str, *, or_reactive: bool = False) -> None:
@@ -329,20 +330,21 @@ class Operator:
 
     # -- the whole
 
-    async def status(self) -> Status:
-        """Workers, pools, queues, lag, throughput."""
-        found: Status = await self._ask(status.read_status)
+    async def status(self, *, exact: bool = False) -> Status:
+        """Workers, pools, queues, lag, throughput. Counts of a large table stop unless `exact`."""
+        found: Status = await self._ask(status.read_status, exact=exact)
         return found
 
-    async def doctor(self) -> list[Finding]:
-        """What is wrong with the server, the schema or the tables; the worst first."""
+    async def doctor(self, *, exact: bool = False) -> list[Finding]:
+        """What is wrong with the server, the schema or the tables; the worst first. Of large tables a
+        part is looked at, and the finding says so, unless `exact`."""
         try:
             await self._host.database()
         except SchemaError as error:
             return [Finding("schema", "bad", str(error), "run mainspring migrate")]
         except MissingRights as error:
             return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
-        found: list[Finding] = await self._ask(doctor.examine)
+        found: list[Finding] = await self._ask(doctor.examine, exact=exact)
         if len(found) > 1:  # the schema and the rights are sound
             found += await self._ask(kinds_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))

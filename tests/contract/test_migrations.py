@@ -122,7 +122,7 @@ where application_name like 'mainspring:migrate%' and wait_event_type = 'Lock'
 def at_11(empty: str) -> str:
     """The schema of before bundles, as far as these tests need it, with a day of history."""
     folder = Path(mainspring.db.__file__).parent / "functions"
-    views, _, _ = (folder / "views.sql").read_text().partition("-- What must never be")
+    views, _, _ = (folder / "views.sql").read_text().partition("-- Reactive tasks in numbers")
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute(migrate._LEDGER)
         for migration in migrate.migrations()[:11]:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.kernel.outcome import Again, Done
+from mainspring.kernel.reader import READS_IN_ORDER
 from mainspring.kernel.settling import done_arguments, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
@@ -302,3 +303,26 @@ class TestPlans:
         nodes = plan_of(visits, SQL["recover"].text, values)
 
         assert_rides_indexes(nodes, "visit_held")
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+def test_a_page_is_read_by_visit_due_with_statistics_of_an_empty_table(
+    mainspring_server: TestServer, mode: str
+) -> None:
+    """With them every index looks alike: the reader's own settings let only the one in order through."""
+    with mainspring_server.database() as url:
+        found = Visits(url)
+        found.register(queue())
+        found.query("analyze mainspring.visit")
+        found.query("alter table mainspring.visit set (autovacuum_enabled = off)")
+        found.query(FILL)
+        found.query(f"set plan_cache_mode = force_{mode}_plan")
+        for name, value in READS_IN_ORDER.items():
+            found.query(f"set {name} = {value}")
+
+        nodes = TestPlans().read(found, list(range(512)))
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert "Sort" not in {node["Node Type"] for node in nodes}
+        assert touched(nodes) < 4000
+        found.close()

@@ -12,13 +12,18 @@ from mainspring.cli.target import existing
 from mainspring.kernel.doctor import Finding
 
 
-def doctor(url: options.Url = None, app: options.App = None, json: options.Json = False) -> None:
+def doctor(
+    exact: options.Exact = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
     """Examine the server, the schema and the tables.
 
     Settings, rights, clock, dead rows, lag and invariants. Exits with 1 if something is bad; warnings
-    alone do not count.
+    alone do not count. Of large tables a part is examined, and the finding says so.
     """
-    database, found = _examined(url, app)
+    database, found = _examined(url, app, exact)
     if json:
         show.as_json(found)
     else:
@@ -28,12 +33,12 @@ def doctor(url: options.Url = None, app: options.App = None, json: options.Json 
         raise typer.Exit(codes.PROBLEM)
 
 
-def _examined(url: str | None, app: str | None) -> tuple[str, list[Finding]]:
+def _examined(url: str | None, app: str | None, exact: bool) -> tuple[str, list[Finding]]:
     target = existing(url, app)
 
     async def examine() -> tuple[str, list[Finding]]:
         try:
-            found = await target.operator.doctor()
+            found = await target.operator.doctor(exact=exact)
             return (await target.database()).shown, found
         finally:
             await target.close()

@@ -35,6 +35,9 @@ Since = Annotated[
     str | None, typer.Option("--since", help="A time with zone (2026-01-31T12:00Z) or 90s, 2h, 3d.")
 ]
 Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Look at everything, however long that takes.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
 FreshIds = Annotated[
     bool, typer.Option("--fresh-ids", help="With new idempotency keys instead of the old ones.")

@@ -12,6 +12,7 @@ from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.config import OWN
 from mainspring.kernel.queues import QueueLoad
+from mainspring.kernel.words import counted
 
 group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
 COLUMNS = (
@@ -26,24 +27,42 @@ COLUMNS = (
     "limits",
     "paused",
 )
+SHOWN = 50  # rows that a look is given; more of them tell nobody anything
 Name = Annotated[str, typer.Argument(help="The queue.")]
 
 
 @group.command("list")
 def list_queues(
-    url: options.Url = None, app: options.App = None, json: options.Json = False
+    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = SHOWN,
+    exact: options.Exact = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
 ) -> None:
     """Queues with what lies in them: of the engine's own those at work (--json: all)."""
-    found = ask(lambda operator: operator.queues(), url, app)
+    found = ask(lambda operator: operator.queues(exact=exact), url, app)
     if json:
         show.as_json(found)
-    else:
-        show.print_table(COLUMNS, queue_rows(found), empty="there are no queues yet")
+        return
+    listed = shown_queues(found)
+    show.print_table(COLUMNS, map(queue_row, listed[:limit]), empty="there are no queues yet")
+    if left := left_out(listed, limit):
+        show.say(f"{left}; --limit {len(listed)} shows all")
 
 
-def queue_rows(found: Iterable[QueueLoad]) -> list[tuple[Any, ...]]:
-    """Queues as rows of COLUMNS; the engine's own only while they have something to do."""
-    return [queue_row(queue) for queue in found if not _is_idle_own(queue)]
+def shown_queues(found: Iterable[QueueLoad]) -> list[QueueLoad]:
+    """Queues to show: the engine's own only while they have something to do. By name while all can be
+    shown, else those that need somebody first: unserved, late, parked, full."""
+    listed = [queue for queue in found if not _is_idle_own(queue)]
+    if len(listed) > SHOWN:
+        listed.sort(key=lambda q: (not q.unserved, -q.lag_seconds, -q.parked, -q.waiting, q.name))
+    return listed
+
+
+def left_out(listed: list[QueueLoad], most: int) -> str:
+    """How many queues are not shown, in words, or nothing."""
+    more = len(listed) - most
+    return f"and {counted(more, 'more queue')}" if more > 0 else ""
 
 
 def _is_idle_own(queue: QueueLoad) -> bool:
@@ -66,14 +85,19 @@ def queue_row(queue: QueueLoad) -> tuple[Any, ...]:
         queue.name if queue.known else f"{queue.name} (unknown)",
         queue.pool,
         queue.workers,
-        queue.waiting,
-        queue.scheduled,
+        _count(queue, "waiting"),
+        _count(queue, "scheduled"),
         queue.running,
-        queue.parked,
+        _count(queue, "parked"),
         queue.lag_seconds,
         shown or None,
         queue.paused_at,
     )
+
+
+def _count(queue: QueueLoad, name: str) -> int | str:
+    """A number where it is one: tables set numbers right."""
+    return queue.count(name) if name in queue.capped else int(getattr(queue, name))
 
 
 @group.command()

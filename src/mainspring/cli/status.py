@@ -14,8 +14,9 @@ from rich.text import Text
 
 from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.queues import COLUMNS, queue_rows
+from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_app, existing
+from mainspring.kernel.doctor import UNSERVED
 from mainspring.kernel.status import Status
 from mainspring.kernel.words import counted
 from mainspring.processes.actors import Counts
@@ -27,6 +28,7 @@ def status(
         bool, typer.Option("--watch", "-w", help="Show it anew all the time.")
     ] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds.")] = 1.0,
+    exact: options.Exact = False,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
@@ -36,7 +38,7 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    sight = ask_app(_read, url, app)
+    sight = ask_app(lambda target: _read(target, exact=exact), url, app)
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in sight.missed]
         more = {"missed": late, "reactive": sight.load, "recovered": sight.counted}
@@ -64,10 +66,10 @@ class _Sight(msgspec.Struct):
     counted: list[Counts]  # what recovery did in the last hour (P3)
 
 
-async def _read(target: Mainspring) -> _Sight:
+async def _read(target: Mainspring, *, exact: bool = False) -> _Sight:
     return _Sight(
         (await target.database()).shown,
-        await target.operator.status(),
+        await target.operator.status(exact=exact),
         await target.reactive.tasks(missed_only=True),
         await target.reactive.load(),
         await target.operator.processes.counters(),
@@ -126,11 +128,15 @@ def _shown(sight: _Sight) -> Group:
         ((p.pool, p.workers, p.shards, p.owned) for p in found.pools),
         title="pools",
     )
-    queues = show.table(COLUMNS, queue_rows(found.queues), title="queues")
-    parts += [shown for shown in (workers, pools, queues) if shown.row_count]
-    for queue in found.unserved:
-        waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
-        parts.append(Text(f"{waiting} in queue {queue.name!r}, which no worker knows"))
+    shown = shown_queues(found.queues)
+    queues = show.table(COLUMNS, map(queue_row, shown[:SHOWN]), title="queues")
+    parts += [made for made in (workers, pools, queues) if made.row_count]
+    if left := left_out(shown, SHOWN):
+        parts.append(Text(f"{left}; mainspring queues list --limit {len(shown)} shows all"))
+    for queue in found.unserved[:UNSERVED]:
+        parts.append(Text(f"{queue.waits} in queue {queue.name!r}, which no worker knows"))
+    if (more := len(found.unserved) - UNSERVED) > 0:
+        parts.append(Text(f"and {counted(more, 'more queue')} that no worker knows"))
     if sight.load:
         parts.append(
             show.table(

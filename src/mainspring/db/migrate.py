@@ -30,7 +30,7 @@ _LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # comes after visit_status, as whoever asks for a result takes them: else each would wait for the other.
 _FUNCTIONS = (
     *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "advance"),
-    *("views", "history"),
+    *("views", "history", "violations"),
     *("canonical_keys", "offer_visits", "end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
     *(

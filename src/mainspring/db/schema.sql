@@ -1062,6 +1062,19 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.history_violations(day date) RETURNS TABLE(rule text, detail text)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'a run is in history twice', h.run::text
+    from (
+      select r.run from mainspring.history_run r where history_violations.day is null or r.day = history_violations.day
+      union all
+      select unnest(p.runs) from mainspring.history_bundle p where history_violations.day is null or p.day = history_violations.day
+    ) h
+    group by h.run
+    having count(*) > 1
+  $$;
+
 CREATE FUNCTION mainspring.instant(micros bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (('1970-01-01 00:00:00+00'::timestamp with time zone + make_interval(secs => ((micros / 1000000))::double precision)) + (((micros % (1000000)::bigint))::double precision * '00:00:00.000001'::interval));
@@ -1638,6 +1651,36 @@ CREATE FUNCTION mainspring.uuid7() RETURNS uuid
       ), 'hex')::uuid
   $$;
 
+CREATE FUNCTION mainspring.visit_violations(after text, upto text) RETURNS TABLE(rule text, detail text)
+    LANGUAGE sql STABLE
+    AS $$
+    select r.rule, v.queue || ' ' || v.key
+    from mainspring.install i
+    cross join mainspring.visit v
+    cross join lateral (values
+      ('a visit lies outside the shards', v.shard not between 0 and i.shard_count - 1),
+      ('a visit lies in a shard that is not its route''s', v.grp is not null and v.shard <> mainspring.shard(v.grp, i.shard_count)),
+      ('a visit can never be read: its key, its time or its priority is none',
+        not isfinite(v.due_at) or v.priority not between 0 and 9 or octet_length(v.key) not between 1 and 1300),
+      ('a held visit has no living holder', v.pass is not null and v.held_until is null
+        and not exists (select from mainspring.worker w where w.id = v.holder)),
+      ('a visit is half held', (v.pass is null) <> (v.started_at is null) or (v.pass is null and v.held_until is not null))
+    ) as r(rule, is_broken)
+    where (visit_violations.after is null or v.key > visit_violations.after)
+      and (visit_violations.upto is null or v.key <= visit_violations.upto)
+      and (v.grp is not null or v.pass is not null or v.started_at is not null or v.held_until is not null
+        or v.shard not between 0 and i.shard_count - 1 or not isfinite(v.due_at) or v.priority not between 0 and 9
+        or octet_length(v.key) not between 1 and 1300)
+      and r.is_broken
+    union all
+    select 'a queue and key has two visits', v.queue || ' ' || v.key
+    from mainspring.visit v
+    where (visit_violations.after is null or v.key > visit_violations.after)
+      and (visit_violations.upto is null or v.key <= visit_violations.upto)
+    group by v.key, v.queue
+    having count(*) > 1
+  $$;
+
 CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2007,6 +2050,303 @@ CREATE TABLE mainspring.param_log (
     at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE mainspring.part (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    worker_id uuid NOT NULL,
+    size integer DEFAULT 0 NOT NULL,
+    rate double precision DEFAULT 0 NOT NULL,
+    wants boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE mainspring.queue (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
+    kind text DEFAULT 'task'::text NOT NULL,
+    turns text COLLATE pg_catalog."C",
+    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
+    work_timeout interval,
+    crash_limit integer DEFAULT 3 NOT NULL,
+    concurrency integer,
+    rate double precision,
+    group_concurrency integer,
+    group_rate double precision,
+    searchable text[] DEFAULT '{}'::text[] NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
+    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
+    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
+    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+);
+
+CREATE TABLE mainspring.reactive_pool (
+    pool text NOT NULL COLLATE pg_catalog."C",
+    cap integer,
+    reserve_max interval DEFAULT '00:02:00'::interval NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT reactive_pool_cap_check CHECK ((cap >= 1))
+);
+
+CREATE TABLE mainspring.reactive_task (
+    task text NOT NULL COLLATE pg_catalog."C",
+    pool text NOT NULL COLLATE pg_catalog."C",
+    release bigint NOT NULL,
+    fingerprint text NOT NULL COLLATE pg_catalog."C",
+    declared text NOT NULL COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    turn bigint NOT NULL,
+    firing bigint,
+    fired_at timestamp with time zone,
+    last_fired_at timestamp with time zone,
+    cause text,
+    kind text,
+    record boolean,
+    captured jsonb,
+    base bigint,
+    admitted_at timestamp with time zone,
+    run bigint,
+    started_at timestamp with time zone,
+    seen jsonb DEFAULT '{}'::jsonb NOT NULL,
+    seen_run bigint,
+    repair jsonb,
+    request jsonb,
+    failures integer DEFAULT 0 NOT NULL,
+    error text,
+    retry_at timestamp with time zone,
+    succeeded_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    checked_at timestamp with time zone,
+    verdict boolean,
+    leaves jsonb,
+    since timestamp with time zone,
+    kept_back_at timestamp with time zone,
+    debounce interval DEFAULT '00:00:00'::interval NOT NULL,
+    expect_within interval,
+    expected_from timestamp with time zone,
+    missed_at timestamp with time zone,
+    paused_at timestamp with time zone,
+    missing_since timestamp with time zone,
+    retired_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT reactive_task_check CHECK (((run IS NULL) OR (firing IS NOT NULL))),
+    CONSTRAINT reactive_task_check1 CHECK (((admitted_at IS NULL) OR (firing IS NOT NULL))),
+    CONSTRAINT reactive_task_check2 CHECK (((captured IS NULL) = (firing IS NULL))),
+    CONSTRAINT reactive_task_kind_check CHECK ((kind = ANY (ARRAY['regular'::text, 'manual'::text]))),
+    CONSTRAINT reactive_task_priority_check CHECK (((priority >= 0) AND (priority <= 9))),
+    CONSTRAINT reactive_task_task_check CHECK (((task <> ''::text) AND (octet_length(task) <= 200)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE mainspring.stage (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    interest text[],
+    sees_own boolean DEFAULT false NOT NULL,
+    was text[] DEFAULT '{}'::text[] NOT NULL,
+    since bigint DEFAULT 1 NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone
+);
+
+CREATE SEQUENCE mainspring.state_version
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE mainspring.state (
+    shard integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    stage text NOT NULL COLLATE pg_catalog."C",
+    version bigint DEFAULT nextval('mainspring.state_version'::regclass) NOT NULL,
+    schema integer DEFAULT 1 NOT NULL,
+    body jsonb,
+    message bytea,
+    message_type text,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+WITH (fillfactor='90');
+
+CREATE TABLE mainspring.uses (
+    param text NOT NULL COLLATE pg_catalog."C",
+    task text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE mainspring.visit (
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    grp text COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    version bigint NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    work_timeouts integer DEFAULT 0 NOT NULL,
+    pass bigint,
+    holder uuid,
+    started_at timestamp with time zone,
+    held_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    parked_at timestamp with time zone,
+    offered_while_parked boolean DEFAULT false NOT NULL,
+    error text,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE mainspring.worker (
+    id uuid NOT NULL,
+    beat bigint DEFAULT 0 NOT NULL,
+    pool text NOT NULL COLLATE pg_catalog."C",
+    queues text[] NOT NULL,
+    slots integer NOT NULL,
+    free integer DEFAULT 0 NOT NULL,
+    asleep boolean DEFAULT false NOT NULL,
+    host text NOT NULL,
+    process integer NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    bundles boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE VIEW mainspring.other_violation AS
+ SELECT 'a shard has no lease row'::text AS rule,
+    ((p.pool || ' '::text) || n.n) AS detail
+   FROM ( SELECT DISTINCT lease.pool
+           FROM mainspring.lease) p,
+    mainspring.install,
+    LATERAL generate_series(0, (install.shard_count - 1)) n(n)
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.lease l
+          WHERE ((l.pool = p.pool) AND (l.shard = n.n)))))
+UNION ALL
+ SELECT 'parts add up to more than the limit'::text AS rule,
+    p.queue AS detail
+   FROM (mainspring.part p
+     JOIN mainspring.queue q ON ((q.name = p.queue)))
+  GROUP BY p.queue, q.concurrency, q.rate
+ HAVING ((sum(p.size) > q.concurrency) OR (sum(p.rate) > (q.rate * (1.000001)::double precision)))
+UNION ALL
+ SELECT 'a lease belongs to no living worker'::text AS rule,
+    ((l.pool || ' '::text) || l.shard) AS detail
+   FROM mainspring.lease l
+  WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.worker w
+          WHERE (w.id = l.worker_id)))))
+UNION ALL
+ SELECT 'a visit is of a stage that its kind never had'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON (((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)))))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.stage s
+          WHERE ((s.kind = k.name) AND ((v.queue = ((k.name || '/'::text) || s.name)) OR (v.queue = (((k.name || '/'::text) || s.name) || '~'::text)))))))
+UNION ALL
+ SELECT 'a visit of a crawl goes before live ones'::text AS rule,
+    ((v.queue || ' '::text) || v.key) AS detail
+   FROM (mainspring.kind k
+     JOIN mainspring.visit v ON ((((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)) AND (v.queue ~~ '%~'::text)) OR (v.queue = (k.name || '~'::text)))))
+  WHERE (v.priority >= 5)
+UNION ALL
+ SELECT 'a visit or a state is of a document that is not there'::text AS rule,
+    x.at AS detail
+   FROM ( SELECT ((v.queue || ' '::text) || v.key) AS at,
+            k.name,
+            v.key
+           FROM (mainspring.kind k
+             JOIN mainspring.visit v ON ((((v.queue = k.name) OR (v.queue = (k.name || '~'::text))) OR ((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text))))))
+          WHERE ((k.source = 'document'::text) AND (v.parked_at IS NULL) AND (v.due_at > mainspring.now()))
+        UNION ALL
+         SELECT ((((s.kind || '/'::text) || s.stage) || ' '::text) || s.key),
+            k.name,
+            s.key
+           FROM (mainspring.kind k
+             JOIN mainspring.state s ON ((s.kind = k.name)))
+          WHERE (k.source = 'document'::text)) x
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.document d
+          WHERE ((d.kind = x.name) AND (d.key = x.key)))))
+UNION ALL
+ SELECT 'an event is of a version that its document does not have yet'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM ((mainspring.event e
+     JOIN mainspring.kind k ON (((k.name = e.kind) AND (k.source = 'document'::text))))
+     JOIN mainspring.document d ON (((d.kind = e.kind) AND (d.key = e.key))))
+  WHERE ((e.what = 'saved'::text) AND (e.entity_version > d.version))
+UNION ALL
+ SELECT 'a delivery has no event'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.event e
+          WHERE ((e.shard = d.shard) AND (e.kind = d.kind) AND (e.key = d.key) AND (e.number = d.number)))))
+UNION ALL
+ SELECT 'an event waits for nobody'::text AS rule,
+    ((e.kind || ' '::text) || e.key) AS detail
+   FROM mainspring.event e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM (mainspring.consumer c
+             JOIN mainspring.delivery d ON (((d.shard = e.shard) AND (d.kind = e.kind) AND (d.consumer = c.name) AND (d.key = e.key) AND (d.number = e.number))))
+          WHERE (c.kind = e.kind))))
+UNION ALL
+ SELECT 'a delivery has no visit that would make it'::text AS rule,
+    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
+   FROM mainspring.delivery d
+  WHERE (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.shard = d.shard) AND (v.key = d.key) AND (v.queue = ((d.kind || '!'::text) || d.consumer))))))
+UNION ALL
+ SELECT 'an admitted firing has no run visit'::text AS rule,
+    t.task AS detail
+   FROM mainspring.reactive_task t
+  WHERE ((t.firing IS NOT NULL) AND (t.admitted_at IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.key = t.task) AND (v.queue = ('mainspring.run.'::text || t.pool)) AND ((v.payload ->> 'firing'::text) = (t.firing)::text))))))
+UNION ALL
+ SELECT 'a pool has more admitted firings than its cap'::text AS rule,
+    p.pool AS detail
+   FROM mainspring.reactive_pool p
+  WHERE (p.cap < ( SELECT count(*) AS count
+           FROM mainspring.reactive_task t
+          WHERE ((t.pool = p.pool) AND (t.admitted_at IS NOT NULL))))
+UNION ALL
+ SELECT 'a param that a trigger names is not in the index, or one that it does not name is'::text AS rule,
+    t.task AS detail
+   FROM (mainspring.reactive_task t
+     JOIN mainspring.definition d ON ((d.fingerprint = t.fingerprint)))
+  WHERE (ARRAY( SELECT u.param
+           FROM mainspring.uses u
+          WHERE (u.task = t.task)
+          ORDER BY u.param) IS DISTINCT FROM ARRAY( SELECT DISTINCT ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")
+           FROM ( SELECT jsonb_path_query(d.tree, '$.**."param"'::jsonpath) AS jsonb_path_query
+                UNION ALL
+                 SELECT jsonb_path_query(d.tree, '$.**."behind"'::jsonpath) AS jsonb_path_query) p(x)
+          ORDER BY ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")))
+UNION ALL
+ SELECT 'the newest change of a param is not its value'::text AS rule,
+    p.name AS detail
+   FROM (mainspring.param p
+     JOIN LATERAL ( SELECT l_1.num,
+            l_1.ver
+           FROM mainspring.param_log l_1
+          WHERE (l_1.param = p.name)
+          ORDER BY l_1.id DESC
+         LIMIT 1) l ON (true))
+  WHERE ((l.num IS DISTINCT FROM p.num) OR (l.ver IS DISTINCT FROM p.ver));
+
 ALTER TABLE mainspring.param_log ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring.param_log_id_seq
     START WITH 1
@@ -2038,14 +2378,6 @@ CREATE TABLE mainspring.parked_task (
     error_type text,
     error text,
     parked_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-);
-
-CREATE TABLE mainspring.part (
-    queue text NOT NULL COLLATE pg_catalog."C",
-    worker_id uuid NOT NULL,
-    size integer DEFAULT 0 NOT NULL,
-    rate double precision DEFAULT 0 NOT NULL,
-    wants boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE mainspring.process (
@@ -2099,32 +2431,6 @@ CREATE TABLE mainspring.task (
     changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 )
 PARTITION BY RANGE (process_id);
-
-CREATE TABLE mainspring.visit (
-    shard integer NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL COLLATE pg_catalog."C",
-    id uuid NOT NULL,
-    grp text COLLATE pg_catalog."C",
-    priority smallint DEFAULT 5 NOT NULL,
-    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    version bigint NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    crashes integer DEFAULT 0 NOT NULL,
-    work_timeouts integer DEFAULT 0 NOT NULL,
-    pass bigint,
-    holder uuid,
-    started_at timestamp with time zone,
-    held_until timestamp with time zone,
-    expires_at timestamp with time zone,
-    parked_at timestamp with time zone,
-    offered_while_parked boolean DEFAULT false NOT NULL,
-    error text,
-    payload jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-)
-WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
 CREATE TABLE mainspring.wait (
     task uuid NOT NULL,
@@ -2371,31 +2677,6 @@ CREATE TABLE mainspring.produces (
     task text NOT NULL COLLATE pg_catalog."C"
 );
 
-CREATE TABLE mainspring.queue (
-    name text NOT NULL COLLATE pg_catalog."C",
-    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
-    kind text DEFAULT 'task'::text NOT NULL,
-    turns text COLLATE pg_catalog."C",
-    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
-    work_timeout interval,
-    crash_limit integer DEFAULT 3 NOT NULL,
-    concurrency integer,
-    rate double precision,
-    group_concurrency integer,
-    group_rate double precision,
-    searchable text[] DEFAULT '{}'::text[] NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    paused_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
-    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
-    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
-    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
-    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
-    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
-);
-
 CREATE TABLE mainspring.reach (
     worker_id uuid NOT NULL,
     queue text NOT NULL COLLATE pg_catalog."C",
@@ -2418,56 +2699,6 @@ CREATE TABLE mainspring.reactive_instance (
     seen_at timestamp with time zone NOT NULL
 );
 
-CREATE TABLE mainspring.reactive_task (
-    task text NOT NULL COLLATE pg_catalog."C",
-    pool text NOT NULL COLLATE pg_catalog."C",
-    release bigint NOT NULL,
-    fingerprint text NOT NULL COLLATE pg_catalog."C",
-    declared text NOT NULL COLLATE pg_catalog."C",
-    priority smallint DEFAULT 5 NOT NULL,
-    turn bigint NOT NULL,
-    firing bigint,
-    fired_at timestamp with time zone,
-    last_fired_at timestamp with time zone,
-    cause text,
-    kind text,
-    record boolean,
-    captured jsonb,
-    base bigint,
-    admitted_at timestamp with time zone,
-    run bigint,
-    started_at timestamp with time zone,
-    seen jsonb DEFAULT '{}'::jsonb NOT NULL,
-    seen_run bigint,
-    repair jsonb,
-    request jsonb,
-    failures integer DEFAULT 0 NOT NULL,
-    error text,
-    retry_at timestamp with time zone,
-    succeeded_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    checked_at timestamp with time zone,
-    verdict boolean,
-    leaves jsonb,
-    since timestamp with time zone,
-    kept_back_at timestamp with time zone,
-    debounce interval DEFAULT '00:00:00'::interval NOT NULL,
-    expect_within interval,
-    expected_from timestamp with time zone,
-    missed_at timestamp with time zone,
-    paused_at timestamp with time zone,
-    missing_since timestamp with time zone,
-    retired_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT reactive_task_check CHECK (((run IS NULL) OR (firing IS NOT NULL))),
-    CONSTRAINT reactive_task_check1 CHECK (((admitted_at IS NULL) OR (firing IS NOT NULL))),
-    CONSTRAINT reactive_task_check2 CHECK (((captured IS NULL) = (firing IS NULL))),
-    CONSTRAINT reactive_task_kind_check CHECK ((kind = ANY (ARRAY['regular'::text, 'manual'::text]))),
-    CONSTRAINT reactive_task_priority_check CHECK (((priority >= 0) AND (priority <= 9))),
-    CONSTRAINT reactive_task_task_check CHECK (((task <> ''::text) AND (octet_length(task) <= 200)))
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
-
 CREATE VIEW mainspring.reactive_load AS
  SELECT pool,
     count(*) AS tasks,
@@ -2480,15 +2711,6 @@ CREATE VIEW mainspring.reactive_load AS
     COALESCE((EXTRACT(epoch FROM (mainspring.clock() - min(fired_at) FILTER (WHERE (admitted_at IS NULL)))))::double precision, (0)::double precision) AS oldest_ready_seconds
    FROM mainspring.reactive_task t
   GROUP BY pool;
-
-CREATE TABLE mainspring.reactive_pool (
-    pool text NOT NULL COLLATE pg_catalog."C",
-    cap integer,
-    reserve_max interval DEFAULT '00:02:00'::interval NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT reactive_pool_cap_check CHECK ((cap >= 1))
-);
 
 CREATE TABLE mainspring.reactive_release (
     number bigint NOT NULL,
@@ -2579,39 +2801,6 @@ ALTER TABLE mainspring.signal ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE mainspring.stage (
-    kind text NOT NULL COLLATE pg_catalog."C",
-    name text NOT NULL COLLATE pg_catalog."C",
-    interest text[],
-    sees_own boolean DEFAULT false NOT NULL,
-    was text[] DEFAULT '{}'::text[] NOT NULL,
-    since bigint DEFAULT 1 NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    retired_at timestamp with time zone
-);
-
-CREATE SEQUENCE mainspring.state_version
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1;
-
-CREATE TABLE mainspring.state (
-    shard integer NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    key text NOT NULL COLLATE pg_catalog."C",
-    stage text NOT NULL COLLATE pg_catalog."C",
-    version bigint DEFAULT nextval('mainspring.state_version'::regclass) NOT NULL,
-    schema integer DEFAULT 1 NOT NULL,
-    body jsonb,
-    message bytea,
-    message_type text,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-)
-WITH (fillfactor='90');
-
 CREATE TABLE mainspring.task_other (
     process_id uuid CONSTRAINT task_process_id_not_null NOT NULL,
     id uuid CONSTRAINT task_id_not_null NOT NULL,
@@ -2647,192 +2836,18 @@ CREATE TABLE mainspring.template (
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
 
-CREATE TABLE mainspring.uses (
-    param text NOT NULL COLLATE pg_catalog."C",
-    task text NOT NULL COLLATE pg_catalog."C"
-);
-
-CREATE TABLE mainspring.worker (
-    id uuid NOT NULL,
-    beat bigint DEFAULT 0 NOT NULL,
-    pool text NOT NULL COLLATE pg_catalog."C",
-    queues text[] NOT NULL,
-    slots integer NOT NULL,
-    free integer DEFAULT 0 NOT NULL,
-    asleep boolean DEFAULT false NOT NULL,
-    host text NOT NULL,
-    process integer NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    bundles boolean DEFAULT false NOT NULL
-)
-WITH (fillfactor='50');
-
 CREATE VIEW mainspring.violation AS
- SELECT 'a queue and key has two visits'::text AS rule,
-    ((visit.queue || ' '::text) || visit.key) AS detail
-   FROM mainspring.visit
-  GROUP BY visit.queue, visit.key
- HAVING (count(*) > 1)
+ SELECT visit_violations.rule,
+    visit_violations.detail
+   FROM mainspring.visit_violations(NULL::text, NULL::text) visit_violations(rule, detail)
 UNION ALL
- SELECT 'a visit lies outside the shards'::text AS rule,
-    ((visit.queue || ' '::text) || visit.key) AS detail
-   FROM mainspring.visit,
-    mainspring.install
-  WHERE ((visit.shard < 0) OR (visit.shard > (install.shard_count - 1)))
+ SELECT history_violations.rule,
+    history_violations.detail
+   FROM mainspring.history_violations(NULL::date) history_violations(rule, detail)
 UNION ALL
- SELECT 'a visit lies in a shard that is not its route''s'::text AS rule,
-    ((visit.queue || ' '::text) || visit.key) AS detail
-   FROM mainspring.visit,
-    mainspring.install
-  WHERE ((visit.grp IS NOT NULL) AND (visit.shard <> mainspring.shard(visit.grp, install.shard_count)))
-UNION ALL
- SELECT 'a visit can never be read: its key, its time or its priority is none'::text AS rule,
-    ((visit.queue || ' '::text) || visit.key) AS detail
-   FROM mainspring.visit
-  WHERE ((NOT isfinite(visit.due_at)) OR ((visit.priority < 0) OR (visit.priority > 9)) OR ((octet_length(visit.key) < 1) OR (octet_length(visit.key) > 1300)))
-UNION ALL
- SELECT 'a shard has no lease row'::text AS rule,
-    ((p.pool || ' '::text) || n.n) AS detail
-   FROM ( SELECT DISTINCT lease.pool
-           FROM mainspring.lease) p,
-    mainspring.install,
-    LATERAL generate_series(0, (install.shard_count - 1)) n(n)
-  WHERE (NOT (EXISTS ( SELECT
-           FROM mainspring.lease l
-          WHERE ((l.pool = p.pool) AND (l.shard = n.n)))))
-UNION ALL
- SELECT 'a held visit has no living holder'::text AS rule,
-    ((v.queue || ' '::text) || v.key) AS detail
-   FROM mainspring.visit v
-  WHERE ((v.pass IS NOT NULL) AND (v.held_until IS NULL) AND (NOT (EXISTS ( SELECT
-           FROM mainspring.worker w
-          WHERE (w.id = v.holder)))))
-UNION ALL
- SELECT 'a visit is half held'::text AS rule,
-    ((visit.queue || ' '::text) || visit.key) AS detail
-   FROM mainspring.visit
-  WHERE (((visit.pass IS NULL) <> (visit.started_at IS NULL)) OR ((visit.pass IS NULL) AND (visit.held_until IS NOT NULL)))
-UNION ALL
- SELECT 'parts add up to more than the limit'::text AS rule,
-    p.queue AS detail
-   FROM (mainspring.part p
-     JOIN mainspring.queue q ON ((q.name = p.queue)))
-  GROUP BY p.queue, q.concurrency, q.rate
- HAVING ((sum(p.size) > q.concurrency) OR (sum(p.rate) > (q.rate * (1.000001)::double precision)))
-UNION ALL
- SELECT 'a run is in history twice'::text AS rule,
-    (history.run)::text AS detail
-   FROM mainspring.history
-  GROUP BY history.run
- HAVING (count(*) > 1)
-UNION ALL
- SELECT 'a lease belongs to no living worker'::text AS rule,
-    ((l.pool || ' '::text) || l.shard) AS detail
-   FROM mainspring.lease l
-  WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
-           FROM mainspring.worker w
-          WHERE (w.id = l.worker_id)))))
-UNION ALL
- SELECT 'a visit is of a stage that its kind never had'::text AS rule,
-    ((v.queue || ' '::text) || v.key) AS detail
-   FROM (mainspring.kind k
-     JOIN mainspring.visit v ON (((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)))))
-  WHERE (NOT (EXISTS ( SELECT
-           FROM mainspring.stage s
-          WHERE ((s.kind = k.name) AND ((v.queue = ((k.name || '/'::text) || s.name)) OR (v.queue = (((k.name || '/'::text) || s.name) || '~'::text)))))))
-UNION ALL
- SELECT 'a visit of a crawl goes before live ones'::text AS rule,
-    ((v.queue || ' '::text) || v.key) AS detail
-   FROM (mainspring.kind k
-     JOIN mainspring.visit v ON ((((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text)) AND (v.queue ~~ '%~'::text)) OR (v.queue = (k.name || '~'::text)))))
-  WHERE (v.priority >= 5)
-UNION ALL
- SELECT 'a visit or a state is of a document that is not there'::text AS rule,
-    x.at AS detail
-   FROM ( SELECT ((v.queue || ' '::text) || v.key) AS at,
-            k.name,
-            v.key
-           FROM (mainspring.kind k
-             JOIN mainspring.visit v ON ((((v.queue = k.name) OR (v.queue = (k.name || '~'::text))) OR ((v.queue >= (k.name || '/'::text)) AND (v.queue < (k.name || '0'::text))))))
-          WHERE ((k.source = 'document'::text) AND (v.parked_at IS NULL) AND (v.due_at > mainspring.now()))
-        UNION ALL
-         SELECT ((((s.kind || '/'::text) || s.stage) || ' '::text) || s.key),
-            k.name,
-            s.key
-           FROM (mainspring.kind k
-             JOIN mainspring.state s ON ((s.kind = k.name)))
-          WHERE (k.source = 'document'::text)) x
-  WHERE (NOT (EXISTS ( SELECT
-           FROM mainspring.document d
-          WHERE ((d.kind = x.name) AND (d.key = x.key)))))
-UNION ALL
- SELECT 'an event is of a version that its document does not have yet'::text AS rule,
-    ((e.kind || ' '::text) || e.key) AS detail
-   FROM ((mainspring.event e
-     JOIN mainspring.kind k ON (((k.name = e.kind) AND (k.source = 'document'::text))))
-     JOIN mainspring.document d ON (((d.kind = e.kind) AND (d.key = e.key))))
-  WHERE ((e.what = 'saved'::text) AND (e.entity_version > d.version))
-UNION ALL
- SELECT 'a delivery has no event'::text AS rule,
-    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
-   FROM mainspring.delivery d
-  WHERE (NOT (EXISTS ( SELECT
-           FROM mainspring.event e
-          WHERE ((e.shard = d.shard) AND (e.kind = d.kind) AND (e.key = d.key) AND (e.number = d.number)))))
-UNION ALL
- SELECT 'an event waits for nobody'::text AS rule,
-    ((e.kind || ' '::text) || e.key) AS detail
-   FROM mainspring.event e
-  WHERE (NOT (EXISTS ( SELECT
-           FROM (mainspring.consumer c
-             JOIN mainspring.delivery d ON (((d.shard = e.shard) AND (d.kind = e.kind) AND (d.consumer = c.name) AND (d.key = e.key) AND (d.number = e.number))))
-          WHERE (c.kind = e.kind))))
-UNION ALL
- SELECT 'a delivery has no visit that would make it'::text AS rule,
-    ((((d.kind || '!'::text) || d.consumer) || ' '::text) || d.key) AS detail
-   FROM mainspring.delivery d
-  WHERE (NOT (EXISTS ( SELECT
-           FROM mainspring.visit v
-          WHERE ((v.shard = d.shard) AND (v.key = d.key) AND (v.queue = ((d.kind || '!'::text) || d.consumer))))))
-UNION ALL
- SELECT 'an admitted firing has no run visit'::text AS rule,
-    t.task AS detail
-   FROM mainspring.reactive_task t
-  WHERE ((t.firing IS NOT NULL) AND (t.admitted_at IS NOT NULL) AND (NOT (EXISTS ( SELECT
-           FROM mainspring.visit v
-          WHERE ((v.key = t.task) AND (v.queue = ('mainspring.run.'::text || t.pool)) AND ((v.payload ->> 'firing'::text) = (t.firing)::text))))))
-UNION ALL
- SELECT 'a pool has more admitted firings than its cap'::text AS rule,
-    p.pool AS detail
-   FROM mainspring.reactive_pool p
-  WHERE (p.cap < ( SELECT count(*) AS count
-           FROM mainspring.reactive_task t
-          WHERE ((t.pool = p.pool) AND (t.admitted_at IS NOT NULL))))
-UNION ALL
- SELECT 'a param that a trigger names is not in the index, or one that it does not name is'::text AS rule,
-    t.task AS detail
-   FROM (mainspring.reactive_task t
-     JOIN mainspring.definition d ON ((d.fingerprint = t.fingerprint)))
-  WHERE (ARRAY( SELECT u.param
-           FROM mainspring.uses u
-          WHERE (u.task = t.task)
-          ORDER BY u.param) IS DISTINCT FROM ARRAY( SELECT DISTINCT ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")
-           FROM ( SELECT jsonb_path_query(d.tree, '$.**."param"'::jsonpath) AS jsonb_path_query
-                UNION ALL
-                 SELECT jsonb_path_query(d.tree, '$.**."behind"'::jsonpath) AS jsonb_path_query) p(x)
-          ORDER BY ((((p.x ->> 0) || '.'::text) || (p.x ->> 1)) COLLATE "C")))
-UNION ALL
- SELECT 'the newest change of a param is not its value'::text AS rule,
-    p.name AS detail
-   FROM (mainspring.param p
-     JOIN LATERAL ( SELECT l_1.num,
-            l_1.ver
-           FROM mainspring.param_log l_1
-          WHERE (l_1.param = p.name)
-          ORDER BY l_1.id DESC
-         LIMIT 1) l ON (true))
-  WHERE ((l.num IS DISTINCT FROM p.num) OR (l.ver IS DISTINCT FROM p.ver));
+ SELECT other_violation.rule,
+    other_violation.detail
+   FROM mainspring.other_violation;
 
 CREATE VIEW mainspring.visit_status AS
  SELECT v.queue,
@@ -2849,7 +2864,7 @@ CREATE VIEW mainspring.visit_status AS
         END)::mainspring.visit_state AS state,
     v.due_at,
         CASE
-            WHEN (v.parked_at IS NULL) THEN (v.attempt + 1)
+            WHEN (v.parked_at IS NULL) THEN (LEAST(v.attempt, 2147483646) + 1)
             ELSE GREATEST(1, v.attempt)
         END AS attempt,
     v.crashes,
@@ -3033,15 +3048,23 @@ CREATE INDEX history_bundle_begin ON ONLY mainspring.history_bundle USING btree 
 
 CREATE INDEX history_bundle_end ON ONLY mainspring.history_bundle USING btree (queue, last_end, first_end);
 
+CREATE INDEX history_bundle_ended ON ONLY mainspring.history_bundle USING brin (last_end) WITH (pages_per_range='32', autosummarize='on');
+
 CREATE INDEX history_bundle_key ON ONLY mainspring.history_bundle USING btree (kin, last_key, first_key);
 
 CREATE INDEX history_bundle_other_kin_last_key_first_key_idx ON mainspring.history_bundle_other USING btree (kin, last_key, first_key);
+
+CREATE INDEX history_bundle_other_last_end_idx ON mainspring.history_bundle_other USING brin (last_end) WITH (pages_per_range='32', autosummarize='on');
 
 CREATE INDEX history_bundle_other_queue_first_end_last_end_idx ON mainspring.history_bundle_other USING btree (queue, first_end, last_end);
 
 CREATE INDEX history_bundle_other_queue_last_end_first_end_idx ON mainspring.history_bundle_other USING btree (queue, last_end, first_end);
 
+CREATE INDEX history_ended ON ONLY mainspring.history_run USING brin (ended_at) WITH (pages_per_range='32', autosummarize='on');
+
 CREATE INDEX history_failed ON ONLY mainspring.history_run USING btree (queue, error_type, ended_at) WHERE (outcome = ANY (ARRAY['retry'::mainspring.outcome, 'parked'::mainspring.outcome]));
+
+CREATE INDEX history_other_ended_at_idx ON mainspring.history_other USING brin (ended_at) WITH (pages_per_range='32', autosummarize='on');
 
 CREATE INDEX history_time ON ONLY mainspring.history_run USING btree (queue, ended_at);
 
@@ -3115,9 +3138,13 @@ ALTER INDEX mainspring.edge_of_task ATTACH PARTITION mainspring.edge_other_proce
 
 ALTER INDEX mainspring.history_bundle_key ATTACH PARTITION mainspring.history_bundle_other_kin_last_key_first_key_idx;
 
+ALTER INDEX mainspring.history_bundle_ended ATTACH PARTITION mainspring.history_bundle_other_last_end_idx;
+
 ALTER INDEX mainspring.history_bundle_begin ATTACH PARTITION mainspring.history_bundle_other_queue_first_end_last_end_idx;
 
 ALTER INDEX mainspring.history_bundle_end ATTACH PARTITION mainspring.history_bundle_other_queue_last_end_first_end_idx;
+
+ALTER INDEX mainspring.history_ended ATTACH PARTITION mainspring.history_other_ended_at_idx;
 
 ALTER INDEX mainspring.history_pkey ATTACH PARTITION mainspring.history_other_pkey;
 

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
 from mainspring.db.connect import Database
 from mainspring.db.migrate import migrations, read_schema
 from mainspring.errors import MissingRights
 from mainspring.kernel import recurring, rights
 from mainspring.kernel.ask import ask
 from mainspring.kernel.config import DEFAULT_POOL, OWN
+from mainspring.kernel.invariants import Look, look
 from mainspring.kernel.status import Status, read_status
 from mainspring.kernel.words import counted
 
@@ -30,7 +29,7 @@ LAG_SECONDS = 60.0
 CLOCK_SECONDS = 1.0
 DEAD_ROWS = 100_000
 VIOLATIONS = 20
-_VIOLATION_SECONDS = 20
+UNSERVED = 20  # queues that are named one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,8 @@ class Finding:
     remedy: str = ""
 
 
-async def examine(database: Database, connection: Any) -> list[Finding]:
-    """Look at everything; the worst first."""
+async def examine(database: Database, connection: Any, *, exact: bool = False) -> list[Finding]:
+    """Look at everything; the worst first. `exact` reads every visit and run, however many."""
     found = await _schema(connection)
     if any(finding.level == "bad" for finding in found):
         return found
@@ -58,10 +57,10 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
     found += judge_xmin(await ask(database, connection, "list_xmin"))
     found += judge_dead_rows(await ask(database, connection, "read_dead_rows"))
     found += judge_days(await ask(database, connection, "keep_days", ahead=DAYS_AHEAD))
-    status = await read_status(database, connection)
+    status = await read_status(database, connection, exact=exact)
     found += judge_status(status)
     found += judge_recurring(await recurring.list_recurring(database, connection), status)
-    found += await _violations(database, connection)
+    found += judge_invariants(await look(database, connection, exact=exact), exact=exact)
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
 
 
@@ -201,8 +200,11 @@ def judge_status(status: Status) -> Iterator[Finding]:
     remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
     text = f"the oldest due visit has waited {lag:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
-    for queue in status.unserved:
-        waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
+    if (more := len(status.unserved) - UNSERVED) > 0:
+        text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
+        yield Finding("unserved", "warn", text, "mainspring queues list shows them first")
+    for queue in status.unserved[:UNSERVED]:
+        waiting = queue.waits
         text = f"{waiting} in queue {queue.name!r}, which no worker knows"
         remedy = "start a worker that declares it; if it was renamed, declare the old name too"
         if queue.name.startswith(OWN):
@@ -222,19 +224,18 @@ def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Ite
             yield Finding("recurring", "warn", text, remedy)
 
 
-async def _violations(database: Database, connection: Any) -> list[Finding]:
-    """The invariants' view; on a large history it is given up after a while."""
-    try:
-        async with database.transaction(connection):
-            await ask(
-                database, connection, "limit_time", milliseconds=str(_VIOLATION_SECONDS * 1000)
-            )
-            rows = await ask(database, connection, "list_violations", most=VIOLATIONS)
-    except asyncpg.QueryCanceledError:
-        text = f"mainspring.violation was not read within {_VIOLATION_SECONDS} s"
-        remedy = "select * from mainspring.violation, in a quiet hour"
-        return [Finding("violations", "warn", text, remedy)]
-    if not rows:
-        return [Finding("violations", "ok", "every invariant holds")]
+def judge_invariants(seen: Look, *, exact: bool) -> Iterator[Finding]:
+    """What is broken; where nothing is, how much was looked at."""
     remedy = "look again in a lease time; if it stays, report it with mainspring status --json"
-    return [Finding("violations", "bad", f"{r['rule']}: {r['detail']}", remedy) for r in rows]
+    for rule, detail in seen.found[:VIOLATIONS]:
+        yield Finding("violations", "bad", f"{rule}: {detail}", remedy)
+    if seen.found:
+        return
+    if not seen.unseen:
+        yield Finding("violations", "ok", "every invariant holds")
+        return
+    of = f" of about {seen.about}" if "some visits" in seen.unseen else ""
+    text = f"every invariant holds in what was looked at: {counted(seen.visits, 'visit')}{of}"
+    text += f"; not looked at: {', '.join(seen.unseen)}"
+    more = "mainspring doctor --exact looks at everything and takes its time"
+    yield Finding("violations", "warn" if exact else "ok", text, "" if exact else more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,8 @@ from mainspring.kernel.keys import stored_keys
 OUTCOMES = ("done", "again", "retry", "parked", "cancelled", "expired")
 # How a task can have ended for good: only such can be put back.
 FINAL = ("done", "cancelled", "expired")
+# Without a queue the newest runs are looked for in spans that grow: most often the first has them.
+SPANS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 _TEXT_MOST = 500  # characters of 'field=value' that the index keeps
 
 
@@ -117,7 +119,29 @@ async def search_history(
         "before_at": before.at if before else None,
         "before_run": before.run if before else None,
     }
-    return [_past(row) for row in await ask(database, connection, _statement(values), **values)]
+    statement = _statement(values)
+    if wanted.queue is None and statement in ("search_all", "search_failed"):
+        rows = await _search_spans(database, connection, statement, values)
+    else:
+        rows = await ask(database, connection, statement, **values)
+    return [_past(row) for row in rows]
+
+
+async def _search_spans(
+    database: Database, connection: Any, statement: str, values: dict[str, Any]
+) -> list[Any]:
+    """The newest runs of all queues: of a short span, of longer ones until the page is full, of all."""
+    now = (await ask(database, connection, "read_clock"))[0]["now"]
+    end = min(at for at in (values["before_at"], values["until"], now) if at is not None)
+    first = values["since"]
+    for span in SPANS:
+        begin = end - span
+        if first is not None and begin <= first:
+            break
+        rows = await ask(database, connection, "search_all", **{**values, "since": begin})
+        if len(rows) == values["most"]:
+            return rows
+    return await ask(database, connection, statement, **values)
 
 
 async def count_history(database: Database, connection: Any, wanted: HistoryFilter) -> int:
@@ -164,7 +188,7 @@ def _statement(values: Mapping[str, Any]) -> str:
     failed = values["outcomes"] is None or set(values["outcomes"]) <= {"retry", "parked"}
     if values["error_type"] is not None and failed:
         return "search_failed"
-    return "search_history"
+    return "search_all" if values["queue"] is None else "search_history"
 
 
 async def _values(database: Database, connection: Any, wanted: HistoryFilter) -> dict[str, Any]:

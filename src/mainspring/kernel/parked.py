@@ -111,6 +111,7 @@ async def list_parked(
     before: ParkedPosition | None = None,
 ) -> list[ParkedVisit]:
     """A page of parked visits, newest first; the next page begins before its last one."""
+    await ask(database, connection, "walk_in_order")
     rows = await ask(
         database,
         connection,

@@ -6,7 +6,7 @@ An order reaches every worker at once by a notification, and at its next beat wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -17,7 +17,10 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.ask import ask
 from mainspring.kernel.config import OWN, REMOTE
+from mainspring.kernel.words import counted
 
+# So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
+COUNT_MOST = 200_000
 LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 
 
@@ -41,6 +44,19 @@ class QueueLoad:
     running: int
     parked: int
     lag_seconds: float
+    capped: list[str] = field(
+        default_factory=list
+    )  # which counts stopped: there are at least so many
+
+    def count(self, name: str) -> str:
+        """A count as people read it: `1000+` where counting stopped."""
+        return f"{getattr(self, name)}{'+' if name in self.capped else ''}"
+
+    @property
+    def waits(self) -> str:
+        """How many visits wait, in words."""
+        least = "at least " if {"waiting", "scheduled"} & set(self.capped) else ""
+        return least + counted(self.waiting + self.scheduled, "visit", "waits", "wait")
 
     @property
     def unserved(self) -> bool:
@@ -49,10 +65,11 @@ class QueueLoad:
 
 
 async def list_queues(
-    database: Database, connection: Any, *, name: str | None = None
+    database: Database, connection: Any, *, name: str | None = None, exact: bool = False
 ) -> list[QueueLoad]:
-    """All queues with their load, or one."""
-    rows = await ask(database, connection, "list_queues", name=name)
+    """All queues with their load, or one. Unless `exact`, counting stops at COUNT_MOST over all."""
+    most = None if exact else COUNT_MOST
+    rows = await ask(database, connection, "list_queues", name=name, most=most)
     return [QueueLoad(**dict(row)) for row in rows]
 
 

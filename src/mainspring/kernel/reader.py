@@ -61,6 +61,9 @@ _visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their
 UNIT = "\x1f"
 # Bytes of payload that a page should not much exceed.
 PAGE_BYTES = 8_000_000
+# Settings of the reader's connection. A page comes in the order of visit_due: with statistics of an
+# empty table the planner would rather walk the primary key and sort.
+READS_IN_ORDER = {"enable_sort": "off", "enable_bitmapscan": "off"}
 # A freshly asleep worker polls this often for a while: an offer may have looked just before it slept.
 WATCHFUL_SECONDS = 0.075
 WATCHFUL_FOR = 1.0

@@ -78,14 +78,14 @@ class Status:
         return sum(t.count for t in self.throughput) / THROUGHPUT_SECONDS
 
 
-async def read_status(database: Database, connection: Any) -> Status:
-    """Look once at all of it."""
+async def read_status(database: Database, connection: Any, *, exact: bool = False) -> Status:
+    """Look once at all of it; `exact` counts every visit, however many."""
     rows = await ask(database, connection, "read_throughput", seconds=THROUGHPUT_SECONDS)
     return Status(
         at=(await ask(database, connection, "read_clock"))[0]["now"],
         workers=await list_workers(database, connection),
         pools=[PoolStatus(**dict(r)) for r in await ask(database, connection, "list_pools")],
-        queues=await list_queues(database, connection),
+        queues=await list_queues(database, connection, exact=exact),
         throughput=[Throughput(**dict(row)) for row in rows],
     )
 

@@ -23,7 +23,7 @@ from mainspring.kernel.line import Line
 from mainspring.kernel.mind import SHARE_AFTER, Mind
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.queue_state import QueueState
-from mainspring.kernel.reader import Reader
+from mainspring.kernel.reader import READS_IN_ORDER, Reader
 from mainspring.kernel.register import register
 from mainspring.kernel.retry import decide
 from mainspring.kernel.runner import Runner
@@ -58,7 +58,7 @@ class Worker:
         self.hand = Hand()
         self.buffer = Buffer(self._declared, self.hand.gate, slots=settings.concurrency)
         # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
-        self._reading = Line(database, "reader", synchronous_commit="off")
+        self._reading = Line(database, "reader", synchronous_commit="off", **READS_IN_ORDER)
         # One locked visit must not hold up a batch for long.
         self._settling = Line(database, "settler", lock_timeout="50ms")
         self._settling_too = Line(database, "settler", lock_timeout="50ms")

@@ -15,7 +15,7 @@ gone as (
   using wanted w
   where v.shard = w.shard and v.key = w.key and v.queue = w.queue
   returning v.id, v.queue, v.key, v.grp, v.priority,
-    case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
+    case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
 ),
 story as (
   insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,

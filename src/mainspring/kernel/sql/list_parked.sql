@@ -1,4 +1,4 @@
--- Parked visits by filter, newest first, before a position. Locks nothing.
+-- Parked visits by filter, newest first, before a position. Locks nothing. Sent after walk_in_order.sql.
 -- Rides visit_parked: its queues are walked one by one, of each a page is read, and the pages are merged.
 with recursive name as (
   (select queue from mainspring.visit where parked_at is not null order by queue limit 1)

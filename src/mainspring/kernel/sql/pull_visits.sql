@@ -16,5 +16,5 @@ set pass = mainspring.token(), holder = null, started_at = mainspring.now(),
   held_until = mainspring.now() + make_interval(secs => %(work_timeout)s::double precision), changed_at = mainspring.now()
 from free f
 where v.shard = f.shard and v.key = f.key and v.queue = f.queue
-returning v.shard, v.key, v.queue, v.id, v.grp, v.priority, date_part('epoch', v.due_at) as due, v.version, v.attempt, v.crashes,
+returning v.shard, v.key, v.queue, v.id, v.grp, v.priority, date_part('epoch', v.due_at) as due, v.version, least(v.attempt, 2147483645) as attempt, v.crashes,
   v.expires_at, v.payload::text as payload, v.pass, extract(epoch from v.started_at)::double precision as started, v.held_until

@@ -4,7 +4,9 @@
 -- One upper bound, on the time alone: beside a row comparison the server does not stop at a second one, and would walk
 -- over every timer of the future at each read.
 -- Groups that are full and have visits left here are passed over: read_group reads those when there is room.
--- The shards are a mask, a bit each: an array would be searched from its start for every row.
+-- The shards are a mask, a bit each: an array would be searched from its start for every row. A shard outside of it, which only a
+-- stranger's insert can have, is nobody's: get_bit would end the whole statement, so the order of the two is fixed.
+-- A payload beyond what our API takes came another way: a sentence is read in its place, so that its run fails and no other waits.
 -- How far each level was read is noted in the same transaction: after a death it names the suspects.
 with level as (
   select queue, priority, after_due, after_key, upto_due, upto_key, most
@@ -18,7 +20,9 @@ page as materialized (
   from level l
   cross join lateral (
     select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
-      v.payload::text as payload, v.ctid::text as address
+      case when pg_column_size(v.payload) <= 8388608 then v.payload::text
+        else to_json('a payload of ' || pg_size_pretty(pg_column_size(v.payload)::bigint) || ', which is more than is read')::text
+      end as payload, v.ctid::text as address
     from mainspring.visit v
     where v.queue = l.queue
       and v.priority = l.priority
@@ -27,7 +31,8 @@ page as materialized (
       and (v.due_at < l.upto_due or v.key <= l.upto_key)
       and v.pass is null
       and v.parked_at is null
-      and (%(shards)s::bytea is null or get_bit(%(shards)s::bytea, v.shard) = 1)
+      and (%(shards)s::bytea is null
+        or case when v.shard between 0 and 8 * length(%(shards)s::bytea) - 1 then get_bit(%(shards)s::bytea, v.shard) = 1 else false end)
       and (v.grp is null or not (v.queue || chr(31) || v.grp = any(%(behind)s::text[])))
     order by v.due_at, v.key
     limit l.most
@@ -40,6 +45,6 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, attempt, crashes, expires_at,
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes, expires_at,
   payload, address
 from page

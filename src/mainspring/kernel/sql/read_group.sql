@@ -1,5 +1,5 @@
 -- Read the due, free visits of some groups, each by priority and then oldest first: those that a full group kept back.
--- Locks nothing. Rides visit_group. Notes the reach as read_due does.
+-- Locks nothing. Rides visit_group. Notes the reach and guards against payloads as read_due does.
 with wanted as (
   select queue, grp, most
   from unnest(%(queues)s::text[], %(groups)s::text[], %(most)s::integer[]) as w(queue, grp, most)
@@ -10,7 +10,9 @@ page as materialized (
   from wanted w
   cross join lateral (
     select v.shard, v.key, v.queue, v.id, v.grp, v.priority, v.due_at, v.version, v.attempt, v.crashes, v.expires_at,
-      v.payload::text as payload, v.address
+      case when pg_column_size(v.payload) <= 8388608 then v.payload::text
+        else to_json('a payload of ' || pg_size_pretty(pg_column_size(v.payload)::bigint) || ', which is more than is read')::text
+      end as payload, v.address
     from generate_series(9, 0, -1) as p(priority)
     cross join lateral (
       select v.*, v.ctid::text as address
@@ -35,6 +37,6 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, attempt, crashes, expires_at,
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes, expires_at,
   payload, address
 from page

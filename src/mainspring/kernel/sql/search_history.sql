@@ -1,5 +1,5 @@
 -- Past runs by queue and time, newest first, before a position. Locks nothing.
--- Rides history_time and the indexes of bundles, once per queue; without a queue all are read and merged.
+-- Rides history_time and the indexes of bundles. Without a queue search_all.sql does it.
 -- Runs of a bundle are done, and have neither error nor group; where a field is asked for, every bundle of the span is opened.
 select h.day, h.run, h.id, h.queue, h.key, h.grp, h.priority, h.attempt, h.outcome, h.superseded, h.worker_id, h.created_at, h.due_at,
   h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload::text as payload, h.result::text as result
@@ -33,8 +33,7 @@ cross join lateral (
     from mainspring.bundles_of(q.name, span.since, span.until,
       case when cardinality(%(fields)s::text[]) = 0 then %(most)s::integer end) p
     cross join lateral mainspring.runs_of(p) r
-    where (%(queue)s::text is not null or q.name = any(array(select mainspring.bundled_queues())))
-      and (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
+    where (%(outcomes)s::text[] is null or 'done' = any(%(outcomes)s::text[]))
       and coalesce(%(error)s::text, %(grp)s::text, %(error_type)s::text) is null
       and r.ended_at >= span.since
       and r.ended_at <= span.until
@@ -45,6 +44,6 @@ cross join lateral (
     limit %(most)s::integer
   )
 ) h
-where %(queue)s::text is null or q.name = %(queue)s::text
+where q.name = %(queue)s::text
 order by h.ended_at desc, h.run desc
 limit %(most)s::integer

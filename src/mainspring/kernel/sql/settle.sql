@@ -88,7 +88,7 @@ story as (
   insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
     created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, result, searchable)
   select (to_timestamp(s.started) at time zone 'UTC')::date, s.run, s.id, s.queue, s.key, s.grp, s.priority,
-    s.failures + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.due_at, to_timestamp(s.started),
+    least(s.failures, 2147483646) + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.due_at, to_timestamp(s.started),
     to_timestamp(s.started + s.seconds), s.seconds * 1000, s.detail ->> 'error_type', s.detail ->> 'error', s.payload, s.result::jsonb,
     case when s.detail ? 'searchable' then array(select jsonb_array_elements_text(s.detail -> 'searchable')) end
   from (

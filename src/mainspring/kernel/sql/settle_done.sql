@@ -22,7 +22,7 @@ story as (
   insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, superseded, worker_id,
     created_at, due_at, started_at, ended_at, duration_ms, payload, result)
   select date 'epoch' + ((select started from given)[g.n] / 86400000000)::integer, (select runs from given)[g.n], g.id, g.queue,
-    g.key, g.grp, g.priority, g.attempt + 1, 'done', false, %(worker_id)s::uuid, g.created_at, g.due_at,
+    g.key, g.grp, g.priority, least(g.attempt, 2147483646) + 1, 'done', false, %(worker_id)s::uuid, g.created_at, g.due_at,
     to_timestamp((select started from given)[g.n] / 1e6::double precision),
     to_timestamp(((select started from given)[g.n] + (select took from given)[g.n]) / 1e6::double precision),
     (select took from given)[g.n] / 1e3::double precision, g.payload, ((select %(results)s::text::jsonb) ->> g.n - 1)::jsonb
