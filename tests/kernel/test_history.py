@@ -135,7 +135,6 @@ _PLAIN = {
 
 _SEARCHES = [
     ("search_history", {"queue": QUEUE}, "queue_ended_at_idx"),
-    ("search_history", {}, "queue_ended_at_idx"),
     ("search_failed", {"queue": QUEUE, "error_type": "E3"}, "queue_error_type_ended_at_idx"),
     ("search_key", {"keys": ["k77"]}, "_pkey"),
     ("search_field", {"queue": QUEUE, "searchable": ["order=77"]}, "searchable_idx"),

@@ -12,7 +12,8 @@ from workers import Gauge, working
 
 POISON = """
 insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, attempt, payload)
-values (%(shard)s, 'poison', 'ring', gen_random_uuid(), %(priority)s, %(due_at)s, 1, %(attempt)s, %(payload)s)
+values (%(shard)s, 'poison', 'ring', gen_random_uuid(), %(priority)s, %(due_at)s, 1, %(attempt)s,
+  %(payload)s)
 """
 SOUND = {"shard": 1, "priority": 5, "due_at": "now", "attempt": 0, "payload": "{}"}
 
