@@ -133,10 +133,7 @@ async def test_throughput_is_what_history_has(app: Mainspring, url: str) -> None
 @pytest.mark.parametrize(
     ("name", "values", "index"),
     [
-        ("read_throughput", {"seconds": 60.0}, r"history_\d+_\d+_\d+_ended_at_idx"),
-        ("read_throughput", {"seconds": 60.0}, r"history_bundle_\d+_\d+_\d+_last_end_idx"),
         ("search_all", {"since": datetime.now(UTC)}, r"history_\d+_\d+_\d+_ended_at_idx"),
-        ("search_all", {"since": datetime.now(UTC)}, r"history_bundle_\d+_\d+_\d+_last_end_idx"),
         ("page_visits", {"after": "v5", "most": 1000}, "visit_pkey"),
     ],
 )
