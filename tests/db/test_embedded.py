@@ -17,7 +17,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from mainspring.db import binaries, embedded, process
+from mainspring.db import binaries, copied, embedded, process
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.errors import EmbeddedServerError
 
@@ -121,7 +121,7 @@ def test_programs_below_a_quote_are_copied(
     subprocess.run(["cp", "-a", bin_dir.parent, quoted / "tree"], check=True)
     with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         Path(cache).chmod(0o755)
-        monkeypatch.setattr(binaries, "CACHE", Path(cache))
+        monkeypatch.setattr(copied, "CACHE", Path(cache))
         monkeypatch.setattr(Path, "home", lambda: Path(cache))
         server = EmbeddedServer(stopped.directory, bin_dir=quoted / "tree/bin", settings=SETTINGS)
 
@@ -527,7 +527,7 @@ def test_root_copies_binaries_that_the_server_cannot_reach(
     subprocess.run(["cp", "-a", bin_dir.parent, hidden / "tree"], check=True)
     with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         Path(cache).chmod(0o755)
-        monkeypatch.setattr(binaries, "CACHE", Path(cache))
+        monkeypatch.setattr(copied, "CACHE", Path(cache))
         server = EmbeddedServer(stopped.directory, bin_dir=hidden / "tree/bin", settings=SETTINGS)
 
         with caplog.at_level("WARNING", logger="mainspring"):
