@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mainspring
+from mainspring.db import binaries
 
 SOURCE = Path(mainspring.__file__).resolve().parents[1]
 
@@ -103,3 +104,21 @@ def install(into: Path, *wanted: str) -> None:
                 shutil.copy2(source, target)  # with its time, so that what is compiled counts
     for package in ("mainspring", "mainspring_cli", "mainspring_pytest"):
         shutil.copytree(SOURCE / package, into / package, dirs_exist_ok=True)
+
+
+def copy_programs(place: Path, *, linked: bool = False) -> Path:
+    """The wheel's programs again, as files or as links to a store there (uv can install so)."""
+    package = binaries.binaries().parents[1]
+    for source in (package / "pginstall18", package.parent / f"{package.name}.libs"):
+        target = place / "lib" / source.relative_to(package.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not linked:
+            shutil.copytree(source, target)
+            continue
+        store = shutil.copytree(source, place / "store" / source.relative_to(package.parent))
+        for file in store.rglob("*"):
+            if file.is_file():
+                link = target / file.relative_to(store)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(file)
+    return place / "lib" / package.name / "pginstall18" / "bin"

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from installs import install, run
+from installs import copy_programs, install, run
 from mainspring.db import binaries, copied
 from mainspring.errors import EmbeddedServerError
 
@@ -86,31 +85,13 @@ def test_an_ordinary_user_runs_it_from_a_home_that_only_he_enters(place: Path, c
     assert (place / ".mainspring/data").stat().st_uid == user.pw_uid
 
 
-def programs(place: Path, *, linked: bool = False) -> Path:
-    """The wheel's programs again, as files or as links to a closed store (uv can install so)."""
-    package = binaries._of_the_wheel().parents[1]
-    for source in (package / "pginstall18", package.parent / f"{package.name}.libs"):
-        target = place / "lib" / source.relative_to(package.parent)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not linked:
-            shutil.copytree(source, target)
-            continue
-        store = shutil.copytree(source, place / "store" / source.relative_to(package.parent))
-        for file in store.rglob("*"):
-            if file.is_file():
-                link = target / file.relative_to(store)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(file)
-    return place / "lib" / package.name / "pginstall18" / "bin"
-
-
 @as_root
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_copy_has_the_libraries_that_its_programs_need(
     place: Path, cache: Path, linked: bool
 ) -> None:
     nobody = pwd.getpwnam("nobody")
-    bin_dir = programs(place, linked=linked)
+    bin_dir = copy_programs(place, linked=linked)
 
     copy, major = binaries.runnable_binaries(bin_dir, (nobody.pw_uid, nobody.pw_gid))
 
@@ -195,7 +176,9 @@ def test_a_cache_that_others_could_write_to_is_refused(
     else:
         cache.chmod(0o777)
 
-    with pytest.raises(EmbeddedServerError, match="another user can write to .*; look at who made"):
+    with pytest.raises(
+        EmbeddedServerError, match=r"another user can write to .*; look at who made"
+    ):
         copied.copied(small)
 
 

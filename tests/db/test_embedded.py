@@ -17,7 +17,9 @@ import asyncpg
 import psycopg
 import pytest
 
-from mainspring.db import binaries, copied, embedded, process
+from installs import copy_programs
+from mainspring.db import binaries, embedded, process
+from mainspring.db import copied as copies
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.errors import EmbeddedServerError
 
@@ -112,18 +114,15 @@ def test_programs_below_a_quote_are_copied(
     stopped: EmbeddedServer, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A virtual environment may be in the same directory as the data."""
-    bin_dir = binaries.binaries(BIN)
-    if not (bin_dir.parent / "share").exists():
+    if BIN:
         pytest.skip("only a relocatable tree can be copied")
     copied.chmod(0o755)
-    quoted = copied / 'say "$x"'
-    quoted.mkdir(mode=0o755)
-    subprocess.run(["cp", "-a", bin_dir.parent, quoted / "tree"], check=True)
+    bin_dir = copy_programs(copied / 'say "$x"')
     with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         Path(cache).chmod(0o755)
-        monkeypatch.setattr(copied, "CACHE", Path(cache))
+        monkeypatch.setattr(copies, "CACHE", Path(cache))
         monkeypatch.setattr(Path, "home", lambda: Path(cache))
-        server = EmbeddedServer(stopped.directory, bin_dir=quoted / "tree/bin", settings=SETTINGS)
+        server = EmbeddedServer(stopped.directory, bin_dir=bin_dir, settings=SETTINGS)
 
         server.start()
 
@@ -519,16 +518,15 @@ def test_root_copies_binaries_that_the_server_cannot_reach(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bin_dir = binaries.binaries(BIN)
-    if not (bin_dir.parent / "share").exists():
+    if BIN:
         pytest.skip("only a relocatable tree can be copied")
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
-    subprocess.run(["cp", "-a", bin_dir.parent, hidden / "tree"], check=True)
+    bin_dir = copy_programs(hidden)
     with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         Path(cache).chmod(0o755)
-        monkeypatch.setattr(copied, "CACHE", Path(cache))
-        server = EmbeddedServer(stopped.directory, bin_dir=hidden / "tree/bin", settings=SETTINGS)
+        monkeypatch.setattr(copies, "CACHE", Path(cache))
+        server = EmbeddedServer(stopped.directory, bin_dir=bin_dir, settings=SETTINGS)
 
         with caplog.at_level("WARNING", logger="mainspring"):
             server.start()
