@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from accounts import as_root
 from installs import copy_programs, install, run
 from mainspring.db import binaries, copied
 from mainspring.errors import EmbeddedServerError
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 # The demo's way: a private server is made, migrated and restarted, and a task runs.
 PROGRAM = """

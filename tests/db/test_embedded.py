@@ -9,14 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
 import psycopg
 import pytest
 
+from accounts import as_root, run_as
 from installs import copy_programs
 from mainspring.db import binaries, embedded, process
 from mainspring.db import copied as copies
@@ -255,7 +255,9 @@ def test_a_directory_too_deep_for_a_socket_gets_a_short_one(copied: Path) -> Non
         assert f"{server.socket_dir}\n" == (deep / "m" / "socket").read_text()
     finally:
         server.stop()
-    assert not server.socket_dir.exists()
+    # It stays: else another user could take its name while clients wait for the server.
+    assert list(server.socket_dir.iterdir()) == []
+    server.socket_dir.rmdir()
 
 
 def test_a_short_socket_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
@@ -418,8 +420,6 @@ def test_a_user_restarts_a_shared_server_that_was_killed(
 
 # Accounts.
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
-
 
 @as_root
 def test_a_normal_user_runs_it_as_itself() -> None:
@@ -471,29 +471,6 @@ def start_query_kill_stop(directory: Path, bin_dir: Path) -> str:
     return f"{kept} {server.running} {server.data.stat().st_uid}"
 
 
-def run_as(user: pwd.struct_passwd, act: Callable[[], object]) -> list[str]:
-    """What a call gives or raises under another user.
-
-    It is forked, because that user may not be able to reach the interpreter and its modules.
-    """
-    with tempfile.TemporaryFile("w+") as said:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of other threads: they are idle
-            child = os.fork()
-        if child == 0:
-            try:
-                os.setgroups([])
-                os.setgid(user.pw_gid)
-                os.setuid(user.pw_uid)
-                print(act(), file=said, flush=True)
-            except BaseException as error:
-                print(repr(error), file=said, flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-        said.seek(0)
-        return said.read().splitlines()
-
-
 @as_root
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_root_runs_it_as_another_user_below_any_directory(copied: Path, mode: int) -> None:
@@ -543,7 +520,7 @@ def test_a_server_of_another_container_is_not_touched(
     stopped: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, socket.socket(socket.AF_UNIX) as other:
-        patch.setattr(process, "listener", lambda path: 0)
+        patch.setattr(process, "listener", lambda path: process.Listener(0, 0))
         (stopped.data / ".s.PGSQL.5432").unlink(missing_ok=True)
         other.bind(str(stopped.data / ".s.PGSQL.5432"))
         other.listen()

@@ -15,7 +15,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from mainspring.db import process
+from mainspring.db import private, process
 from mainspring.errors import EmbeddedServerError
 
 log = logging.getLogger("mainspring")
@@ -83,12 +83,10 @@ def refuse_if_foreign(cache: Path) -> None:
     """Raise if another user can put files there, or put another directory in its place."""
     for path in (cache, *cache.resolve().parents):
         seen = path.lstat()
-        open_to = seen.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
-        if open_to == stat.S_IWGRP and seen.st_gid == os.getegid():
-            open_to = 0  # a group of one's own, as many systems make them
-        if path != cache and seen.st_mode & stat.S_ISVTX:
-            open_to = 0  # as in /tmp: others make files of their own but take none away
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid not in (0, os.geteuid()) or open_to:
+        # Above it, as in /tmp: others make files of their own but take none away.
+        kept = path != cache and seen.st_mode & stat.S_ISVTX
+        is_own = stat.S_ISDIR(seen.st_mode) and seen.st_uid in (0, os.geteuid())
+        if not is_own or (private.others_write(seen) and not kept):
             raise EmbeddedServerError(
                 f"another user can write to {path}, and programs in {cache} are run; "
                 f"look at who made it, then remove {cache} or take the others' rights away"
