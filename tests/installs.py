@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ BASE_PYTHON = Path(getattr(sys, "_base_executable", None) or sys.executable).res
 
 
 def run(
-    modules: Path, *arguments: str | Path, user: pwd.struct_passwd | None = None, **options: Any
+    modules: Path,
+    *arguments: str | Path,
+    user: pwd.struct_passwd | None = None,
+    environment: Mapping[str, str] = {},
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run the interpreter, of no environment, with a folder of modules; in its parent.
 
@@ -38,6 +43,7 @@ def run(
                 "HOME": str(home),
                 "PYTHONHOME": str(prefix),
                 "LD_LIBRARY_PATH": str(prefix / "lib"),  # of libpython
+                **environment,
                 "PYTHONPATH": str(modules),
             },
             pass_fds=[fd],

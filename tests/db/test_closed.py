@@ -59,7 +59,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @as_root
 def test_an_install_that_only_root_reaches_runs_its_own_server(place: Path, cache: Path) -> None:
-    install(place / "lib", "mainspring[all]")
+    install(place / "lib", "mainspring[embedded]")
 
     done = run(place / "lib", "-c", PROGRAM, cache, umask=0o077)
 
@@ -73,7 +73,7 @@ def test_an_install_that_only_root_reaches_runs_its_own_server(place: Path, cach
 def test_an_ordinary_user_runs_it_from_a_home_that_only_he_enters(place: Path, cache: Path) -> None:
     """His modules need not be writable, and nothing is copied: the server is a process of his own."""
     user = pwd.getpwnam("nobody")
-    install(place / "lib", "mainspring[all]")
+    install(place / "lib", "mainspring[embedded]")
     subprocess.run(["chown", "-R", f"{user.pw_uid}:{user.pw_gid}", place], check=True)
     subprocess.run(["chmod", "-R", "a-w", place / "lib"], check=True)
 

