@@ -263,7 +263,8 @@ def test_a_directory_too_deep_for_a_socket_gets_a_short_one(copied: Path) -> Non
 def test_a_short_socket_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     server = server_in(tmp_path / ("d" * 100))
     server.data.mkdir(parents=True)
-    server.socket_dir.mkdir(mode=0o755)
+    server.socket_dir.mkdir()
+    server.socket_dir.chmod(0o755)
 
     try:
         with pytest.raises(EmbeddedServerError, match="is not a private directory"):
