@@ -52,7 +52,7 @@ def run(
             extra_groups=[] if user else None,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             **options,
         )
     finally:

