@@ -12,9 +12,9 @@ export PYTHONDONTWRITEBYTECODE :=
 $(STAMP): pyproject.toml
 	@echo "installing into $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && uv pip install --quiet --python $(BIN)/python -e . --group dev; \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && uv pip install --quiet --python $(BIN)/python -e '.[all]' --group dev; \
 	else \
-	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip && $(BIN)/python -m pip install --quiet -e . --group dev; \
+	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip && $(BIN)/python -m pip install --quiet -e '.[all]' --group dev; \
 	fi
 	@touch $@
 

@@ -2,14 +2,15 @@
 
 `python tests/servers.py postgres` prints a directory of binaries, `... pgbouncer` and `... redis` the
 path of a program; Redis is for the benchmarks' peers. What is not installed is downloaded by apt and
-unpacked below .cache, without root and without installing. Where that does not work the reason goes to
-stderr and the exit code is 3.
+unpacked below .cache (for a closed clone of root: /var/cache), without root and without installing.
+Where that does not work the reason goes to stderr and the exit code is 3.
 """
 
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,15 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import psycopg
 
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / "debian"
+from mainspring.db.copied import refuse_if_foreign
+
+HERE = Path(__file__).resolve().parent
+OWN = HERE.parent / ".cache" / "debian"
+# Under root the servers run as another account, which may not be able to walk to a clone.
+CLOSED = os.geteuid() == 0 and not all(
+    p.stat().st_mode & stat.S_IXOTH for p in (HERE, *HERE.parents)
+)
+CACHE = Path("/var/cache/mainspring-tests") if CLOSED else OWN
 POSTGRES_BIN = Path("usr/lib/postgresql/15/bin")
 APT_SECONDS = 300
 PORT = 6432  # only a part of the socket's name: nothing listens on TCP
@@ -96,10 +105,15 @@ def _unpacked(package: str, wanted: str) -> Path:
     """The tree of a package with the libraries that this machine lacks for it."""
     tree = CACHE / package
     if tree.exists():
+        if CLOSED:
+            refuse_if_foreign(tree)
         return tree
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise NoServer(f"{package} is not installed and there is no apt to bring it")
     CACHE.mkdir(parents=True, exist_ok=True)
+    if CLOSED:
+        refuse_if_foreign(CACHE)
+        CACHE.chmod(0o755)  # whatever the umask is
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         new = Path(name)
         new.chmod(0o755)
@@ -160,6 +174,7 @@ def _runnable(tree: Path, programs: Path) -> Path:
         return tree / programs
     wrappers = tree / "wrappers"
     wrappers.mkdir(exist_ok=True)
+    wrappers.chmod(0o755)
     for program in (tree / programs).iterdir():
         setting = f"LD_LIBRARY_PATH={shlex.quote(':'.join(libraries))}"
         script = f'#!/bin/sh\n{setting} exec {shlex.quote(str(program))} "$@"\n'

@@ -1,5 +1,5 @@
 """`python -m mainspring` is the command line."""
 
-from mainspring.cli.main import run
+from mainspring_cli import run
 
 run()

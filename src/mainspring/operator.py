@@ -9,7 +9,7 @@ The command line and the dashboard go through this; so may an application.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -306,6 +306,15 @@ class Operator:
     async def resume(self, queue: str) -> None:
         """Undo a pause."""
         await self._ask(queues.resume_queue, queue)
+
+    async def pause_all(self) -> list[str]:
+        """Start nothing at all until it is resumed; answers the queues that were paused before."""
+        found = await self._ask(queues.pause_queues, paused=True)
+        return [name for name, before in found.items() if before]
+
+    async def resume_all(self, *, keep: Iterable[str] = ()) -> None:
+        """Undo the pause of every queue but those that shall be kept as they are."""
+        await self._ask(queues.pause_queues, paused=False, keep=keep)
 
     async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
         """Set limits of a queue (concurrency, rate, group_concurrency, group_rate); None lifts."""

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import signal
 
+BROUGHT = frozenset({"rich", "structlog", "typer"})  # by the extra mainspring[cli]
+
 
 def run() -> None:
     """Run a command. Until everything is imported Ctrl-C just ends the process."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mainspring.cli import main
+    try:
+        from mainspring.cli import main
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in BROUGHT:
+            raise
+        raise SystemExit(
+            f"mainspring: the command line is not installed ({error.name} is missing); "
+            "install it with: pip install 'mainspring[cli]'"
+        ) from None
 
     signal.signal(signal.SIGINT, before)
     main.run()

@@ -184,7 +184,7 @@ async def test_a_worker_that_dies_within_an_operation_repeats_and_loses_nothing(
 
     with WorkerProcess("bare:app", database_url, die_at=step, path=tmp_path) as worker:
         await asyncio.to_thread(worker.wait_dead)
-    await run_until_idle(app)
+    await run_until_idle(app, lease=1.0)  # the other is seen dead after it
 
     items = await app.operator.operation_items(begun.id)
     assert [item.number for item in items] == [1, 2, 3, 4, 5, 6, 7]

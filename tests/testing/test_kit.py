@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Context, Mainspring
 from mainspring.testing import Clock, WorkerProcess, run_until_idle, wait_until, watch
 
 APPLICATION = """
@@ -51,6 +51,32 @@ class TestClock:
 
 
 class TestIdle:
+    async def test_its_worker_outlives_a_beat_that_is_late_by_a_second(
+        self, app: Mainspring, database_url: str
+    ) -> None:
+        """As on a starved machine: no run is stopped and made again."""
+        attempts = []
+        held = psycopg.connect(database_url)
+
+        @app.task
+        async def slow(ctx: Context) -> None:
+            attempts.append(ctx.attempt)
+            held.execute("select from mainspring.worker for update")
+            await wait_until(late, timeout=20)
+            held.rollback()
+
+        def late() -> bool:
+            row = held.execute(
+                "select mainspring.clock() - max(beat_at) > interval '1.5 s' from mainspring.worker"
+            ).fetchone()
+            return row == (True,)
+
+        await slow.enqueue()
+        await run_until_idle(app)
+
+        held.close()
+        assert attempts == [1]
+
     async def test_it_runs_what_tasks_enqueue(self, app: Mainspring) -> None:
         seen = []
 

@@ -29,6 +29,7 @@ COLUMNS = (
 )
 SHOWN = 50  # rows that a look is given; more of them tell nobody anything
 Name = Annotated[str, typer.Argument(help="The queue.")]
+OneName = Annotated[str | None, typer.Argument(help="The queue; none with --all.")]
 
 
 @group.command("list")
@@ -101,17 +102,49 @@ def _count(queue: QueueLoad, name: str) -> int | str:
 
 
 @group.command()
-def pause(name: Name, url: options.Url = None, app: options.App = None) -> None:
-    """Start nothing of a queue until it is resumed; what runs goes on."""
-    ask(lambda operator: operator.pause(name), url, app)
-    show.say(f"queue {name!r} is paused")
+def pause(
+    name: OneName = None,
+    every: Annotated[bool, typer.Option("--all", help="All queues, the engine's too.")] = False,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Start nothing of a queue, or of any, until it is resumed; what runs goes on."""
+    if _one(name, every):
+        ask(lambda operator: operator.pause(str(name)), url, app)
+        show.say(f"queue {name!r} is paused")
+        return
+    before = ask(lambda operator: operator.pause_all(), url, app)
+    show.say("every queue is paused")
+    if before:
+        kept = " ".join(f"--keep {queue}" for queue in before)
+        show.say(f"paused before: {', '.join(before)}; to leave them so, resume --all {kept}")
 
 
 @group.command()
-def resume(name: Name, url: options.Url = None, app: options.App = None) -> None:
+def resume(
+    name: OneName = None,
+    every: Annotated[bool, typer.Option("--all", help="All queues, the engine's too.")] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="With --all: a queue to leave paused; many times.")
+    ] = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
     """Undo a pause."""
-    ask(lambda operator: operator.resume(name), url, app)
-    show.say(f"queue {name!r} goes on")
+    if _one(name, every):
+        if keep:
+            raise InvalidSetting("--keep goes with --all")
+        ask(lambda operator: operator.resume(str(name)), url, app)
+        show.say(f"queue {name!r} goes on")
+        return
+    ask(lambda operator: operator.resume_all(keep=keep or ()), url, app)
+    show.say(f"every queue goes on, except {', '.join(keep)}" if keep else "every queue goes on")
+
+
+def _one(name: str | None, every: bool) -> bool:
+    if (name is None) is not every:
+        raise InvalidSetting("name one queue, or give --all")
+    return not every
 
 
 @group.command()

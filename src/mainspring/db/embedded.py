@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pwd
 import shlex
 import shutil
 import signal
@@ -21,12 +20,13 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 
-from mainspring.db import process
+from mainspring.db import private, process
 from mainspring.db.binaries import MISREAD, Account, account_of, digest, execute, runnable_binaries
 from mainspring.errors import EmbeddedServerError
 
@@ -51,7 +51,8 @@ class EmbeddedServer:
     def __init__(
         self, directory: Path, *, bin_dir: Path | None = None, settings: Mapping[str, str] = {}
     ) -> None:
-        self.directory = directory.absolute().resolve()
+        self._given = directory.absolute()
+        self.directory = self._given.resolve()
         self.data = self.directory / "data"
         self.log = self.directory / "log"
         self._bin_dir = bin_dir
@@ -87,19 +88,38 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The postmaster's pid. The kernel says who listens on the socket, so it is never stale."""
+        """The postmaster's pid. The kernel says who listens on the socket, so it is never stale.
+
+        Nor is it an impostor's: whoever listens must be the user that the data belongs to.
+        """
+        return self._find()
+
+    def _find(self) -> int | None:
         try:
-            pid = process.listener(self.socket_dir / f".s.PGSQL.{PORT}")
+            if not self.data.exists():
+                return None
+            private.refuse_foreign_directory(self._given)
+            owner = self.data.stat().st_uid
+            if self.socket_dir != self.data and self.socket_dir.is_dir():
+                private.refuse_foreign_socket(self.socket_dir, owner)
+            found = process.listener(self.socket_dir / f".s.PGSQL.{PORT}")
         except OSError as error:
             raise EmbeddedServerError(
                 f"cannot reach the server of {self.directory}: {error.strerror}; "
                 f"{_owner(self.directory)}"
             ) from error
-        if pid == 0:
+        if found is None:
+            return None
+        if found.pid == 0:
             raise EmbeddedServerError(
                 f"the server of {self.directory} runs in another container; stop it there first"
             )
-        return pid if pid and process.look(pid) else None
+        if found.uid != owner:
+            raise EmbeddedServerError(
+                f"process {found.pid} of {private.name_of(found.uid)} listens in {self.socket_dir}, "
+                f"and the data is {private.name_of(owner)}'s; end that process"
+            )
+        return found.pid if process.look(found.pid) else None
 
     @property
     def socket_dir(self) -> Path:
@@ -121,18 +141,23 @@ class EmbeddedServer:
         create = sql.SQL("create database {}").format(sql.Identifier(name))
         with (
             self.locked(),  # two at a time would fight over the template
-            psycopg.connect(self.url("postgres"), autocommit=True) as connection,
+            self._connect(autocommit=True) as connection,
             # Seen only at its end (a violation) where whoever began it was killed, and its server not.
             contextlib.suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation),
         ):
             connection.execute(create)
 
+    def _connect(self, **options: Any) -> psycopg.Connection[Any]:
+        self._find()  # raises if an impostor listens
+        return psycopg.connect(self.url("postgres"), **options)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from starting or stopping the server meanwhile."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            (self.directory / "lock").touch()
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            private.refuse_foreign_directory(self._given)
+            os.close(private.open_file(self.directory / "lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
             raise EmbeddedServerError(
                 f"cannot write in {self.directory}: {error.strerror}; {_owner(self.directory)}: "
@@ -161,7 +186,7 @@ class EmbeddedServer:
             self._disown_stale_pids()
             self._launch(account, binaries)
         try:
-            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+            self._connect(connect_timeout=2).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -200,29 +225,27 @@ class EmbeddedServer:
             )
 
     def _make_socket_dir(self) -> None:
-        (self.directory / "socket").write_text(f"{self.socket_dir}\n")
+        private.write_text(self.directory / "socket", f"{self.socket_dir}\n")
         if self.socket_dir == self.data:
             return
         owner = self.data.stat().st_uid
         with contextlib.suppress(FileExistsError):
             self.socket_dir.mkdir(mode=0o700)
-            os.chown(self.socket_dir, owner, -1)
-        seen = self.socket_dir.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != owner or seen.st_mode & 0o077:
-            raise EmbeddedServerError(
-                f"{self.socket_dir} is not a private directory of uid {owner}; "
-                f"remove it, or use a shorter path than {self.directory}"
-            )
+        if (
+            self.socket_dir.lstat().st_uid == os.geteuid()
+        ):  # whoever made it may have been killed then
+            os.chown(self.socket_dir, owner, -1, follow_symlinks=False)
+        private.refuse_foreign_socket(self.socket_dir, owner)
 
     def _disown_stale_pids(self) -> None:
         """Let PostgreSQL start where a dead postmaster's pid is a zombie or another program."""
         for file in (self.data / "postmaster.pid", self.socket_dir / f".s.PGSQL.{PORT}.lock"):
-            first, _, rest = file.read_text().partition("\n") if file.exists() else ("", "", "")
+            first, _, rest = _text(file).partition("\n") if file.exists() else ("", "", "")
             seen = process.look(int(first)) if first.isdigit() else None
             if first and (seen is None or seen.name not in ("postgres", "postmaster")):
                 # PostgreSQL takes the pid of its grandparent, us, for stale. The file stays: by it
                 # PostgreSQL finds whether backends of the dead postmaster hold its memory still.
-                file.write_text(f"{os.getpid()}\n{rest}")
+                private.write_text(file, f"{os.getpid()}\n{rest}")
 
     def _launch(self, account: Account | None, binaries: Path) -> None:
         def command(path: str) -> list[str | Path]:
@@ -249,7 +272,7 @@ class EmbeddedServer:
     ) -> tuple[int, str]:
         """Run a server's binary over a directory: its exit code and the end of what it logged."""
         with contextlib.ExitStack() as stack:
-            output = stack.enter_context(open(self.log, "ab", opener=_open_private))
+            output = stack.enter_context(open(self.log, "ab", opener=private.open_file))
             begin, name, fds = output.tell(), str(path), list[int]()
             if account and not all(p.stat().st_mode & stat.S_IXOTH for p in path.parents):
                 fds = [os.open(path, os.O_RDONLY | os.O_DIRECTORY)]
@@ -262,7 +285,7 @@ class EmbeddedServer:
         return code, self._log_end(begin)
 
     def _log_end(self, begin: int) -> str:
-        with self.log.open("rb") as written:
+        with open(self.log, "rb", opener=private.open_file) as written:
             written.seek(max(begin, written.seek(0, os.SEEK_END) - 4000))
             return "\n".join(written.read().decode(errors="replace").splitlines()[-15:])
 
@@ -273,21 +296,16 @@ class EmbeddedServer:
             ways = ((signal.SIGINT, fast_seconds), (signal.SIGQUIT, IMMEDIATE_SECONDS))
             if not any(process.end(postmaster, way, seconds) for way, seconds in ways):
                 self.kill()
-        if self.socket_dir != self.data:
-            with contextlib.suppress(OSError):
-                self.socket_dir.rmdir()
+        # A directory in /tmp stays: without it another user could take its name, and serve those of
+        # our clients who wait for the server to come back.
 
 
 def _owner(path: Path) -> str:
     """Whose directory it is, or the nearest above it that is there."""
     found = next(p for p in (path, *path.parents) if p.exists())
-    uid = found.stat().st_uid
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = f"uid {uid}"
-    return f"{found} belongs to {name}"
+    return f"{found} belongs to {private.name_of(found.stat().st_uid)}"
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _text(file: Path) -> str:
+    with open(file, opener=private.open_file) as opened:
+        return opened.read()

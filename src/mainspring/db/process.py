@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.db import private
 from mainspring.errors import EmbeddedServerError
 
 
@@ -89,8 +90,16 @@ def _said(*command: str) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def listener(path: Path) -> int | None:
-    """The pid of who listens on a Unix socket: None if nobody does, 0 if in another container."""
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who listens on a Unix socket, by the kernel's word."""
+
+    pid: int  # 0 if in another container
+    uid: int
+
+
+def listener(path: Path) -> Listener | None:
+    """Who listens on a Unix socket; None if nobody does."""
     with socket.socket(socket.AF_UNIX) as client:
         # A timeout of Python's would make a full backlog look like a server that is not there.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))
@@ -100,15 +109,18 @@ def listener(path: Path) -> int | None:
             return None
         if sys.platform == "linux":
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return int(struct.unpack("3i", credentials)[0])
+            pid, uid, _ = struct.unpack("3i", credentials)
+            return Listener(pid, uid)
         else:  # noqa: RET505 - mypy calls the line unreachable otherwise
-            return client.getsockopt(0, 2)  # SOL_LOCAL, LOCAL_PEERPID of <sys/un.h>
+            # SOL_LOCAL, LOCAL_PEERPID and LOCAL_PEERCRED of <sys/un.h>: a version, then the uid.
+            credentials = client.getsockopt(0, 1, 76)
+            return Listener(client.getsockopt(0, 2), struct.unpack_from("2I", credentials)[1])
 
 
 @contextlib.contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
     """Have a file's lock, against other processes and other threads."""
-    with path.open("a") as file:
+    with open(path, "a", opener=private.open_file) as file:
         if not wait(lambda: _try_lock(file.fileno()), seconds):
             raise EmbeddedServerError(
                 f"{path} stayed locked for {seconds:.0f} s; "

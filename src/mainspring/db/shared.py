@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.db import private
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.process import look
 
@@ -44,7 +45,7 @@ def shared(
             users = server.directory / "users"
             users.mkdir(exist_ok=True)
             me = look(os.getpid())
-            (users / str(os.getpid())).write_text(me.born if me else "")
+            private.write_text(users / str(os.getpid()), me.born if me else "")
         use.holds += 1
         _uses[server.directory] = use
         return use.server

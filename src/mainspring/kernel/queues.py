@@ -83,6 +83,20 @@ async def resume_queue(database: Database, connection: Any, name: str) -> None:
     await _order(database, connection, "pause_queue", name, paused=False)
 
 
+async def pause_queues(
+    database: Database, connection: Any, *, paused: bool, keep: Iterable[str] = ()
+) -> dict[str, bool]:
+    """Pause or resume all queues, the engine's own too, except some; whether each was paused before.
+
+    Of all queues that there are: what a release declares later is not paused by it.
+    """
+    keep = list(keep)
+    for name in keep:
+        await check_queue(database, connection, name)
+    rows = await ask(database, connection, "pause_queues", paused=paused, keep=keep)
+    return {row["name"]: row["paused_before"] for row in rows}
+
+
 async def limit_queue(
     database: Database,
     connection: Any,

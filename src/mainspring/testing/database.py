@@ -164,6 +164,8 @@ def _parent() -> Path:
 def _remove_left_over() -> None:
     """Servers of sessions that were killed: nobody else stops them."""
     for directory in _parent().glob(f"{PREFIX}-{os.getuid()}-*"):
+        if directory.lstat().st_uid != os.geteuid():
+            continue  # another user's, under a name like ours
         owner = int(directory.name.rpartition("-")[2])
         if owner == os.getpid() or not Path(f"/proc/{owner}").exists():
             EmbeddedServer(directory).stop(fast_seconds=0)
