@@ -238,7 +238,7 @@ class Processes:
             answer = yield from steps
             outcome = Done(result=msgspec.json.encode(answer).decode())
             settled = yield from settle_steps(run, outcome, self.worker_id())
-            if settled not in ("settled", "superseded"):
+            if settled not in ("settled", "before", "superseded"):
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
 

@@ -53,8 +53,11 @@ from mainspring.tasks.task import Task
 
 T = TypeVar("T")
 Steps = Generator[Step, list[Any], T]
-# An answer that meets a lock is sent again so often, a twentieth of a second apart.
+# An answer that meets a lock is sent again so often, so many seconds apart.
 TRIES = 100
+PAUSE = 0.05
+# A beat is worth less patience: if the lock outlasts it, the actor goes on and beats again.
+BEAT_TRIES = 10
 
 
 class Host(Protocol):
@@ -108,12 +111,17 @@ class Remote:
 
     async def beat(self, ticket: str) -> bool:
         """Say that you are still at it. False: the task has ended or another attempt has it; stop."""
-        return await self._host.walk(beat_steps(Ticket.decode(ticket)))
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := await self._host.walk(beat_steps(read))) != "busy":
+                break
+            await asyncio.sleep(PAUSE)
+        return found != "stop"
 
     async def complete(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
-        """Bring a task's result: "accepted", or "already" if this very attempt was settled before.
+        """Bring a task's result: "accepted", or "already" if this very attempt's was taken before.
 
-        Raises `Refused` if the attempt no longer counts.
+        Raises `Refused` if the attempt no longer counts, also where its time ran out.
         """
         return await self._answer(ticket, self._completed(ticket, value), worker)
 
@@ -143,7 +151,7 @@ class Remote:
             )
             if found is not None:
                 return accepted(found, ticket)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(PAUSE)
         raise busy(ticket)
 
     # -- the same for code that is not async
@@ -169,7 +177,12 @@ class Remote:
 
     def beat_sync(self, ticket: str) -> bool:
         """See beat."""
-        return self._host.walk_sync(beat_steps(Ticket.decode(ticket)))
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := self._host.walk_sync(beat_steps(read))) != "busy":
+                break
+            time.sleep(PAUSE)
+        return found != "stop"
 
     def complete_sync(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
         """See complete."""
@@ -198,7 +211,7 @@ class Remote:
             steps = self._answer_steps(ticket, answer, shard_count, id_of(worker))
             if (found := self._host.walk_sync(steps)) is not None:
                 return accepted(found, ticket)
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         raise busy(ticket)
 
     # -- both
@@ -266,7 +279,8 @@ class Remote:
         if settled == "settled":
             return "accepted"
         values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
-        known = yield KERNEL_SQL["has_history"], values
+        values["is_failure"] = isinstance(answer, Failed)
+        known = yield SQL["was_answered"], values
         if known[0][0]:
             return "already"
         yield KERNEL_SQL["count"], {"actors": [ticket.queue], "names": ["late_result"]}
