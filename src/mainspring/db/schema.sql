@@ -2069,6 +2069,7 @@ CREATE TABLE mainspring.process (
     ended_at timestamp with time zone,
     engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
     thinned boolean DEFAULT false NOT NULL,
+    cancelling_at timestamp with time zone,
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');

@@ -27,6 +27,7 @@ from mainspring.kernel.retry import decide as judge
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
 from mainspring.processes.beats import Beats
+from mainspring.processes.cancel import Cancelling, cancel_of
 from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.deadline import Deadline, Overdue
@@ -166,8 +167,10 @@ class Processes:
                 ending = Looking(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, ending.end())
             case "cancel":
-                change = Structural(process_id, self.database.shard_count)
-                return await self._alone_with(process_id, run, change.cancel())
+                how = cancel_of(payload_of(run.visit).more)
+                cancelling = Cancelling(process_id, self.database.shard_count)
+                steps = cancelling.cancel(compensate=how.compensate)
+                return await self._alone_with(process_id, run, steps)
             case "prune":
                 pruning = Pruning(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, pruning.prune(self.keep))
@@ -220,14 +223,7 @@ class Processes:
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
         change = Structural(process_id, self.database.shard_count)
-        steps = change.restart(
-            order.task,
-            actor=order.actor,
-            fresh_signals=order.fresh_signals,
-            force=order.force,
-            priority=order.priority,
-        )
-        return await self._alone_with(process_id, run, steps)
+        return await self._alone_with(process_id, run, change.restart(order))
 
     async def _alone_with(
         self, process_id: str, run: Run, steps: Generator[Step, list[Any], Answer]

@@ -14,17 +14,18 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_ids
+from mainspring.kernel.visit import new_id
 from mainspring.processes.arguments import with_error
 from mainspring.processes.change import Change, NewTask
 from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.decision import Undo, fingerprint
 from mainspring.processes.drive import Step
 from mainspring.processes.ends import End, end_values
-from mainspring.processes.hand_out import Options, decode_options
+from mainspring.processes.hand_out import decode_options
 from mainspring.processes.repair import Repairing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Locked
+from mainspring.processes.undo import undo_tasks
 from mainspring.processes.visits import find_places, queue_of
 from mainspring.tasks.promise import Failure
 
@@ -178,20 +179,8 @@ class Looking(Repairing):
         opened_by = graph.nodes[row[2]]
         # What was handed out when it was cancelled may have had its effect: it is undone too.
         done = [n for n in members if n.undo and (n.state == "done" or n.id in had_visit)]
-        done.sort(key=lambda n: n.done_no if n.done_no is not None else 1 << 62, reverse=True)
-        ids = new_ids(len(done) + 1)
-        tasks = []
-        last: str | None = None
-        for id, node in zip(ids, done, strict=False):
-            undo = msgspec.json.decode(node.undo or "", type=Undo)
-            edges = [(node.promise, "outcome")] if undo.takes_outcome else []
-            edges += [(last, "order")] if last is not None else []
-            tasks.append(
-                self._task(id, id, opened_by, undo.actor, undo.args, undo.args_version, edges)
-            )
-            tasks[-1].options = Options(shielded=True)
-            last = id
-        edges = [(last, "order")] if last is not None else []
+        tasks = undo_tasks(self.process_id, done, lambda step: opened_by)
+        edges = [(tasks[-1].id, "order")] if tasks else []
         if row[4] is not None:
             handler = msgspec.json.decode(row[4], type=Undo)
             actor, version = handler.actor, handler.args_version
@@ -199,18 +188,14 @@ class Looking(Repairing):
         else:
             actor, version = FAIL, 1
             args = _encode({"error": error})
-        task = self._task(ids[-1], row[5], opened_by, actor, args, version, edges)
+        task = NewTask(
+            new_id(), self.process_id, opened_by.id, opened_by.generation, row[5], actor, args, version,
+            tuple(edges),
+        )  # fmt: skip
         task.scope_id = row[1]
         change = Change(self.process_id, opened_by.id, None, opened_by.actor)
         change.tasks = [*tasks, task]
         return change
-
-    def _task(
-        self, id: str, promise: str, by: Node, actor: str, args: str, version: int, edges: Any
-    ) -> NewTask:
-        return NewTask(
-            id, self.process_id, by.id, by.generation, promise, actor, args, version, tuple(edges)
-        )
 
     def _finish(self, locked: Locked) -> Steps:
         """All has ended: daemons are cancelled, and the process is finished."""
