@@ -193,8 +193,9 @@ class Processes:
             looking = Looking(process_id, self.database.shard_count)
             if isinstance(more, str):
                 looking.source = more  # who ordered the check
+            steps = looking.look(check=is_check, idle=sight.is_idle)
             async with self.lines.connection() as connection:
-                await run_alone(self.database, connection, process_id, looking.look(check=is_check))
+                await run_alone(self.database, connection, process_id, steps)
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()

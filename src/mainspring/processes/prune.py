@@ -29,6 +29,7 @@ def prunable(graph: Graph, root: str, scopes: Scopes, keep: int = KEEP) -> tuple
     # Promises that somebody still fulfils or has an edge on; of those that go, edges go with them.
     needed = {n.promise for n in graph.nodes.values() if n.state != "done"}
     needed.add(root)
+    needed |= {scope[2] for scope in scopes.values() if scope[3] != "closed"}  # it makes their undo
     leaving: set[str] = set()
     horizon = 0
     kept_edges = {p: set(tasks) for p, tasks in graph.edges_on.items()}

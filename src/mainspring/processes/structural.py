@@ -232,11 +232,13 @@ class Structural:
             why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
         cone = graph.cone(starts) if why is None else set()
         why = why or _undone_in_race(graph, scopes, cone)
+        superseded = graph.superseded(cone, starts)
+        reset = sorted(cone - superseded)
+        if (lost := graph.lost_input(reset)) is not None:
+            why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
         if why is not None:
             yield from self.unlock()
             return Answer(False, why=why, missing=not any(id in graph.nodes for id in starts))
-        superseded = graph.superseded(cone, starts)
-        reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
         reopened = {graph.nodes[id].promise for id in cone} | cone
         values = {"process_id": self.process_id, "tasks": sorted(superseded)}
