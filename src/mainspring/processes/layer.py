@@ -46,6 +46,7 @@ from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.terms import ActorTerms, add_timeouts
 from mainspring.processes.unrun import overdue, stopped, too_late
+from mainspring.processes.versions import Unread
 from mainspring.processes.visits import (
     Serves,
     as_read,
@@ -64,6 +65,8 @@ BATCH = 250
 WIDE = 16
 WIDE_BATCH = 4
 WIDEST = 1000
+# A step that newer code recorded is looked at again after so long: a worker that reads it may have come.
+NEWER_CODE_SECONDS = 5.0
 # What tasks are run with is kept for so many; beyond that it is read.
 HANDOUTS = 20_000
 
@@ -304,6 +307,8 @@ class Processes:
             timeout = run.settings.timeout
             error = TimeoutError(f"ran longer than its timeout of {timeout:g} s")
             return self._failed(run, handout, error)
+        except Unread as unread:
+            return self._unread(run, handout, unread)
         except Exception as error:
             if run.settled:
                 log.exception("task.failed_after_completion", extra={"key": run.visit.key})
@@ -330,11 +335,22 @@ class Processes:
             change.failing = False  # it passes on what others failed with
         return change
 
-    def _failed(self, run: Run, handout: Handout, error: Exception) -> Outcome:
+    def _unread(self, run: Run, handout: Handout, unread: Unread) -> Outcome:
+        """Left for newer code where that recorded it: no failure of the task. Else tried again, for a
+        rolling deploy may bring the code that reads it, and then parked: the code is at fault."""
+        if unread.is_newer:
+            facts = {"actor": handout.actor, "task": handout.task_id, "error": str(unread)}
+            log.warning("task.left_for_newer_code", extra=facts)
+            return Again(after=NEWER_CODE_SECONDS, error=str(unread))
+        return self._failed(run, handout, unread.error, tries=True)
+
+    def _failed(
+        self, run: Run, handout: Handout, error: Exception, *, tries: bool = False
+    ) -> Outcome:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         in_code = isinstance(error, InvalidArguments | PromiseMisused)  # no further try helps
-        if isinstance(outcome, Retry) and not in_code and not too_late(run, outcome):
+        if isinstance(outcome, Retry) and (tries or not in_code) and not too_late(run, outcome):
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")

@@ -8,6 +8,7 @@ decisions, its visit's token the referee. Sent again, an answer is the same answ
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -51,6 +52,7 @@ from mainspring.tasks.queue import never_run
 from mainspring.tasks.signature import encode_result
 from mainspring.tasks.task import Task
 
+log = logging.getLogger("mainspring")
 T = TypeVar("T")
 Steps = Generator[Step, list[Any], T]
 # An answer that meets a lock is sent again so often, so many seconds apart.
@@ -231,7 +233,8 @@ class Remote:
         return Decision(result=result)
 
     def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, Handout, Pulled]]]:
-        """What the tasks are run with. A visit without its task stays held: the look finds it."""
+        """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
+        that this code cannot read, until its work timeout: others may be able to."""
         wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
         rows = yield SQL["read_tasks"], read_arguments(wanted)
         visits = {one.run.visit.key: one.run.visit for one in held}
@@ -239,7 +242,11 @@ class Remote:
         found = []
         for one in held:
             if (handout := handouts.get(one.run.visit.key)) is not None:
-                found.append((one, handout, self._pulled(one, handout)))
+                try:
+                    found.append((one, handout, self._pulled(one, handout)))
+                except InvalidArguments as error:
+                    facts = {"actor": one.run.visit.queue, "task": handout.task_id}
+                    log.warning("task.not_pulled", extra={**facts, "error": str(error)})
         return found
 
     def _pulled(self, one: Held, handout: Handout) -> Pulled:
