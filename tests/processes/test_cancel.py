@@ -8,7 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring import Failure, Mainspring, Outcome, ProcessFilter, Promise, RetryPolicy, scope
+from mainspring import (
+    Failure,
+    Mainspring,
+    Outcome,
+    ProcessFilter,
+    Promise,
+    RetryPolicy,
+    gather,
+    scope,
+)
 from mainspring.errors import ProcessFailed, Refused
 from mainspring.processes.mass import TaskFilter
 from mainspring.testing import run_until_idle
@@ -292,3 +301,37 @@ async def test_a_compensation_of_several_steps_is_not_cut_short(trip: Trip) -> N
     await run_until_idle(trip.app)
     assert trip.ran == ["hotel", "conclude"]
     assert await handle.status() == "cancelled"
+
+
+async def test_a_wide_tree_is_cancelled_together_and_what_has_an_undo_alone(
+    trip: Trip, mainspring_url: str
+) -> None:
+    """P15: each process of a tree is cancelled once, with its children, whoever it was done with."""
+    journey = saga(trip)
+
+    @trip.app.process
+    def leaf(number: int) -> Promise[bool]:
+        return trip.go.wait()
+
+    @trip.app.process
+    def branch(number: int) -> Promise[list[bool]]:
+        return gather([leaf.child(n) for n in range(6)])
+
+    @trip.app.process
+    def tree() -> Promise[list[Any]]:
+        return gather([journey.child(), *(branch.child(n) for n in range(6)), journey.child()])
+
+    handle = await trip.started(tree)
+    await handle.cancel()
+    await run_until_idle(trip.app)
+
+    found = await trip.app.operator.processes.search(limit=100)
+    assert [process.state for process in found] == ["cancelled"] * (1 + 2 + 6 + 36)
+    assert sorted(trip.ran[4:]) == ["free car"] * 2 + ["free hotel"] * 2
+    is_sound(mainspring_url)
+    with psycopg.connect(mainspring_url) as connection:
+        rows = connection.execute(
+            "select count(*), count(distinct payload ->> '@') from mainspring.history"
+            " where key like 'cancel/%' and outcome = 'done'"
+        ).fetchall()
+    assert rows == [(45, 45)]

@@ -44,7 +44,7 @@ class Cancelling(Structural):
         if refused:
             yield from self.unlock()
             return Answer(False, why=refused)
-        graph = yield from self.read()
+        graph = Graph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
         kept = compensating(graph) if compensate else set()
         live = [node for node in graph.live() if node.id not in kept]
         undone = (yield from self._find_undone(graph, live)) if compensate else []

@@ -28,6 +28,7 @@ from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
 from mainspring.processes.beats import Beats
 from mainspring.processes.cancel import Cancelling, cancel_of
+from mainspring.processes.cancel_many import Cancels
 from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.deadline import Deadline, Overdue
@@ -98,6 +99,7 @@ class Processes:
         self.recovery = Recovery(
             self.lines, self._desk, self._terms, database.shard_count, worker_id
         )
+        self._cancels = Cancels(database, self.lines, worker_id)
         self._batched, self._wide, self._alone = (
             Decisions(database.shard_count, most, self._committed, self._serves, worker_id)
             for most in (BATCH, WIDE_BATCH, 1)
@@ -111,6 +113,7 @@ class Processes:
     async def close(self) -> None:
         """When the worker has stopped."""
         await self.recovery.close()
+        await self._cancels.close()
         await self._beats.close()
         await self.lines.close()
 
@@ -170,10 +173,7 @@ class Processes:
                 ending = Looking(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, ending.end())
             case "cancel":
-                how = cancel_of(payload_of(run.visit).more)
-                cancelling = Cancelling(process_id, self.database.shard_count)
-                steps = cancelling.cancel(compensate=how.compensate)
-                return await self._alone_with(process_id, run, steps)
+                return await self._cancel(process_id, run)
             case "prune":
                 pruning = Pruning(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, pruning.prune(self.keep))
@@ -223,6 +223,16 @@ class Processes:
             return Done()
         change = Deadline(process_id, self.database.shard_count)
         return await self._alone_with(process_id, run, change.end(task))
+
+    async def _cancel(self, process_id: str, run: Run) -> Outcome:
+        """With others that wait, or alone."""
+        compensate = cancel_of(payload_of(run.visit).more).compensate
+        if await self._cancels.together(process_id, run, compensate=compensate):
+            run.settled = True
+            return Done()
+        change = Cancelling(process_id, self.database.shard_count)
+        with self._cancels.alone():
+            return await self._alone_with(process_id, run, change.cancel(compensate=compensate))
 
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
