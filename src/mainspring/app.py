@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import psycopg
 
@@ -139,6 +139,12 @@ class Mainspring(Advancing):
     # -- declaring
 
     @overload
+    def task(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
     def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
@@ -252,14 +258,46 @@ class Mainspring(Advancing):
 
     @overload
     def process(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R]]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | None]], /
+    ) -> Process[P, R | None]: ...
+    @overload
+    def process(
+        self, function: Callable[Concatenate[Context, P], Promise[R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(
+        self, function: Callable[Concatenate[Context, P], Promise[R] | R], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(
+        self, function: Callable[Concatenate[Context, P], Promise[R] | None], /
+    ) -> Process[P, R | None]: ...
+    @overload
+    def process(
         self, function: Callable[P, Coroutine[Any, Any, Promise[R]]], /
     ) -> Process[P, R]: ...
     @overload
+    def process(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def process(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | None]], /
+    ) -> Process[P, R | None]: ...
+    @overload
     def process(self, function: Callable[P, Promise[R]], /) -> Process[P, R]: ...
     @overload
-    def process(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Process[P, R]: ...
+    def process(self, function: Callable[P, Promise[R] | R], /) -> Process[P, R]: ...
     @overload
-    def process(self, function: Callable[P, R], /) -> Process[P, R]: ...
+    def process(self, function: Callable[P, Promise[R] | None], /) -> Process[P, R | None]: ...
     @overload
     def process(
         self,
@@ -270,6 +308,7 @@ class Mainspring(Advancing):
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = 10.0,
+        crash_limit: int = 3,
         work_timeout: Seconds = 60.0,
         accept: str = "first",
         on_work_timeout: str = "requeue",
@@ -285,7 +324,8 @@ class Mainspring(Advancing):
         Tasks called in it are recorded and give promises; what it returns - a value or a promise - is
         the process's result. It runs once, to its end; there is no replay. `process_timeout`,
         `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `aliases`: former
-        names, under which running processes still have tasks.
+        names, under which running processes still have tasks. `crash_limit`: a run of the decider is
+        parked after so many deaths of a worker that ran it.
         """
         if function is None:
             return lambda f: self.hub.declare(f, settings)

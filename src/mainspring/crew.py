@@ -20,6 +20,7 @@ from mainspring.kernel.recurring import recurring_queue, sync_recurring
 from mainspring.kernel.worker import Worker
 from mainspring.processes.hub import Hub
 from mainspring.processes.retention import thin
+from mainspring.processes.sweep import sweep
 from mainspring.reactive.register import PoolSettings
 from mainspring.reactive.runtime import Runtime as Reactive
 from mainspring.reactive.runtime import declared_queues
@@ -87,7 +88,7 @@ async def crew(
     processes.take_in, processes.serves = worker.take_in, worker.serves
     worker.mind.take_overdue = processes.recovery.take_overdue
     processes.recovery.overtaken = worker.overtaken
-    worker.chores.append(thin)
+    worker.chores += [thin, sweep]
     holder.append(worker)
     try:
         # Before anything runs: a child process starts in its type's pool.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring import Mainspring, Promise, RetryPolicy
+from mainspring import Mainspring, Outcome, Promise, RetryPolicy, scope
 
 app = Mainspring()
 RETRY = RetryPolicy(attempts=100, first=0.05, most=0.2)
@@ -27,3 +27,26 @@ def sums(n: int) -> Promise[int]:
 @app.process(retry=RETRY)
 def again(total: int) -> Promise[int]:
     return add([square(total), square(1)])
+
+
+@app.task(retry=RETRY)
+async def book(what: str) -> str:
+    return what
+
+
+@app.task(retry=RETRY)
+async def free(what: str, booked: Outcome[str]) -> None: ...
+
+
+go = app.signal("go", bool)
+
+
+@app.process(retry=RETRY)
+def trip(n: int) -> Promise[bool]:
+    with scope() as s:
+        hotel = book(f"hotel {n}")
+        hotel.compensate(free, f"hotel {n}", hotel)
+        car = book(f"car {n}", after=[hotel])
+        car.compensate(free, f"car {n}", car)
+        s.returns(go.wait())
+    return s.promise

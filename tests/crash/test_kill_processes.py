@@ -69,3 +69,45 @@ def test_a_worker_killed_in_the_middle_of_processes_loses_none(
     finish(mainspring_url)
 
     check(mainspring_url, ids)
+
+
+@pytest.mark.parametrize("step", ["run.started:3", "run.ended:14", "settle.answered:3"])
+def test_a_worker_killed_in_the_middle_of_a_cancel_undoes_all_the_same(
+    mainspring_url: str, step: str
+) -> None:
+    """P7, P15: whether the cancel was written or not, each step is undone, newest first, and once."""
+    import process_app
+
+    app = Mainspring(mainspring_url)
+    app.task(process_app.book.function)
+    app.task(process_app.free.function)
+    trip = app.process(process_app.trip.function)
+
+    async def begin() -> list[str]:
+        async with app:
+            return [(await trip.start(n)).id for n in range(5)]
+
+    async def cancel(ids: list[str]) -> None:
+        async with Mainspring(mainspring_url) as other:
+            other.process(process_app.trip.function)
+            for id in ids:
+                await other.process_handle("trip", id).cancel()
+
+    ids = asyncio.run(begin())
+    finish(mainspring_url)
+    asyncio.run(cancel(ids))
+    with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
+        victim.wait_dead(30)
+    finish(mainspring_url)
+
+    with psycopg.connect(mainspring_url, autocommit=True) as connection:
+        states = connection.execute("select state::text from mainspring.process").fetchall()
+        assert states == [("cancelled",)] * 5
+        freed = connection.execute(
+            "select args ->> 'what' from mainspring.task where actor = 'free' and state = 'done'"
+            " order by process_id, done_no"
+        ).fetchall()
+        assert freed == [(f"{what} {n}",) for n in range(5) for what in ("car", "hotel")]
+        assert connection.execute("select * from mainspring.process_violation").fetchall() == []
+        left = "select key from mainspring.visit where payload ? '@'"
+        assert connection.execute(left).fetchall() == []

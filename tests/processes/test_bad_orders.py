@@ -50,7 +50,7 @@ async def test_a_result_that_its_consumer_cannot_read_parks_the_consumer(app: Ma
     def price() -> Any:
         return {"euros": 5}
 
-    @app.task(retry=RetryPolicy(attempts=3))
+    @app.task(retry=RetryPolicy(attempts=3, first=0.0, most=0.0))
     def charge(amount: int) -> str:
         return f"paid {amount}"
 

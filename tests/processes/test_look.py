@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -10,6 +11,8 @@ from process_scene import Scene, call, given, value
 
 from mainspring.processes.decision import Decision
 from mainspring.processes.look import Sight
+from mainspring.processes.structural import request_look
+from mainspring.processes.sweep import NO_LOOK, sweep
 from mainspring.testing import Clock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,6 +116,114 @@ async def test_a_process_whose_tasks_are_all_done_is_finished(
     await look(scene, clock)
 
     assert (scene.state(chain), scene.result(chain)) == ("finished", 5)
+
+
+async def test_a_forced_check_finishes_a_process_of_which_all_has_ended(
+    scene: Scene, clock: Clock, chain: str
+) -> None:
+    """P7, P11: it is a rule that can be broken, is found before its planned look, ended and reported."""
+    await scene.run()
+    scene.query("update mainspring.process set state = 'open', ended_at = null")
+    await clock.advance(timedelta(minutes=1))
+    broken = "select rule, detail from mainspring.process_violation"
+    assert scene.query(broken) == [("I8", "a process is open and all of it has ended")]
+
+    await scene.request(request_look(chain, source="operation 7"))
+    await scene.run()
+
+    assert (scene.state(chain), scene.result(chain)) == ("finished", 5)
+    found = "select rule, detail, source from mainspring.repair"
+    text = "a process is open and all of it has ended"
+    assert scene.query(found) == [("I8", text, "operation 7")]
+
+
+async def test_a_missing_input_marks_the_process_once_and_is_no_repair(
+    scene: Scene, clock: Clock
+) -> None:
+    """P7: the look does not die of it, repairs nothing about that task, and says so once."""
+    waits = [call("@signal", name=name, timeout=None) for name in ("a", "b")]
+    scene.actor(lambda h: Decision((*waits, call("last", value(0), value(1))), returned=2), "order")
+    scene.actor(given, "last")
+    process = await scene.start("order")
+    await scene.run()
+    [(lost,)] = scene.query("select task from mainspring.external where name = 'b'")
+    scene.query("delete from mainspring.external where task = %s", lost)
+    scene.query("delete from mainspring.task where id = %s", lost)
+
+    for _ in range(2):
+        await scene.request(request_look(process, source="operation 7"))
+        await scene.run()
+    await look(scene, clock)
+
+    [(mark, state)] = scene.query("select inconsistent, state::text from mainspring.process")
+    assert mark == f"I12: an input is gone (task {scene.ids(process)['last']})"
+    assert state == "open"
+    assert scene.query("select * from mainspring.repair") == []
+    scene.query("delete from mainspring.visit")
+    scene.query("delete from mainspring.edge")
+    scene.query("delete from mainspring.process")
+    scene.query("delete from mainspring.task")
+    scene.query("delete from mainspring.external")
+    scene.query("delete from mainspring.wait")
+
+
+async def test_a_lost_look_is_found_by_the_sweep(scene: Scene, clock: Clock, chain: str) -> None:
+    """P2, P7: the process has a recovery time of its own, though all its visits are gone."""
+    other = await scene.start("order")
+    scene.query("delete from mainspring.visit where payload ->> '@' = %s", chain)
+
+    async def swept() -> int:
+        async with asyncio.timeout(20):
+            connection = await scene.database.connect("upkeep")
+            try:
+                return await sweep(scene.database, connection, days=30)
+            finally:
+                await connection.close()
+
+    assert await swept() == 0  # too early: it may have just begun
+    await clock.advance(timedelta(minutes=11))
+    assert await swept() == 1
+    assert await swept() == 0  # known: the other one's look is there, this one's is again
+    await scene.run()
+
+    assert [scene.state(id) for id in (chain, other)] == ["finished"] * 2
+    details = [row[0] for row in scene.query("select detail from mainspring.repair order by id")]
+    assert details == [NO_LOOK, "an open task has no visit and waits for nothing"]
+    await clock.advance(timedelta(days=3))
+    assert await swept() == 0
+
+
+async def test_a_wait_that_nobody_reads_any_more_does_not_keep_a_process_open(
+    scene: Scene, clock: Clock
+) -> None:
+    """P15: a process whose result is there is finished, though a signal was waited for."""
+    waits = [call("@signal", name="go", timeout=None), call("@sleep", seconds=90_000)]
+    joined = call("@gather", value(0), of=[0])
+    scene.actor(lambda h: Decision((*waits, joined, call("first")), returned=3), "order")
+    scene.actor(lambda h: 4, "first")
+    process = await scene.start("order")
+
+    await scene.run()
+
+    assert (scene.state(process), scene.result(process)) == ("finished", 4)
+    assert scene.tasks(process)["@signal"] == ["cancelled"]
+    assert scene.query("select * from mainspring.external") == []
+
+
+async def test_a_wait_that_somebody_reads_keeps_its_process_open(scene: Scene) -> None:
+    """P15: a branch beside the result has its effect, whenever the signal comes."""
+    wait = call("@signal", name="go", timeout=None)
+    children = (wait, call("side", value(0)), call("first"))
+    scene.actor(lambda h: Decision(children, returned=2), "order")
+    scene.actor(lambda h: 4, "first")
+    scene.actor(lambda h: given(h)[0], "side")
+    process = await scene.start("order")
+    await scene.run()
+    assert (scene.state(process), scene.result(process)) == ("open", 4)
+
+    await scene.signal(process, "go", 1)
+    await scene.run()
+    assert scene.state(process) == "finished"
 
 
 async def test_what_cannot_be_repaired_marks_the_process_and_other_branches_go_on(

@@ -126,7 +126,7 @@ def test_a_loop_is_pruned_in_the_order_of_ends() -> None:
     ]
     root = ("root", None, "root", "actor", "open", None, 0, None, None, None, None)
 
-    leaving, horizon = prunable(Graph([*tasks, root], []), "root", (), keep=1)
+    leaving, horizon = prunable(Graph([*tasks, root], []), "root", {}, keep=1)
 
     assert (leaving, horizon) == (["t", "u", "v"], 3)
 

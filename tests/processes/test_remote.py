@@ -143,6 +143,63 @@ async def test_a_beat_keeps_a_task_and_says_when_to_stop(app: Mainspring, clock:
     assert counts.counts == {"late_result": 1}
 
 
+async def test_a_beat_that_meets_a_lock_is_not_told_to_stop(
+    app: Mainspring, mainspring_url: str
+) -> None:
+    """P3: somebody has the row for a moment; the actor goes on, and its next beat counts."""
+    _, task = await pulled(app)
+    with psycopg.connect(mainspring_url) as other:
+        other.execute("select from mainspring.visit where key = %s for update", (task.task,))
+        assert await app.remote.beat(task.ticket)
+        other.execute("delete from mainspring.visit where key = %s", (task.task,))
+        assert await app.remote.beat(task.ticket)  # not committed: it may come to nothing
+        other.rollback()
+    assert await app.remote.beat(task.ticket)
+    with psycopg.connect(mainspring_url) as other:
+        [(held_until,)] = other.execute(
+            "select held_until from mainspring.visit where key = %s", (task.task,)
+        ).fetchall()
+    assert held_until > task.held_until
+    await app.remote.complete(task.ticket, "paid")
+
+
+@pytest.mark.parametrize("retries", [False, True])
+async def test_a_result_is_refused_when_recovery_has_ended_its_attempt(
+    app: Mainspring, clock: Clock, retries: bool
+) -> None:
+    """P4: history knows the attempt, but not by its answer: the result is thrown away, and said to be."""
+    retry = RetryPolicy(attempts=2 if retries else 1, first=0.0, most=0.0)
+    _, task = await pulled(app, on_work_timeout="fail", retry=retry)
+    await clock.advance(MINUTE)
+    async with app.worker(**FAST):
+        counters = app.operator.processes.counters
+
+        async def is_overtaken() -> bool:
+            found = await counters(actor="charge")
+            return any("work_timeout" in one.counts for one in found)
+
+        await wait_until(is_overtaken, 10)
+
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.complete(task.ticket, "paid")
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.fail(task.ticket, "no card")
+    [counts] = await counters(actor="charge")
+    assert counts.counts == {"work_timeout": 1, "late_result": 2}
+
+
+async def test_a_result_of_an_attempt_that_was_said_to_have_failed_is_refused(
+    app: Mainspring,
+) -> None:
+    """P4: "already" means that the result was taken; a failure of the same attempt was."""
+    retry = RetryPolicy(attempts=2, first=0.0, most=0.0)
+    _, task = await pulled(app, retry=retry)
+    assert await app.remote.fail(task.ticket, "busy") == "accepted"
+    assert await app.remote.fail(task.ticket, "busy") == "already"
+    with pytest.raises(Refused, match="no longer counts"):
+        await app.remote.complete(task.ticket, "paid after all")
+
+
 async def test_the_first_answer_counts_even_of_an_overtaken_attempt(
     app: Mainspring, clock: Clock
 ) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import psycopg
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Outcome, RetryPolicy
 from mainspring.errors import DuplicateTask, InvalidArguments, InvalidSetting
 from mainspring.processes.versions import Versions
 from mainspring.tasks.promise import Promise
-from mainspring.testing import run_until_idle
+from mainspring.testing import Clock, run_until_idle
 
 
 def nothing() -> None: ...
@@ -95,6 +96,87 @@ async def test_arguments_that_older_code_recorded_are_brought_up(
     await run_until_idle(app)
 
     assert await handle.result(5) == "7: 5 EUR"
+
+
+async def test_a_step_that_newer_code_recorded_waits_for_a_worker_that_reads_it(
+    database_url: str, clock: Clock
+) -> None:
+    """Versions: a rollback, or a shard that moves back during a deploy, parks nothing."""
+    new, old = application(database_url), application(database_url)
+
+    def declare(app: Mainspring) -> Any:
+        @app.task(retry=RetryPolicy(attempts=1))
+        def charge(order: int) -> str:
+            return f"{order}"
+
+        @app.process
+        def order(n: int) -> Promise[str]:
+            return charge(n)
+
+        return order
+
+    handle = await declare(new).start(7)
+
+    @new.upcast(new.tasks["charge"], version=1)
+    def _(old: dict[str, Any]) -> dict[str, Any]:
+        return {"order": old["number"]}
+
+    charge = new.tasks.pop("charge")  # this worker runs only the first step
+    await run_until_idle(new)
+    new.tasks["charge"] = charge
+    declare(old)
+    for _ in range(3):
+        await run_until_idle(old)
+        await clock.advance(timedelta(seconds=6))
+
+    assert await old.operator.processes.parked_groups() == []
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "select attempt, error from mainspring.visit where queue = 'charge'"
+        ).fetchall()
+    [(attempt, error)] = rows
+    assert (attempt, "it runs older code than the one that recorded them" in error) == (0, True)
+    await run_until_idle(new)
+    assert await handle.result(5) == "7"
+    await stop(old)
+    await stop(new)
+
+
+async def test_a_step_that_does_not_fit_is_tried_again_and_then_parked(
+    app: Mainspring, database_url: str
+) -> None:
+    """Versions: as with plain tasks, a deploy may bring the code that fits; then the code is at fault."""
+
+    @app.task(retry=RetryPolicy(attempts=2, first=0.0, most=0.0))
+    def charge(order: int) -> str:
+        return f"{order}"
+
+    @app.task
+    def judge(paid: Outcome[str]) -> str:
+        return "caught"
+
+    @app.process
+    def order(n: int) -> Promise[str]:
+        return judge(charge(n))
+
+    handle = await order.start(7)
+    removed = app.tasks.pop("charge")
+    await run_until_idle(app)
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            """update mainspring.task set args = '{"number": 7}' where actor = 'charge'"""
+        )
+    app.tasks["charge"] = removed
+    await run_until_idle(app)
+
+    [group] = await app.operator.processes.parked_groups()
+    assert (group.actor, group.error_type) == ("charge", "mainspring.errors.InvalidArguments")
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "select outcome::text from mainspring.history where queue = 'charge' order by run"
+        ).fetchall()
+    assert [row[0] for row in rows] == ["retry", "parked"]
+    assert await handle.status() == "open"
 
 
 def test_upcasts_are_steps_without_gaps() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from mainspring import Handle, Mainspring
+from mainspring import Context, Handle, Mainspring
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.verbs import gather, sleep
 from mainspring.tasks.promise import Outcome, Promise
@@ -55,7 +55,46 @@ async def plain(number: int) -> int:
     return number
 
 
+@app.task
+def poll(number: int, times: int) -> bool:
+    return times >= 3
+
+
+@app.process
+def watch(number: int, times: int = 0) -> Promise[int]:
+    return go_on(number, times, poll(number, times))
+
+
+@app.process
+def go_on(number: int, times: int, arrived: bool) -> Promise[int] | int:
+    again = watch(number, times + 1)
+    assert_type(again, Promise[int])
+    return times if arrived else again
+
+
+@app.process
+async def maybe(ctx: Context, number: int, parts: list[int]) -> Promise[int] | None:
+    return None
+
+
+@app.task
+async def counted(ctx: Context, number: int) -> int:
+    return number
+
+
+@app.process(crash_limit=5)
+def parent() -> Promise[str]:
+    assert_type(go_on(1, 2, poll(1, 2)), Promise[int])
+    assert_type(maybe(1, [price("tea"), price("milk")]), Promise[int | None])
+    assert_type(maybe.child(price("tea"), [2]), Promise[int | None])
+    assert_type(order.child(7), Promise[str])
+    assert_type(counted(7), Promise[int])
+    return order.options(id="order-7").child(7, after=[sleep(3)])
+
+
 async def main() -> None:
+    assert_type(await (await maybe.start(1, [2])).result(), int | None)
+    assert_type(await (await go_on.start(1, 2, arrived=True)).result(), int)
     assert_type(await price.enqueue("tea"), Handle[int])
     assert_type(await charge.enqueue(1, 2), Handle[str])
     handle = await order.start(7)
@@ -72,3 +111,17 @@ def wrong() -> None:
     print(amount < 3)  # error: operator
     print(amount[0])  # error: index
     print(list(amount))  # error: call-overload
+
+
+async def wrong_arguments() -> None:
+    await order.start("seven")  # error: arg-type
+    await order.start()  # error: call-arg
+    await order.start(7, 8)  # error: call-arg
+    await order.start(numbr=7)  # error: call-arg
+    order.start_sync(price("tea"))  # error: arg-type
+    await maybe.start(1, ["2"])  # error: list-item
+    price(3)  # error: call-overload
+    charge(1)  # error: call-overload
+    counted("seven")  # error: call-overload
+    order.child("seven")  # error: call-overload
+    watch(1, times="2")  # error: call-overload

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
-from mainspring.cli.processes import Priority, Rate, State, Type, find_template
+from mainspring.cli.processes import NoCompensate, Priority, Rate, State, Type, find_template
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.operation import Operation
@@ -63,7 +63,10 @@ def restart_all(
     save: Save = None,
     task: Annotated[
         str | None,
-        typer.Option("--from", help="Redo only from their tasks of this actor on."),
+        typer.Option(
+            "--from",
+            help="Redo only from their tasks of this actor (or this id) on.",
+        ),
     ] = None,
     fresh_signals: Annotated[
         bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
@@ -102,6 +105,7 @@ def cancel_all(
     template: Template = None,
     save: Save = None,
     everything: Everything = False,
+    no_compensate: NoCompensate = False,
     rate: Rate = None,
     priority: Priority = LOW_PRIORITY,
     dry_run: options.DryRun = False,
@@ -115,6 +119,7 @@ def cancel_all(
     async def order(operator: Operator) -> Operation:
         return await operator.processes.cancel_all(
             await _wanted(operator, "cancel", template, save, given),
+            compensate=not no_compensate,
             source=options.source(),
             rate=rate,
             priority=priority,

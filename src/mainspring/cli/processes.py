@@ -237,11 +237,21 @@ def signal(
     show.say("sent" if ask_app(send, url, app) else "it was sent before")
 
 
+NoCompensate = Annotated[
+    bool, typer.Option("--no-compensate", help="Undo nothing of what was done.")
+]
+
+
 @group.command()
-def cancel(id: Id, url: options.Url = None, app: options.App = None) -> None:
-    """Cancel a process and its child processes."""
-    answer = ask(lambda operator: operator.processes.cancel(id), url, app)
-    show.say(f"cancelled: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+def cancel(
+    id: Id, no_compensate: NoCompensate = False, url: options.Url = None, app: options.App = None
+) -> None:
+    """Cancel a process and its child processes; what was done is undone first."""
+    answer = ask(
+        lambda operator: operator.processes.cancel(id, compensate=not no_compensate), url, app
+    )
+    undone = f", {answer.compensations} compensations begin" if answer.compensations else ""
+    show.say(f"cancelled: {answer.tasks} tasks, {answer.stopped} runs told to stop{undone}")
 
 
 @group.command()

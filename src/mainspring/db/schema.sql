@@ -2401,6 +2401,8 @@ CREATE TABLE mainspring.process (
     ended_at timestamp with time zone,
     engine text DEFAULT 'mainspring.process'::text NOT NULL COLLATE pg_catalog."C",
     thinned boolean DEFAULT false NOT NULL,
+    cancelling_at timestamp with time zone,
+    look_at timestamp with time zone,
     CONSTRAINT process_key_check CHECK (((key <> ''::text) AND (octet_length(key) <= 1024)))
 )
 WITH (fillfactor='80');
@@ -2647,6 +2649,18 @@ UNION ALL
           WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state]))))) OR (EXISTS ( SELECT
            FROM mainspring.task t
           WHERE ((t.process_id = p.id) AND (t.id = p.root) AND (t.outcome IS NULL))))))
+UNION ALL
+ SELECT 'I8'::text AS rule,
+    'a process is open and all of it has ended'::text AS detail,
+    p.id AS process_id,
+    p.root AS task
+   FROM (mainspring.process p
+     JOIN mainspring.task r ON (((r.process_id = p.id) AND (r.id = p.root))))
+  WHERE ((p.state = 'open'::mainspring.process_state) AND (r.outcome IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.task t
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
+           FROM mainspring.visit v
+          WHERE ((v.key = ANY (ARRAY[('look/'::text || (p.id)::text), ('end/'::text || (p.id)::text)])) AND ("left"(v.queue, 18) = 'mainspring.process'::text) AND (v.parked_at IS NULL) AND ((v.due_at <= mainspring.now()) OR (v.attempt > 0)))))))
 UNION ALL
  SELECT 'I12'::text AS rule,
         CASE
@@ -3095,6 +3109,8 @@ CREATE INDEX process_ended ON mainspring.process USING btree (ended_at) WHERE ((
 CREATE INDEX process_inconsistent ON mainspring.process USING btree (inconsistent_at) WHERE (inconsistent_at IS NOT NULL);
 
 CREATE INDEX process_of_parent ON mainspring.process USING btree (parent_process) WHERE (parent_process IS NOT NULL);
+
+CREATE INDEX process_recovery ON mainspring.process USING btree (COALESCE(look_at, created_at)) WHERE (state = 'open'::mainspring.process_state);
 
 CREATE INDEX process_search ON mainspring.process USING btree (type, state, created_at);
 

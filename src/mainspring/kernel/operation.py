@@ -40,6 +40,8 @@ ATTEMPTS = 5
 RUN_SECONDS = 1.0
 # After each step an operation rests for so many times as long as it took: others need the server too.
 STEP_RESTS = 0.15
+# A wait as short as this is sat out by the run that has it.
+SHORT_SECONDS = 0.1
 # A step that met somebody's lock is tried again after so long.
 CONFLICT_SECONDS = 0.1
 
@@ -297,6 +299,9 @@ async def _steps(
                 return Again()
             found = None
             await asyncio.sleep(CONFLICT_SECONDS)
+        if isinstance(outcome, Again) and 0 < outcome.after <= SHORT_SECONDS:
+            await asyncio.sleep(outcome.after)
+            outcome = None
         if outcome is None:
             now = moment.local()
             if now > until:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Token
 from typing import Any
 
+from mainspring.errors import InvalidArguments
 from mainspring.kernel.visit import Run
 from mainspring.processes.arguments import fill
 from mainspring.processes.context import ProcessContext, Seams
@@ -18,7 +19,7 @@ from mainspring.processes.decider import Recorder
 from mainspring.processes.decision import Decision, Recorded
 from mainspring.processes.hand_out import Handout
 from mainspring.processes.process import Process
-from mainspring.processes.versions import Versions
+from mainspring.processes.versions import Unread, Versions
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import concluded
 from mainspring.tasks.execute import Executor
@@ -54,8 +55,12 @@ class FunctionActor:
 
     async def decide(self, handout: Handout, run: Run) -> Decision:
         """Run the function with what the task was given."""
-        args = self._versions.upcast(self.name, handout.args_version, handout.args)
-        arguments = self._signature.decode(fill(args, handout.inputs))
+        try:
+            args = self._versions.upcast(self.name, handout.args_version, handout.args)
+            arguments = self._signature.decode(fill(args, handout.inputs))
+        except InvalidArguments as error:
+            is_newer = handout.args_version > self._versions.of(self.name)
+            raise Unread(error, is_newer=is_newer) from error
         records = self._recorder(handout) if self._is_decider else None
         context = None
         if (parameter := self._signature.context_parameter) is not None:

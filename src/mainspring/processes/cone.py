@@ -9,6 +9,10 @@ from typing import Any
 import msgspec
 
 LIVE = ("open", "external", "parked")
+# What only waits, or passes on what it waited for: nothing happens outside by it. When the result of a
+# process is there and nothing else of it is live, nobody reads these any more. look.sql and the view of
+# what is broken name them too.
+WAITING = ("@signal", "@sleep", "@gather", "@concat", "@first_of", "@pass_on")
 
 
 class Node(msgspec.Struct):
@@ -90,12 +94,18 @@ class Graph:
         count, is_stopped = 0, False
         is_first_of = self.nodes[task].actor == "@first_of"
         for promise, kind in self.inputs[task]:
-            outcome = None if promise in reopened else self.nodes[promise].outcome
+            node = self.nodes.get(promise)  # one that is gone (I12) closes no more
+            outcome = None if node is None or promise in reopened else node.outcome
             if outcome is None:
                 count += 1
             elif is_first_of or (outcome == "err" and kind in ("value", "order")):
                 is_stopped = True
         return count, is_stopped
+
+    def lost_input(self, tasks: Iterable[str]) -> tuple[str, str] | None:
+        """The first of these tasks that has an input which is gone, with that."""
+        pairs = ((task, promise) for task in tasks for promise, _ in self.inputs[task])
+        return next((pair for pair in pairs if pair[1] not in self.nodes), None)
 
     def interest(self, promise: str) -> int:
         """How many tasks that have not ended have an edge of any kind on it."""

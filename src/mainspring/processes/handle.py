@@ -58,9 +58,11 @@ class Lookup(Protocol):
         self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
     ) -> bool: ...
     async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[Any] | None
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
     ) -> None: ...
-    def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None: ...
+    def request_cancel_sync(
+        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+    ) -> None: ...
 
 
 class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
@@ -132,13 +134,20 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """The same for code that is not async."""
         return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
 
-    async def cancel(self, *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
-        """Ask for the process to be cancelled, with its child processes: a worker does it next."""
-        await self._lookup.request_cancel(self.id, on)
+    async def cancel(
+        self, *, compensate: bool = True, on: psycopg.AsyncConnection[Any] | None = None
+    ) -> None:
+        """Ask for the process to be cancelled, with its child processes: a worker does it next.
 
-    def cancel_sync(self, *, on: psycopg.Connection[Any] | None = None) -> None:
+        What was done and can be undone is undone first, unless `compensate=False`.
+        """
+        await self._lookup.request_cancel(self.id, on, compensate=compensate)
+
+    def cancel_sync(
+        self, *, compensate: bool = True, on: psycopg.Connection[Any] | None = None
+    ) -> None:
         """The same for code that is not async."""
-        self._lookup.request_cancel_sync(self.id, on)
+        self._lookup.request_cancel_sync(self.id, on, compensate=compensate)
 
     def _has_ended(self, found: Found) -> bool:
         if found.state == "unknown":

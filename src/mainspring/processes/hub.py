@@ -278,14 +278,18 @@ class Hub:
             raise UnknownSignal(name, self.signals) from None
 
     async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[Any] | None
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
     ) -> None:
         database = await self._app.database()
-        await self.walk(request_steps([request_cancel(process_id)], database.shard_count), on)
+        visit = request_cancel(process_id, compensate=compensate)
+        await self.walk(request_steps([visit], database.shard_count), on)
 
-    def request_cancel_sync(self, process_id: str, on: psycopg.Connection[Any] | None) -> None:
+    def request_cancel_sync(
+        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+    ) -> None:
         shard_count = self._app.database_sync().shard_count
-        self.walk_sync(request_steps([request_cancel(process_id)], shard_count), on)
+        visit = request_cancel(process_id, compensate=compensate)
+        self.walk_sync(request_steps([visit], shard_count), on)
 
     async def walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
         """On the caller's connection, or on one of our own, in a transaction."""

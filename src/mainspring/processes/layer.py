@@ -27,6 +27,8 @@ from mainspring.kernel.retry import decide as judge
 from mainspring.kernel.visit import Run, Visit
 from mainspring.processes import builtin, external
 from mainspring.processes.beats import Beats
+from mainspring.processes.cancel import Cancelling, cancel_of
+from mainspring.processes.cancel_many import Cancels
 from mainspring.processes.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.deadline import Deadline, Overdue
@@ -45,6 +47,7 @@ from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Order, Structural, run_alone
 from mainspring.processes.terms import ActorTerms, add_timeouts
 from mainspring.processes.unrun import overdue, stopped, too_late
+from mainspring.processes.versions import Unread
 from mainspring.processes.visits import (
     Serves,
     as_read,
@@ -63,6 +66,8 @@ BATCH = 250
 WIDE = 16
 WIDE_BATCH = 4
 WIDEST = 1000
+# A step that newer code recorded is looked at again after so long: a worker that reads it may have come.
+NEWER_CODE_SECONDS = 5.0
 # What tasks are run with is kept for so many; beyond that it is read.
 HANDOUTS = 20_000
 
@@ -94,6 +99,7 @@ class Processes:
         self.recovery = Recovery(
             self.lines, self._desk, self._terms, database.shard_count, worker_id
         )
+        self._cancels = Cancels(database, self.lines, worker_id)
         self._batched, self._wide, self._alone = (
             Decisions(database.shard_count, most, self._committed, self._serves, worker_id)
             for most in (BATCH, WIDE_BATCH, 1)
@@ -107,6 +113,7 @@ class Processes:
     async def close(self) -> None:
         """When the worker has stopped."""
         await self.recovery.close()
+        await self._cancels.close()
         await self._beats.close()
         await self.lines.close()
 
@@ -166,8 +173,7 @@ class Processes:
                 ending = Looking(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, ending.end())
             case "cancel":
-                change = Structural(process_id, self.database.shard_count)
-                return await self._alone_with(process_id, run, change.cancel())
+                return await self._cancel(process_id, run)
             case "prune":
                 pruning = Pruning(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, pruning.prune(self.keep))
@@ -190,8 +196,9 @@ class Processes:
             looking = Looking(process_id, self.database.shard_count)
             if isinstance(more, str):
                 looking.source = more  # who ordered the check
+            steps = looking.look(check=is_check, idle=sight.is_idle)
             async with self.lines.connection() as connection:
-                await run_alone(self.database, connection, process_id, looking.look(check=is_check))
+                await run_alone(self.database, connection, process_id, steps)
             sight = await self._sight(process_id)
         if sight is None or sight.state != "open":
             return Done()
@@ -217,17 +224,20 @@ class Processes:
         change = Deadline(process_id, self.database.shard_count)
         return await self._alone_with(process_id, run, change.end(task))
 
+    async def _cancel(self, process_id: str, run: Run) -> Outcome:
+        """With others that wait, or alone."""
+        compensate = cancel_of(payload_of(run.visit).more).compensate
+        if await self._cancels.together(process_id, run, compensate=compensate):
+            run.settled = True
+            return Done()
+        change = Cancelling(process_id, self.database.shard_count)
+        with self._cancels.alone():
+            return await self._alone_with(process_id, run, change.cancel(compensate=compensate))
+
     async def _restart(self, process_id: str, run: Run) -> Outcome:
         order = msgspec.convert(payload_of(run.visit).more, Order)
         change = Structural(process_id, self.database.shard_count)
-        steps = change.restart(
-            order.task,
-            actor=order.actor,
-            fresh_signals=order.fresh_signals,
-            force=order.force,
-            priority=order.priority,
-        )
-        return await self._alone_with(process_id, run, steps)
+        return await self._alone_with(process_id, run, change.restart(order))
 
     async def _alone_with(
         self, process_id: str, run: Run, steps: Generator[Step, list[Any], Answer]
@@ -238,7 +248,7 @@ class Processes:
             answer = yield from steps
             outcome = Done(result=msgspec.json.encode(answer).decode())
             settled = yield from settle_steps(run, outcome, self.worker_id())
-            if settled not in ("settled", "superseded"):
+            if settled not in ("settled", "before", "superseded"):
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
 
@@ -307,6 +317,8 @@ class Processes:
             timeout = run.settings.timeout
             error = TimeoutError(f"ran longer than its timeout of {timeout:g} s")
             return self._failed(run, handout, error)
+        except Unread as unread:
+            return self._unread(run, handout, unread)
         except Exception as error:
             if run.settled:
                 log.exception("task.failed_after_completion", extra={"key": run.visit.key})
@@ -333,11 +345,22 @@ class Processes:
             change.failing = False  # it passes on what others failed with
         return change
 
-    def _failed(self, run: Run, handout: Handout, error: Exception) -> Outcome:
+    def _unread(self, run: Run, handout: Handout, unread: Unread) -> Outcome:
+        """Left for newer code where that recorded it: no failure of the task. Else tried again, for a
+        rolling deploy may bring the code that reads it, and then parked: the code is at fault."""
+        if unread.is_newer:
+            facts = {"actor": handout.actor, "task": handout.task_id, "error": str(unread)}
+            log.warning("task.left_for_newer_code", extra=facts)
+            return Again(after=NEWER_CODE_SECONDS, error=str(unread))
+        return self._failed(run, handout, unread.error, tries=True)
+
+    def _failed(
+        self, run: Run, handout: Handout, error: Exception, *, tries: bool = False
+    ) -> Outcome:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         in_code = isinstance(error, InvalidArguments | PromiseMisused)  # no further try helps
-        if isinstance(outcome, Retry) and not in_code and not too_late(run, outcome):
+        if isinstance(outcome, Retry) and (tries or not in_code) and not too_late(run, outcome):
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")

@@ -14,22 +14,24 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_ids
+from mainspring.kernel.visit import new_id
 from mainspring.processes.arguments import with_error
 from mainspring.processes.change import Change, NewTask
-from mainspring.processes.cone import LIVE, Graph, Node
+from mainspring.processes.cone import LIVE, WAITING, Graph, Node
 from mainspring.processes.decision import Undo, fingerprint
 from mainspring.processes.drive import Step
 from mainspring.processes.ends import End, end_values
-from mainspring.processes.hand_out import Options, decode_options
-from mainspring.processes.repair import Repairing
+from mainspring.processes.hand_out import decode_options
+from mainspring.processes.repair import ALL_ENDED, Repairing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Locked
+from mainspring.processes.undo import undo_tasks
 from mainspring.processes.visits import find_places, queue_of
 from mainspring.tasks.promise import Failure
 
 Steps = Generator[Step, list[Any], Any]
 A_DAY = timedelta(days=1)
+A_WHILE = timedelta(seconds=30)
 FAIL = "@fail"
 # Errors of the code itself: their tasks are parked whoever would catch them.
 NEVER_DELIVERED = tuple(
@@ -51,6 +53,11 @@ class Sight(msgspec.Struct):
     scope_at: datetime | None
     is_waiting: bool
     must_change: bool
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing has changed for a while: what a change asked for was done, or is lost."""
+        return self.changed_at is not None and self.now - self.changed_at > A_WHILE
 
     def next_at(self) -> datetime:
         """When it is to be looked at again."""
@@ -74,8 +81,9 @@ class Sight(msgspec.Struct):
 class Looking(Repairing):
     """What a look changes, under the exclusive lock."""
 
-    def look(self, *, check: bool = True) -> Steps:
-        """Read again, and change what must be; with a check, what cannot be."""
+    def look(self, *, check: bool = True, idle: bool = False) -> Steps:
+        """Read again, and change what must be; with a check, what cannot be. Whoever ended the last task
+        asked for a look at once: that a planned one finishes an idle process is a defect."""
         locked = yield from self.lock()
         if locked.state != "open":
             yield from self.unlock()
@@ -85,7 +93,8 @@ class Looking(Repairing):
         yield from self._end_scopes(locked, graph)
         if check:
             yield from self._repair(locked)
-        yield from self._finish(locked)
+        if (yield from self._finish(locked)) and check and idle:
+            yield from self._note([("I8", ALL_ENDED, locked.root)])
         yield from self.unlock()
 
     def end(self) -> Generator[Step, list[Any], Answer]:
@@ -160,7 +169,7 @@ class Looking(Repairing):
         yield from self._cancel_children([n.id for n in members])
         # Written first: what waited for a member is of the scope itself, or is told by its promise.
         changes = [self._cancelled(n, row[5]) for n in live]
-        changes += [self._handler(graph, row, members, had_visit, error)]
+        changes += [self._handler(graph, locked.root, row, members, had_visit, error)]
         yield SQL["change_scopes"], {"ids": sorted(within), "state": "undoing"}
         yield from self.end_tasks(locked, changes)
 
@@ -172,26 +181,20 @@ class Looking(Repairing):
         return change
 
     def _handler(
-        self, graph: Graph, row: Any, members: list[Node], had_visit: set[str], error: Failure
+        self,
+        graph: Graph,
+        root: str,
+        row: Any,
+        members: list[Node],
+        had_visit: set[str],
+        error: Failure,
     ) -> Change:
         """The undo tasks of what was done, newest first, and then the handler."""
-        opened_by = graph.nodes[row[2]]
+        opened_by = graph.nodes.get(row[2]) or graph.nodes[root]
         # What was handed out when it was cancelled may have had its effect: it is undone too.
         done = [n for n in members if n.undo and (n.state == "done" or n.id in had_visit)]
-        done.sort(key=lambda n: n.done_no if n.done_no is not None else 1 << 62, reverse=True)
-        ids = new_ids(len(done) + 1)
-        tasks = []
-        last: str | None = None
-        for id, node in zip(ids, done, strict=False):
-            undo = msgspec.json.decode(node.undo or "", type=Undo)
-            edges = [(node.promise, "outcome")] if undo.takes_outcome else []
-            edges += [(last, "order")] if last is not None else []
-            tasks.append(
-                self._task(id, id, opened_by, undo.actor, undo.args, undo.args_version, edges)
-            )
-            tasks[-1].options = Options(shielded=True)
-            last = id
-        edges = [(last, "order")] if last is not None else []
+        tasks = undo_tasks(self.process_id, done, lambda step: opened_by)
+        edges = [(tasks[-1].id, "order")] if tasks else []
         if row[4] is not None:
             handler = msgspec.json.decode(row[4], type=Undo)
             actor, version = handler.actor, handler.args_version
@@ -199,31 +202,28 @@ class Looking(Repairing):
         else:
             actor, version = FAIL, 1
             args = _encode({"error": error})
-        task = self._task(ids[-1], row[5], opened_by, actor, args, version, edges)
+        task = NewTask(
+            new_id(), self.process_id, opened_by.id, opened_by.generation, row[5], actor, args, version,
+            tuple(edges),
+        )  # fmt: skip
         task.scope_id = row[1]
         change = Change(self.process_id, opened_by.id, None, opened_by.actor)
         change.tasks = [*tasks, task]
         return change
 
-    def _task(
-        self, id: str, promise: str, by: Node, actor: str, args: str, version: int, edges: Any
-    ) -> NewTask:
-        return NewTask(
-            id, self.process_id, by.id, by.generation, promise, actor, args, version, tuple(edges)
-        )
-
-    def _finish(self, locked: Locked) -> Steps:
-        """All has ended: daemons are cancelled, and the process is finished."""
+    def _finish(self, locked: Locked) -> Generator[Step, list[Any], bool]:
+        """All has ended: daemons and what nobody waits for any more are cancelled, and it is finished."""
         graph = yield from self.read()
         live = graph.live()
-        daemons = [n for n in live if decode_options(n.options).daemon]
+        left = [n for n in live if n.actor in WAITING or decode_options(n.options).daemon]
         root = graph.nodes.get(locked.root)
-        if root is None or root.outcome is None or len(live) > len(daemons):
-            return
-        yield from self._drop([n.id for n in daemons], graph)
-        changes = [self._cancelled(n, "") for n in daemons]
+        if root is None or root.outcome is None or len(live) > len(left):
+            return False
+        yield from self._drop([n.id for n in left], graph)
+        changes = [self._cancelled(n, "") for n in left]
         change = Change(self.process_id, locked.root, None)
         yield from self.end_tasks(locked, changes or [change])
+        return True
 
 
 def _inside(scope: str | None, scopes: set[str], all_scopes: dict[str, Any]) -> bool:

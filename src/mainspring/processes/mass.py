@@ -3,14 +3,15 @@
 They are operations of the kernel: counted first (dry run), done page by page in the transaction that
 notes their progress, paused, resumed and cancelled, and kept with who ordered them. A parked task
 is freed under its process's shared lock, like a decision; to restart or cancel a whole process is a
-structural change, so a page only offers the visits by which the engine does it.
+structural change, which the engine does: see asked.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.bulk import KINDS as KERNEL_KINDS
 from mainspring.kernel.lane import LANE
 from mainspring.kernel.operation import Kind, Operation, Page, Result, start
+from mainspring.processes.asked import ask_for, page_of
 from mainspring.processes.drive import drive
 from mainspring.processes.parked import ParkedTask, unpark_steps
 from mainspring.processes.search import FoundProcess, ProcessFilter, search
@@ -32,6 +34,7 @@ from mainspring.processes.structural import (
     request_restart,
     request_steps,
 )
+from mainspring.processes.visits import NewVisit
 from mainspring.tasks.task import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
@@ -78,7 +81,7 @@ class RestartProcesses:
     fresh_signals: bool = False
     rate: float | None = None
     priority: int = LOW_PRIORITY
-    task: str | None = None  # the actor
+    task: str | None = None  # an actor, or a task's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class CancelProcesses:
     wanted: ProcessFilter = field(default_factory=ProcessFilter)
     rate: float | None = None
     priority: int = LOW_PRIORITY
+    compensate: bool = True
 
 
 async def order(
@@ -251,22 +255,18 @@ async def _page_processes(
     return _paced(order, found, last)
 
 
-async def _restart_processes(
-    database: Database, connection: Any, order: RestartProcesses, items: Sequence[FoundProcess]
-) -> list[Result]:
-    how = Order(actor=order.task, fresh_signals=order.fresh_signals, priority=order.priority)
-    partly = order.task is not None
-    why = {i.id: FROM_SCRATCH for i in items if partly and i.state == "cancelled"}
-    visits = [request_restart(item.id, how, order.priority) for item in items if item.id not in why]
-    return await _request(database, connection, visits, items, why)
+def _restart_of(order: RestartProcesses, process: FoundProcess) -> NewVisit | str:
+    """The visit that restarts a process, or why it cannot be."""
+    if order.task is not None and process.state == "cancelled":
+        return FROM_SCRATCH
+    how = Order.starting(order.task, fresh_signals=order.fresh_signals, priority=order.priority)
+    return request_restart(process.id, how, order.priority)
 
 
-async def _cancel_processes(
-    database: Database, connection: Any, order: CancelProcesses, items: Sequence[FoundProcess]
-) -> list[Result]:
-    why = {item.id: f"the process is {item.state}" for item in items if item.state != "open"}
-    visits = [request_cancel(item.id, order.priority) for item in items if item.id not in why]
-    return await _request(database, connection, visits, items, why)
+def _cancel_of(order: CancelProcesses, process: FoundProcess) -> NewVisit | str:
+    if process.state != "open":
+        return f"the process is {process.state}"
+    return request_cancel(process.id, order.priority, compensate=order.compensate)
 
 
 async def _check_processes(
@@ -283,20 +283,9 @@ async def _check_processes(
         for item in items
         if item.state == "open" and item.id in broken
     ]
-    return await _request(database, connection, visits, items, broken)
-
-
-async def _request(
-    database: Database,
-    connection: Any,
-    visits: Sequence[Any],
-    items: Sequence[FoundProcess],
-    errors: Mapping[str, str],
-) -> list[Result]:
-    """Ask for changes; answers the items, each with what is known against it by now."""
     if visits:
         await drive(connection, request_steps(visits, database.shard_count))
-    return [Result(item.type, item.id, errors.get(item.id)) for item in items]
+    return [Result(item.type, item.id, broken.get(item.id)) for item in items]
 
 
 async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
@@ -315,8 +304,8 @@ KINDS: dict[str, Kind] = {
             RestartProcesses,
             _freeze_processes,
             _count_processes,
-            _page_processes,
-            _restart_processes,
+            partial(page_of, changes=_restart_of),
+            ask_for,
         ),
         Kind(
             "check_processes",
@@ -331,8 +320,8 @@ KINDS: dict[str, Kind] = {
             CancelProcesses,
             _freeze_processes,
             _count_processes,
-            _page_processes,
-            _cancel_processes,
+            partial(page_of, changes=_cancel_of),
+            ask_for,
         ),
     )
 }

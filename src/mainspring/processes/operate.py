@@ -18,6 +18,7 @@ from mainspring.kernel.ask import ask
 from mainspring.kernel.operation import Operation
 from mainspring.processes import actors, graph, mass, search, settings, why
 from mainspring.processes.actors import Counts
+from mainspring.processes.cancel import Cancelling
 from mainspring.processes.drive import Step, drive
 from mainspring.processes.graph import Graph
 from mainspring.processes.mass import (
@@ -37,8 +38,7 @@ from mainspring.processes.search import (
     Template,
 )
 from mainspring.processes.settings import Change
-from mainspring.processes.store import SQL
-from mainspring.processes.structural import Answer, Structural, refuse
+from mainspring.processes.structural import Answer, Order, Structural, closing, refuse
 from mainspring.processes.why import ProcessWhy
 from mainspring.tasks.promise import Failure
 
@@ -100,23 +100,29 @@ class ProcessOperator:
 
     # -- orders
 
-    async def cancel(self, id: str) -> Answer:
-        """Cancel a process and its child processes, now; refused if it has ended."""
+    async def cancel(self, id: str, *, compensate: bool = True) -> Answer:
+        """Cancel a process and its child processes, now; refused if it has ended.
+
+        What was done and can be undone (`.compensate(...)`) is undone; with `compensate=False` it stays,
+        and compensations that run already are given up.
+        """
         process = await self.find(id)
-        return await self._change(process.id, lambda change: change.cancel())
+        change = Cancelling(process.id, (await self._host.database()).shard_count)
+        return await self._alone(process.id, change.cancel(compensate=compensate))
 
     async def restart(
         self, id: str, task: str | None = None, *, fresh_signals: bool = False
     ) -> Answer:
-        """Redo a process from scratch, or from a task on: what it made and what depends on it.
+        """Redo a process from scratch, or from a task on (its id, or an actor: all its tasks that have
+        ended): what they made and what depends on them.
 
         Other branches keep their results. Signals that were taken by what is redone are given to it
         again, unless `fresh_signals` asks for new ones.
         """
         process = await self.find(id)
-        return await self._change(
-            process.id, lambda change: change.restart(task, fresh_signals=fresh_signals)
-        )
+        order = Order.starting(task, fresh_signals=fresh_signals)
+        change = Structural(process.id, (await self._host.database()).shard_count)
+        return await self._alone(process.id, change.restart(order))
 
     async def restart_tasks(
         self,
@@ -149,8 +155,8 @@ class ProcessOperator:
         dry_run: bool = False,
         everything: bool = False,
     ) -> Operation:
-        """Redo processes that fit, as an operation: from scratch, or (`task`, an actor) only what
-        their tasks of this actor made and what depends on them."""
+        """Redo processes that fit, as an operation: from scratch, or (`task`, an actor or a task's id)
+        only what their tasks of this actor made and what depends on them."""
         order = RestartProcesses(wanted, fresh_signals, rate, priority, task)
         return await self._order(
             "restart_processes", order, source, dry_run=dry_run, everything=everything
@@ -160,6 +166,7 @@ class ProcessOperator:
         self,
         wanted: ProcessFilter,
         *,
+        compensate: bool = True,
         source: str = "",
         rate: float | None = None,
         priority: int = LOW_PRIORITY,
@@ -169,7 +176,7 @@ class ProcessOperator:
         """Cancel processes that fit, as an operation."""
         return await self._order(
             "cancel_processes",
-            CancelProcesses(wanted, rate, priority),
+            CancelProcesses(wanted, rate, priority, compensate),
             source,
             dry_run=dry_run,
             everything=everything,
@@ -217,16 +224,12 @@ class ProcessOperator:
         begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
         return begun
 
-    async def _change(self, process_id: str, order: Any) -> Answer:
-        change = Structural(process_id, (await self._host.database()).shard_count)
-        return await self._alone(process_id, order(change))
-
     async def _alone(self, process_id: str, steps: Generator[Step, list[Any], Answer]) -> Answer:
         """A structural change at once; its mark is committed before, behind a pooler too."""
         pool = await self._host.pool()
-        await pool.fetch(SQL["mark_closing"], {"id": process_id})
-        async with pool.connection(transaction=True) as connection:
-            return refuse(await drive(connection, steps))
+        async with closing(pool.fetch, process_id), pool.connection(transaction=True) as connection:
+            answer = await drive(connection, steps)
+        return refuse(answer)  # after the commit, which takes the mark back
 
     # -- filters under a name
 

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.config import Handler, QueueSettings
@@ -18,6 +18,8 @@ from mainspring.processes.attrs import check_attrs
 from mainspring.processes.decider import current
 from mainspring.processes.handle import ProcessHandle
 from mainspring.processes.start import Begin
+from mainspring.tasks.calls import Calls
+from mainspring.tasks.context import Context
 from mainspring.tasks.policy import declared
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
@@ -38,6 +40,7 @@ class ProcessSettings:
     priority: int = DEFAULT_PRIORITY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: float | None = 10.0  # of one run of the decider
+    crash_limit: int = 3
     work_timeout: float = 60.0
     accept: str = "first"
     on_work_timeout: str = "requeue"
@@ -66,6 +69,7 @@ class ProcessSettings:
             kind="process",
             timeout=self.timeout,
             retry=self.retry,
+            crash_limit=self.crash_limit,
             policy=declared(self),
         )
 
@@ -126,7 +130,7 @@ def unpromised(declared: Any) -> Any:
     return declared
 
 
-class Process(Generic[P, R]):
+class Process(Calls[P, R]):
     """A decider. `start` starts a process; called in another decider it is a step of that one.
 
     @app.process
@@ -139,7 +143,7 @@ class Process(Generic[P, R]):
 
     def __init__(
         self,
-        function: Callable[P, Any],
+        function: Callable[..., Any],
         settings: ProcessSettings,
         signature: Signature,
         host: Host,
@@ -172,7 +176,7 @@ class Process(Generic[P, R]):
     def call_options(self) -> Options:
         return self._options
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Promise[R]:
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
         """In a decider: a step of the same process. Elsewhere: the function itself."""
         if (records := recorder.get()) is not None:
             return records.call(self, args, kwargs)  # type: ignore[arg-type]
@@ -203,16 +207,20 @@ class Process(Generic[P, R]):
         options = with_options(f"process {self.name!r}", self._options, given, unknown)
         return Process(self.function, self.settings, self.signature, self._host, options)
 
-    async def start(self, *args: Any, **kwargs: Any) -> ProcessHandle[R]:
+    async def start(self, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process; when this returns it is committed (or part of your transaction)."""
         return await self._host.start_process(self, self._encode(args, kwargs), self._options)
 
-    def start_sync(self, *args: Any, **kwargs: Any) -> ProcessHandle[R]:
+    def start_sync(self, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """The same for code that is not async."""
         return self._host.start_process_sync(self, self._encode(args, kwargs), self._options)
 
-    def child(self, *args: Any, **kwargs: Any) -> Promise[R]:
-        """In a decider: start a process of its own and promise its result."""
+    @property
+    def child(self) -> Calls[P, R]:
+        """In a decider, called: start a process of its own and promise its result."""
+        return Child(self)
+
+    def call_child(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
         options, begin = self._options, self.begin_of(self._options)
         how = {
             "key": options.id,
@@ -233,16 +241,59 @@ class Process(Generic[P, R]):
         return self.signature.encode(args, kwargs).decode()
 
 
-class ProcessDecorator(Protocol):
-    """`@app.process(...)`: the result of a decider that returns a promise is what that comes to."""
+class Child(Calls[P, R]):
+    """`process.child`: a call of it starts a process of its own."""
 
+    def __init__(self, process: Process[P, R]) -> None:
+        self._process = process
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+        return self._process.call_child(args, kwargs)
+
+
+class ProcessDecorator(Protocol):
+    """`@app.process(...)`: the result of a decider that returns a promise is what that comes to. A
+    context is not given by who starts or calls it."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R]]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | None]], /
+    ) -> Process[P, R | None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Promise[R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Promise[R] | R], /
+    ) -> Process[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Promise[R] | None], /
+    ) -> Process[P, R | None]: ...
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, Promise[R]]], /
     ) -> Process[P, R]: ...
     @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | R]], /
+    ) -> Process[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | None]], /
+    ) -> Process[P, R | None]: ...
+    @overload
     def __call__(self, function: Callable[P, Promise[R]], /) -> Process[P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Process[P, R]: ...
+    def __call__(self, function: Callable[P, Promise[R] | R], /) -> Process[P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> Process[P, R]: ...
+    def __call__(self, function: Callable[P, Promise[R] | None], /) -> Process[P, R | None]: ...

@@ -107,7 +107,9 @@ def pulled_of(found: Sequence[tuple[Held, Handout, Pulled]]) -> list[Pulled]:
     return [pulled for _, handout, pulled in found if handout.failed_input is None]
 
 
-def beat_steps(ticket: Ticket) -> Steps[bool]:
+def beat_steps(ticket: Ticket) -> Steps[str]:
+    """Move the recovery time of an attempt: "kept", or "stop" if it counts no longer. "busy": somebody
+    has the row, and nothing is known; beat again soon, and go on meanwhile."""
     rows = yield SQL["read_remote"], {"queue": ticket.queue}
     values = {
         "shards": [ticket.shard],
@@ -116,7 +118,11 @@ def beat_steps(ticket: Ticket) -> Steps[bool]:
         "passes": [ticket.run],
         "work_timeouts": [(stored_policy(rows[0][0]) if rows else Policy()).work_timeout],
     }
-    return bool((yield KERNEL_SQL["beat_visits"], values))
+    if (yield KERNEL_SQL["beat_visits"], values):
+        return "kept"
+    place = {"shard": ticket.shard, "key": ticket.task, "queue": ticket.queue, "pass": ticket.run}
+    [(held,)] = yield SQL["has_pass"], place
+    return "busy" if held else "stop"
 
 
 def settle_answer(

@@ -8,6 +8,7 @@ decisions, its visit's token the referee. Sent again, an answer is the same answ
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -51,10 +52,14 @@ from mainspring.tasks.queue import never_run
 from mainspring.tasks.signature import encode_result
 from mainspring.tasks.task import Task
 
+log = logging.getLogger("mainspring")
 T = TypeVar("T")
 Steps = Generator[Step, list[Any], T]
-# An answer that meets a lock is sent again so often, a twentieth of a second apart.
+# An answer that meets a lock is sent again so often, so many seconds apart.
 TRIES = 100
+PAUSE = 0.05
+# A beat is worth less patience: if the lock outlasts it, the actor goes on and beats again.
+BEAT_TRIES = 10
 
 
 class Host(Protocol):
@@ -108,12 +113,17 @@ class Remote:
 
     async def beat(self, ticket: str) -> bool:
         """Say that you are still at it. False: the task has ended or another attempt has it; stop."""
-        return await self._host.walk(beat_steps(Ticket.decode(ticket)))
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := await self._host.walk(beat_steps(read))) != "busy":
+                break
+            await asyncio.sleep(PAUSE)
+        return found != "stop"
 
     async def complete(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
-        """Bring a task's result: "accepted", or "already" if this very attempt was settled before.
+        """Bring a task's result: "accepted", or "already" if this very attempt's was taken before.
 
-        Raises `Refused` if the attempt no longer counts.
+        Raises `Refused` if the attempt no longer counts, also where its time ran out.
         """
         return await self._answer(ticket, self._completed(ticket, value), worker)
 
@@ -143,7 +153,7 @@ class Remote:
             )
             if found is not None:
                 return accepted(found, ticket)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(PAUSE)
         raise busy(ticket)
 
     # -- the same for code that is not async
@@ -169,7 +179,12 @@ class Remote:
 
     def beat_sync(self, ticket: str) -> bool:
         """See beat."""
-        return self._host.walk_sync(beat_steps(Ticket.decode(ticket)))
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := self._host.walk_sync(beat_steps(read))) != "busy":
+                break
+            time.sleep(PAUSE)
+        return found != "stop"
 
     def complete_sync(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
         """See complete."""
@@ -198,7 +213,7 @@ class Remote:
             steps = self._answer_steps(ticket, answer, shard_count, id_of(worker))
             if (found := self._host.walk_sync(steps)) is not None:
                 return accepted(found, ticket)
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         raise busy(ticket)
 
     # -- both
@@ -218,7 +233,8 @@ class Remote:
         return Decision(result=result)
 
     def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, Handout, Pulled]]]:
-        """What the tasks are run with. A visit without its task stays held: the look finds it."""
+        """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
+        that this code cannot read, until its work timeout: others may be able to."""
         wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
         rows = yield SQL["read_tasks"], read_arguments(wanted)
         visits = {one.run.visit.key: one.run.visit for one in held}
@@ -226,7 +242,11 @@ class Remote:
         found = []
         for one in held:
             if (handout := handouts.get(one.run.visit.key)) is not None:
-                found.append((one, handout, self._pulled(one, handout)))
+                try:
+                    found.append((one, handout, self._pulled(one, handout)))
+                except InvalidArguments as error:
+                    facts = {"actor": one.run.visit.queue, "task": handout.task_id}
+                    log.warning("task.not_pulled", extra={**facts, "error": str(error)})
         return found
 
     def _pulled(self, one: Held, handout: Handout) -> Pulled:
@@ -266,7 +286,8 @@ class Remote:
         if settled == "settled":
             return "accepted"
         values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
-        known = yield KERNEL_SQL["has_history"], values
+        values["is_failure"] = isinstance(answer, Failed)
+        known = yield SQL["was_answered"], values
         if known[0][0]:
             return "already"
         yield KERNEL_SQL["count"], {"actors": [ticket.queue], "names": ["late_result"]}

@@ -104,6 +104,7 @@ class FoundProcess(msgspec.Struct, frozen=True):
     generation: int
     inconsistent: str | None
     parked: int
+    cancelling: bool = False  # its compensations run
 
     @property
     def position(self) -> tuple[datetime, str]:

@@ -19,23 +19,25 @@ from mainspring.processes.drive import Step
 def settle_steps(
     run: Run, outcome: Outcome, worker_id: UUID | None = None
 ) -> Generator[Step, list[Any], str]:
-    """Write a run's outcome to its visit; answers as settle.sql does."""
+    """Write a run's outcome to its visit; answers as settle.sql does, but "before" where this run was
+    settled earlier: perhaps by somebody else, so its outcome need not be this one."""
     run.outcome = outcome
     run.seconds = max(0.0, moment.local() - run.began)
     values = settle_arguments([run], worker_id)
     run.outcome = None
     settle = KERNEL_SQL["settle"]
     rows = yield settle, dict(zip(settle.names, values, strict=True))
-    return in_order(rows, 1)[0]
+    answer = in_order(rows, 1)[0]
+    return "before" if answer == "settled" and len(rows) > 1 else answer
 
 
 def change_steps(
     run: Run, change: Change, shard_count: int, worker_id: UUID | None = None
 ) -> Generator[Step, list[Any], str]:
-    """Commit what a run changes and settle it: 'settled', or why nothing was written."""
+    """Commit what a run changes and settle it: "settled", or why nothing was written."""
     commit = Commit([change], shard_count, runs=[run], waiting=True)
     yield from commit.steps()
     verdict = commit.verdicts[0]
     if isinstance(verdict, str):
-        return verdict
+        return "before" if verdict == "settled" else verdict
     return (yield from settle_steps(run, Done() if verdict is None else verdict, worker_id))

@@ -1,5 +1,6 @@
-"""Structural changes: cancel, restart, the end of a scope, repairs. One process a transaction.
+"""Structural changes: restart, and what a cancel, the end of a scope and a repair share with it.
 
+One process a transaction.
 The process's row is locked for this change alone, which waits for the decisions in flight; what is
 read after that is all there is. Every change is a visit, run by the engine; in a user's transaction
 a cancel or a restart only offers it. Generators of statements without I/O, as in commit.py.
@@ -8,14 +9,25 @@ Past 400 lines: each change is short, and they share how a process is locked, re
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.db.literals import words
+from mainspring.db.sql import Statement
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id
@@ -33,7 +45,6 @@ from mainspring.processes.visits import (
     find_places,
     insert_values,
     offer_values,
-    place_values,
     queue_of,
     task_visit,
 )
@@ -43,6 +54,9 @@ Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
 ENDED = ("done", "parked")  # from which a restart may begin
 FROM_SCRATCH = "the process was cancelled: restart it from scratch"
+NOT_WHILE_CANCELLING = (
+    "the process is being cancelled and its compensations run: restart it when they have ended"
+)
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 # Runs that are told to stop by a notification; there may be many visits, but only so many slots.
 CALLED_OFF = 3000
@@ -62,7 +76,8 @@ class Locked(msgspec.Struct):
     parent_process: str | None
     parent_task: str | None
     engine: str
-    parent_engine: str | None
+    parent_engine: str | None  # None: no parent that is open
+    cancelling: bool  # its compensations run
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -73,6 +88,7 @@ class Answer(msgspec.Struct, frozen=True):
     stopped: int = 0  # runs that no longer count
     why: str = ""
     missing: bool = False  # the task that was named is not there
+    compensations: int = 0  # tasks that undo what was done, and run from here on
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,6 +99,14 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     fresh_signals: bool = False
     force: bool = False
     priority: int | None = None  # of what is queued at once; None: each task's own
+
+    @classmethod
+    def starting(cls, task: str | None, **how: Any) -> Order:
+        """From a task by its id, or from those of an actor: whichever the text is."""
+        try:
+            return cls(task=None if task is None else str(UUID(task)), **how)
+        except ValueError:
+            return cls(actor=task, **how)
 
 
 class Structural:
@@ -109,7 +133,12 @@ class Structural:
         return Graph(tasks, edges)
 
     def unlock(
-        self, state: str | None = None, *, root_closed: bool | None = None, generations: int = 0
+        self,
+        state: str | None = None,
+        *,
+        root_closed: bool | None = None,
+        generations: int = 0,
+        cancelling: bool = False,
     ) -> Steps:
         """Decisions may come again."""
         yield (
@@ -119,34 +148,11 @@ class Structural:
                 "state": state,
                 "root_closed": root_closed,
                 "generations": generations,
+                "cancelling": cancelling,
             },
         )
 
-    # -- cancel
-
-    def cancel(self, why: str = "cancelled") -> Generator[Step, list[Any], Answer]:
-        """End the process: nothing of it is live any more, its promises are errors."""
-        locked = yield from self.lock()
-        if locked.state != "open":
-            yield from self.unlock()
-            return Answer(False, why=f"the process is {locked.state}")
-        graph = yield from self.read()
-        live = graph.live()
-        stopped = yield from self._drop([node.id for node in live], graph)
-        error = Failure("mainspring.errors.ProcessCancelled", why)
-        promises = {n.promise for n in live}
-        yield from self._write_ends(live, promises, error)
-        yield from self._cancel_children([node.id for node in graph.nodes.values()])
-        yield from self.unlock("cancelled", root_closed=True)
-        if locked.parent_process is not None and locked.parent_task is not None:
-            engine = locked.parent_engine or QUEUE
-            parent, task = locked.parent_process, locked.parent_task
-            yield from self._offer(
-                [engine_visit("child", parent, task, id=new_id(), engine=engine)]
-            )
-        look = [(self.process_id, self.engine, f"look/{self.process_id}")]
-        yield KERNEL_SQL["delete_visits"], place_values(look, self._shard_count)
-        return Answer(True, len(live), stopped)
+    # -- what is called off
 
     def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps:
         ends = {node.id: End(self.process_id, node.id, "cancelled") for node in nodes}
@@ -178,10 +184,16 @@ class Structural:
         if versions:
             yield KERNEL_SQL["call_off"], call_off_values(versions)
 
-    def _cancel_children(self, tasks: Sequence[str]) -> Steps:
+    def _cancel_children(self, tasks: Sequence[str], *, compensate: bool = True) -> Steps:
+        if not tasks:
+            return
         rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
+        visits = [request_cancel(id, compensate=compensate) for id, _ in rows]
         yield from self._offer(
-            [engine_visit("cancel", id, id, id=new_id(), engine=engine) for id, engine in rows]
+            [
+                msgspec.structs.replace(visit, queue=engine)
+                for visit, (_, engine) in zip(visits, rows, strict=True)
+            ]
         )
 
     def _engine_visit(self, kind: str, subject: str, due_at: datetime | None = None) -> NewVisit:
@@ -195,29 +207,24 @@ class Structural:
 
     # -- restart
 
-    def restart(
-        self,
-        task: str | None = None,
-        *,
-        actor: str | None = None,
-        fresh_signals: bool = False,
-        force: bool = False,
-        priority: int | None = None,
-    ) -> Generator[Step, list[Any], Answer]:
+    def restart(self, order: Order) -> Generator[Step, list[Any], Answer]:
         """Redo a task (or those of an actor that have ended), what it made and what depends on it;
         without either, all of the process.
 
         Other branches keep their results. A run of what is redone is refused by its token.
         """
         locked = yield from self.lock()
+        if locked.state == "open" and locked.cancelling:
+            yield from self.unlock()
+            return Answer(False, why=NOT_WHILE_CANCELLING)
         graph = yield from self.read()
-        if actor is not None:
+        if (actor := order.actor) is not None:
             starts = [n.id for n in graph.nodes.values() if n.actor == actor and n.state in ENDED]
         else:
-            starts = [locked.root if task is None else task]
+            starts = [order.task or locked.root]
         scopes = {row[0]: row for row in (yield SQL["read_scopes"], {"id": self.process_id})}
         refused = (
-            _refusal(locked, graph, scopes, start, force=force or start == locked.root)
+            _refusal(locked, graph, scopes, start, force=order.force or start == locked.root)
             for start in starts
         )
         why = next(filter(None, refused), None)
@@ -225,11 +232,13 @@ class Structural:
             why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
         cone = graph.cone(starts) if why is None else set()
         why = why or _undone_in_race(graph, scopes, cone)
+        superseded = graph.superseded(cone, starts)
+        reset = sorted(cone - superseded)
+        if (lost := graph.lost_input(reset)) is not None:
+            why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
         if why is not None:
             yield from self.unlock()
             return Answer(False, why=why, missing=not any(id in graph.nodes for id in starts))
-        superseded = graph.superseded(cone, starts)
-        reset = sorted(cone - superseded)
         stopped = yield from self._drop(sorted(cone), graph)
         reopened = {graph.nodes[id].promise for id in cone} | cone
         values = {"process_id": self.process_id, "tasks": sorted(superseded)}
@@ -242,10 +251,10 @@ class Structural:
         yield SQL["drop_scopes"], {"process_id": self.process_id, "tasks": sorted(cone)}
         again = {graph.nodes[id].scope_id for id in reset} - {None}
         yield SQL["reopen_scopes"], {"ids": sorted(map(str, again))}
-        yield from self._reset(graph, reset, reopened, locked.now, priority)
+        yield from self._reset(graph, reset, reopened, locked.now, order.priority)
         freed = yield (
             SQL["free_signals"],
-            {"process_id": self.process_id, "tasks": sorted(cone), "fresh": fresh_signals},
+            {"process_id": self.process_id, "tasks": sorted(cone), "fresh": order.fresh_signals},
         )
         yield from self._cancel_children(sorted(cone))
         root = graph.nodes[locked.root]
@@ -377,9 +386,12 @@ def visit_of(
     )
 
 
-def request_cancel(process_id: str, priority: int = DEFAULT_PRIORITY) -> NewVisit:
+def request_cancel(
+    process_id: str, priority: int = DEFAULT_PRIORITY, *, compensate: bool = True
+) -> NewVisit:
     """The visit by which a process is cancelled."""
-    return _requested("cancel", process_id, process_id, priority)
+    more = '{"compensate": true}' if compensate else '{"compensate": false}'
+    return _requested("cancel", process_id, process_id, priority, more)
 
 
 def request_look(
@@ -425,10 +437,28 @@ async def run_alone(
     database: Database, connection: Any, process_id: str, steps: Generator[Step, list[Any], T]
 ) -> T:
     """A structural change at once, on an asyncpg connection of the engine's."""
-    closing = SQL["mark_closing"]
-    await database.fetch(connection, closing, *closing.arguments({"id": process_id}))
-    async with database.transaction(connection):
+
+    async def fetch(statement: Statement, values: dict[str, Any]) -> list[Any]:
+        return await database.fetch(connection, statement, *statement.arguments(values))
+
+    async with closing(fetch, process_id), database.transaction(connection):
         return await drive(connection, steps)
+
+
+@asynccontextmanager
+async def closing(
+    fetch: Callable[[Statement, dict[str, Any]], Awaitable[list[Any]]], process_id: str
+) -> AsyncIterator[None]:
+    """Decisions leave the process alone meanwhile. The mark is committed at once, so a change that
+    raises takes it back: else nothing of the process would go on until the mark is old."""
+    marks = await fetch(SQL["mark_closing"], {"id": process_id})
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # it is no worse than before: the mark grows old
+            for (closing_at,) in marks:
+                await fetch(SQL["unmark_closing"], {"id": process_id, "closing_at": closing_at})
+        raise
 
 
 def refuse(answer: Answer) -> Answer:

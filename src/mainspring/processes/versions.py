@@ -18,6 +18,16 @@ import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting
 
+
+class Unread(Exception):
+    """The recorded arguments of a task cannot be read by this worker's code; others may be able to."""
+
+    def __init__(self, error: InvalidArguments, *, is_newer: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.is_newer = is_newer  # they were recorded by newer code than this worker's
+
+
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 

@@ -27,6 +27,7 @@ REMEDIES: Mapping[str, str] = {
     **VISIT_REMEDIES,
     "finished": "nothing: it has ended",
     "cancelled": "nothing: it was called off",
+    "cancelling": "nothing, unless a compensation is parked: it ends when they have",
     "engine_off": "start a worker: mainspring worker module:app",
     "parked_task": "restart it when its reason is gone: mainspring processes restart-tasks --task ...",
     "waiting_for_signal": "send the signal, or wait for its timeout",
@@ -67,6 +68,8 @@ async def explain(database: Database, connection: Any, id: str) -> ProcessWhy:
         text = f"the process is {process.state} since {instant(process.ended_at)}"
         return ProcessWhy(process, [ProcessCause(process.state, text)])
     causes: list[ProcessCause] = []
+    if process.cancelling:
+        causes.append(ProcessCause("cancelling", "it is being cancelled: its compensations run"))
     if process.inconsistent is not None:
         causes.append(ProcessCause("inconsistent", process.inconsistent))
     for rule, detail, task in await _ask(database, connection, "read_violations", id=process.id):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 import psycopg
@@ -23,10 +23,14 @@ from mainspring.errors import (
 from mainspring.kernel.given import Seconds, check_settings
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, LATEST
+from mainspring.tasks.calls import Calls
 from mainspring.tasks.handle import Handle
 from mainspring.tasks.promise import Promise
 from mainspring.tasks.record import recorder
 from mainspring.tasks.signature import PAYLOAD_WARNING_BYTES, Signature
+
+if TYPE_CHECKING:
+    from mainspring.tasks.context import Context
 
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
@@ -226,12 +230,12 @@ class Enqueuer(Protocol):
     ) -> list[Handle[Any]]: ...
 
 
-class Task(Generic[P, R]):
+class Task(Calls[P, R]):
     """A function whose calls are durable.
 
     Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
     Inside a decider (`@app.process`) calling it records a step of the process and gives a promise;
-    that is the type a checker sees. `task.function` is the function itself, with its own types.
+    that is the type a checker sees. `task.function` is the function itself.
 
         await send_email.enqueue(to="someone@example.org")
         await send_email.options(delay=timedelta(hours=1), key="welcome-7").enqueue(to="...")
@@ -239,7 +243,7 @@ class Task(Generic[P, R]):
 
     def __init__(
         self,
-        function: Callable[P, Any],
+        function: Callable[..., Any],
         settings: TaskSettings,
         signature: Signature,
         enqueuer: Enqueuer,
@@ -262,7 +266,7 @@ class Task(Generic[P, R]):
         """The task's name, which is its queue's."""
         return self.settings.name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Promise[R]:
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
         """Call the function itself, as if it were no task; in a decider: record the call."""
         if (records := recorder.get()) is not None:
             return records.call(self, args, kwargs)
@@ -357,8 +361,14 @@ class Task(Generic[P, R]):
 
 
 class TaskDecorator(Protocol):
-    """`@app.task(...)`: the result of an async function is what it comes to."""
+    """`@app.task(...)`: the result of an async function is what it comes to. A context is not given."""
 
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload

@@ -19,6 +19,7 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     process.py          workers as processes of their own
     stages.py           stages of entities in memory, without a database; answers.py calls them
     confluence.py       checks that stages fit together, in any order (order.py)
+    decide.py           what a decider decides, without a database
     reactive.py         reactive tasks on a fake clock with fake params, without a database
     replay.py           a history of params through other triggers
 
@@ -35,6 +36,7 @@ from mainspring.testing.confluence import (
     check_unasked,
 )
 from mainspring.testing.database import TestServer
+from mainspring.testing.decide import Decided, decide, given
 from mainspring.testing.idle import run_until_idle, wait_until
 from mainspring.testing.order import Order, orders
 from mainspring.testing.process import WorkerProcess
@@ -48,6 +50,7 @@ from mainspring.testing.timeline import Missed, Ran, Timeline
 __all__ = [
     "STEPS",
     "Clock",
+    "Decided",
     "Missed",
     "NotAtRest",
     "NotConfluent",
@@ -64,7 +67,9 @@ __all__ = [
     "check_early_visits",
     "check_stages",
     "check_unasked",
+    "decide",
     "die_at",
+    "given",
     "orders",
     "read_changes",
     "replay",

@@ -98,6 +98,17 @@ create or replace view mainspring.process_violation as
           where t.process_id = p.id and t.state in ('open', 'external', 'parked'))
         or exists (select from mainspring.task t where t.process_id = p.id and t.id = p.root and t.outcome is null))
   union all
+  -- Whoever ends the last task asks for a look where it cannot finish the process itself: until then it is due.
+  select 'I8', 'a process is open and all of it has ended', p.id, p.root
+    from mainspring.process p join mainspring.task r on r.process_id = p.id and r.id = p.root
+    where p.state = 'open' and r.outcome is not null
+      and not exists (select from mainspring.task t
+        where t.process_id = p.id and t.state in ('open', 'external', 'parked') and coalesce(t.options ->> 'daemon', '') <> 'true'
+          and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@pass_on'))
+      and not exists (select from mainspring.visit v
+        where v.key in ('look/' || p.id::text, 'end/' || p.id::text) and left(v.queue, 18) = 'mainspring.process'
+          and v.parked_at is null and (v.due_at <= mainspring.now() or v.attempt > 0))
+  union all
   select 'I12', case when exists (select from mainspring.task t where t.process_id = p.id) then 'the first task is gone'
       else 'a process has no first task' end, p.id, p.root
     from mainspring.process p

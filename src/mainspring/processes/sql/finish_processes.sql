@@ -1,4 +1,5 @@
--- Finish processes whose root is closed and that have no live task; a daemon is none. Answers those that are finished
+-- Finish processes whose root is closed and that have no live task; a daemon is none. One whose cancel had something to
+-- undo is cancelled now. Answers those that are finished
 -- now. Others that end at the same moment may each see the other: then the look that follows finishes the process.
 -- Locks process rows in the order of the ids. Rides the primary keys.
 with mine as materialized (
@@ -17,7 +18,7 @@ with mine as materialized (
   ) p
 )
 update mainspring.process p
-set state = 'finished', root_closed = true, ended_at = mainspring.now()
+set state = case when p.cancelling_at is null then 'finished' else 'cancelled' end::mainspring.process_state, root_closed = true, ended_at = mainspring.now()
 from mine m
 where p.id = m.id
 returning p.id::text, p.parent_process::text, p.parent_task::text,

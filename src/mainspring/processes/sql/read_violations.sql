@@ -2,3 +2,4 @@
 select rule, detail, task::text
 from mainspring.process_violation
 where process_id = %(id)s::uuid
+order by rule, detail, task

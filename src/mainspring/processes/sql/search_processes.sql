@@ -3,7 +3,8 @@
 -- process_created; conditions on tasks ride parked_task_group and task_actor. Who knows the few that can be meant names
 -- them (`among`). Locks nothing.
 select p.id::text, p.type, p.key, p.state::text, p.attrs::text, p.created_at, p.ended_at, p.generation,
-  p.inconsistent, (select count(*) from mainspring.parked_task k where k.process_id = p.id) as parked
+  p.inconsistent, (select count(*) from mainspring.parked_task k where k.process_id = p.id) as parked,
+  p.state = 'open' and p.cancelling_at is not null as cancelling
 from mainspring.process p
 where (%(type)s::text is null or p.type = %(type)s::text)
   and (%(state)s::text is null or p.state = %(state)s::mainspring.process_state)

@@ -1,0 +1,10 @@
+-- lock_alone.sql for several processes, in the order of their ids; those that somebody has are skipped, so that none is
+-- waited for while others are held. Rides the primary key.
+select p.id::text, p.type, p.state::text, p.root::text, p.root_closed, p.generation, p.horizon, mainspring.now() as now,
+  p.parent_process::text, p.parent_task::text, p.engine,
+  (select o.engine from mainspring.process o where o.id = p.parent_process and o.state = 'open') as parent_engine,
+  p.cancelling_at is not null as cancelling
+from mainspring.process p
+where p.id = any(%(ids)s::uuid[])
+order by p.id
+for update of p skip locked
