@@ -107,6 +107,8 @@ def test_a_directory_of_any_name_has_a_server(
         server.stop()
 
     assert not server.running
+    if server.socket_dir != server.data:
+        server.socket_dir.rmdir()
     assert [r.msg for r in caplog.records].count("embedded.database_created") == 1
 
 
