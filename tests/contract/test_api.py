@@ -55,6 +55,7 @@ def test_the_names_of_the_test_kit() -> None:
     assert mainspring.testing.__all__ == [
         "STEPS",
         "Clock",
+        "Decided",
         "Missed",
         "NotAtRest",
         "NotConfluent",
@@ -71,7 +72,9 @@ def test_the_names_of_the_test_kit() -> None:
         "check_early_visits",
         "check_stages",
         "check_unasked",
+        "decide",
         "die_at",
+        "given",
         "orders",
         "read_changes",
         "replay",

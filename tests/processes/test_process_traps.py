@@ -160,7 +160,9 @@ async def test_a_signal_in_an_open_transaction_holds_nothing_of_its_process_up(
 async def test_a_timer_that_its_signal_has_overtaken_just_ends(scene: Scene, clock: Clock) -> None:
     """Trap: handlers do not delete each other's visits; what is left over finds nothing to do."""
     wait = call("@signal", name="go", timeout=3600)
-    scene.actor(lambda h: Decision((wait, call("@sleep", seconds=90_000)), returned=0), "order")
+    side = (call("@sleep", seconds=90_000), call("side", value(1)))
+    scene.actor(lambda h: Decision((wait, *side), returned=0), "order")
+    scene.actor(lambda h: 1, "side")
     process = await scene.start("order")
     await scene.run()
     await scene.signal(process, "go", 7)
