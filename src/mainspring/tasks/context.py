@@ -258,9 +258,9 @@ class Transaction:
             visit = self._run.visit
             raise MainspringError(
                 f"the transaction of {visit.queue!r} {visit.key!r} could not complete its task at "
-                "REPEATABLE READ or SERIALIZABLE: what it read, or the task's own row (a run that lasts is marked "
-                "there), was changed since it began; it was rolled back; use READ COMMITTED, the default, "
-                "and lock what must not change, or keep the block short"
+                "REPEATABLE READ or SERIALIZABLE: what it read, or the task's own row (a run that "
+                "lasts is marked there), was changed since it began; it was rolled back; use READ "
+                "COMMITTED, the default, and lock what must not change, or keep the block short"
             ) from error
 
     def _check_commit(self, did_commit: bool, lost: psycopg.OperationalError) -> None:
