@@ -465,6 +465,7 @@ class Mainspring(Advancing):
         return Database(
             url,
             pooled=database.pooled,
+            on_windows=database.on_windows,
             shard_count=shard_count,
             private_in="" if self._server is None else str(self.directory.absolute()),
         )

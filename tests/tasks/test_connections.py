@@ -64,7 +64,7 @@ async def test_no_connection_waits_for_ever(connections: Connections) -> None:
         found.append(connection.info.get_parameters())
 
     for parameters in found:
-        assert (parameters["connect_timeout"], parameters["tcp_user_timeout"]) == ("10", "15000")
+        assert (parameters["connect_timeout"], parameters["tcp_user_timeout"]) == ("10", "30000")
 
 
 @pytest.mark.parametrize(

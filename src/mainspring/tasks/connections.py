@@ -59,20 +59,14 @@ class Connections:
             if is_usable(connection):
                 return connection
             await connection.close()
-        connection = await psycopg.AsyncConnection.connect(
-            self._database.url, **self._database.psycopg_arguments("task")
-        )
-        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-        return connection
+        return await self._database.connect_task()
 
     def _take_sync(self) -> psycopg.Connection[Any]:
         while (connection := pop_idle(self._idle_sync)) is not None:
             if is_usable(connection):
                 return connection
             connection.close()
-        connection = psycopg.connect(self._database.url, **self._database.psycopg_arguments("task"))
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        return connection
+        return self._database.connect_task_sync()
 
     async def _give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
         try:
