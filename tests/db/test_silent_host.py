@@ -188,6 +188,7 @@ async def test_the_backends_of_a_client_that_vanished_end(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_backends_stay_bounded_over_three_cuts(
     network: Network, server: TcpServer, url: str
 ) -> None:

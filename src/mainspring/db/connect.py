@@ -120,6 +120,17 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no ty
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._kept: dict[Statement, Any] = {}
+        self._unread: select.poll | None = None
+
+    def is_usable(self) -> bool:
+        """Whether it still stands while idle: a closed one has its end to read, whatever the event loop
+        has seen of it. Costs no round trip."""
+        if self.is_closed():
+            return False
+        if self._unread is None:
+            self._unread = select.poll()
+            self._unread.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not self._unread.poll(0)
 
     async def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
         """Run a statement that answers no rows: so no migration can make its plan unfit."""
@@ -208,12 +219,13 @@ class Database:
         return connection
 
     async def connect_task(self) -> psycopg.AsyncConnection[Any]:
-        """Open a psycopg connection that a task's own SQL runs on."""
+        """Open a psycopg connection that a task's own SQL runs on, in autocommit."""
         startup = self._startup(_CLIENT, "task")
         tries = _Tries(self.url, None)
         for host, seconds in tries:
             with tries.at(host):
                 connection = await psycopg.AsyncConnection.connect(
+                    autocommit=True,
                     prepare_threshold=None if self.pooled else 5,
                     **_psycopg(host.url, seconds, startup),
                 )
@@ -224,7 +236,6 @@ class Database:
     def connect_task_sync(self) -> psycopg.Connection[Any]:
         """The same for plain functions."""
         connection = self.connect_sync("task", client=True)
-        connection.autocommit = False
         connection.prepare_threshold = None if self.pooled else 5
         return connection
 
@@ -267,10 +278,22 @@ class Database:
 
 @asynccontextmanager
 async def read_committed(connection: Any) -> AsyncIterator[None]:
-    """A READ COMMITTED transaction. When its connection breaks the error says why: asyncpg's own block
-    would complain instead that it cannot roll back."""
+    """A READ COMMITTED transaction."""
+    async with ending(connection, await begin(connection)):
+        yield
+
+
+async def begin(connection: Any) -> Any:
+    """Begin one, which `ending` ends."""
     transaction = connection.transaction(isolation="read_committed")
     await transaction.start()
+    return transaction
+
+
+@asynccontextmanager
+async def ending(connection: Any, transaction: Any) -> AsyncIterator[None]:
+    """The rest of it. When its connection breaks the error says why: asyncpg's own block would complain
+    instead that it cannot roll back."""
     try:
         yield
     except BaseException:

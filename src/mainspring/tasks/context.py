@@ -19,7 +19,7 @@ import msgspec
 import psycopg
 
 from mainspring.db.drive import Walk, drive_psycopg, drive_psycopg_sync
-from mainspring.errors import DatabaseUnavailable, Fenced, MainspringError
+from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
 from mainspring.kernel import moment, steps
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.settling import in_order, settle_arguments
@@ -251,21 +251,28 @@ class Transaction:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """At REPEATABLE READ and above no statement sees what was committed since the first one."""
+        """What the block made of its own transaction may be in the way of the settle."""
+        visit = self._run.visit
         try:
             yield
         except psycopg.errors.SerializationFailure as error:
-            visit = self._run.visit
+            # No statement there sees what was committed since the first one.
             raise MainspringError(
                 f"the transaction of {visit.queue!r} {visit.key!r} could not complete its task at "
                 "REPEATABLE READ or SERIALIZABLE: what it read, or the task's own row (a run that "
                 "lasts is marked there), was changed since it began; it was rolled back; use READ "
                 "COMMITTED, the default, and lock what must not change, or keep the block short"
             ) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MissingRights(
+                f"the transaction of {visit.queue!r} {visit.key!r} may not complete its task: "
+                f"{error.diag.message_primary}; it was rolled back; where it takes another role, "
+                "write `reset role` at the end of the block (docs/operate/rights.md)"
+            ) from error
 
     def _check_commit(self, did_commit: bool, lost: psycopg.OperationalError) -> None:
         if not did_commit:
-            raise DatabaseUnavailable(
+            raise NotDone(
                 "the connection was lost at commit, and the transaction was rolled back"
             ) from lost
 
