@@ -9,6 +9,7 @@ idle line is not given up before UNANSWERED has passed. A Unix socket needs none
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +47,10 @@ def keep_alive(line: Any) -> None:
     """The same for a socket that is not libpq's."""
     if line is None or line.family == socket.AF_UNIX:
         return
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SOCKET.items():
-        if (option := getattr(socket, name, None)) is not None:
-            line.setsockopt(socket.IPPROTO_TCP, option, value)
+    with socket.socket(
+        fileno=os.dup(line.fileno())
+    ) as same:  # uvloop's own lets nobody set options
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _SOCKET.items():
+            if (option := getattr(socket, name, None)) is not None:
+                same.setsockopt(socket.IPPROTO_TCP, option, value)
