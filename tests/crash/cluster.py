@@ -43,12 +43,12 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
-            # Alone it would wait for a standby: the first one is started without.
-            first = EmbeddedServer(self.primary.directory, bin_dir=self._bin_dir, settings=SETTINGS)
-            first.start()
-            first.create_database("mainspring")
-            first.stop()
             self.primary.start()
+            alone = "-csynchronous_commit=local"  # it would wait for a standby
+            with psycopg.connect(
+                self.primary.url("postgres"), autocommit=True, options=alone
+            ) as connection:
+                connection.execute("create database mainspring")
             self.build_standby()
         except BaseException:
             self.__exit__(None, None, None)
