@@ -2,11 +2,11 @@
 
 Two params: users set p, the task `load` (Delta of p) sets q to what it saw of p, and `report` waits
 for q, after a release for p or q. A release may be taken back. Workers of the old code may live on beside
-those of the new, and any of them may find a run. Two schedulers may both handle any visit, as if no lease existed, and
-may die anywhere. Each of their transactions is a step of its own: a change has its consumers judged in
-one snapshot and written, or offers them a check each, then its visit is settled; a check is read, judged
-in one snapshot, written, and its visit settled; a firing is marked as started, then ended together with
-the settle of its visit.
+those of the new, and any of them may find a run.
+Two schedulers may both handle any visit, as if no lease existed, and may die anywhere. Each of their
+transactions is a step of its own: a change has its consumers judged in one snapshot and written, or offers
+them a check each, then its visit is settled; a check is read, judged in one snapshot, written, and its
+visit settled; a firing is marked as started, then ended together with the settle of its visit.
 The ghost is what each task must have seen: it follows the checks, not the tables.
 """
 

@@ -122,7 +122,7 @@ async def test_a_firing_keeps_the_trigger_and_the_values_of_its_check(
     first.task(name="daily", when=Delta(orders))(daily)
     await app.advance_many([(orders, day(1)), (rates, day(1))])
     second = release(daily=any_of(Delta(orders), Delta(rates)))
-    async with first, second, first.worker(**FAST_SETTINGS | {"lease": 5.0}) as kernel:
+    async with first, second, first.worker(**FAST_SETTINGS | {"lease": 5.0}):
         await started.wait()
         await second.reactive_apply()
         opened.set()
