@@ -54,6 +54,7 @@ class Waiting:
     state_version: int | None
     body: str | None
     created_at: datetime
+    outside: bool
 
 
 class Relay:
@@ -115,10 +116,13 @@ class Relay:
 
 async def _call(consumer: Consumer, event: Saved) -> None:
     """Call a consumer; a plain function in a thread, where it may block."""
-    if inspect.iscoroutinefunction(consumer.call):
-        await consumer.call(event)
+    hearer = consumer.hearer(event)
+    if hearer is None:
         return
-    answer = await asyncio.to_thread(consumer.call, event)
+    if inspect.iscoroutinefunction(hearer):
+        await hearer(event)
+        return
+    answer = await asyncio.to_thread(hearer, event)
     if inspect.isawaitable(answer):
         await answer
 
@@ -156,6 +160,7 @@ class Events:
             state_version=row.state_version,
             changed=body.get("changed") or {},
             created_at=row.created_at,
+            outside=row.outside,
         )
 
     def _entity(self, fields: dict[str, Any]) -> Any:

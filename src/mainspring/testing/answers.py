@@ -109,8 +109,8 @@ def called(stage: Stage, role: str, function: Callable[..., Any], *arguments: An
         raise
 
 
-def call_saved(saved: Callable[..., Any], event: Any) -> None:
-    """Call a `saved` hook once."""
-    answer = saved(event)
+def call_hook(hook: Callable[..., Any], event: Any) -> None:
+    """Call a hook once."""
+    answer = hook(event)
     if inspect.iscoroutine(answer):
         run_apart(answer)
