@@ -587,3 +587,29 @@ async def test_a_row_that_does_not_fit_the_model_is_parked_by_name(stages: Stage
         "mainspring.errors.UnreadableEntity: listing '1' does not fit model Priced: Expected `int`, got "
         "`null` - at `$.price`; correct the entity, or let the model take it as it is, then restart"
     )
+
+
+async def test_a_whole_entity_of_a_part_with_a_field_more_is_told_as_what_it_is(
+    stages: Stages,
+) -> None:
+    """S6: not the TypeError of the library that builds it."""
+
+    @dataclass
+    class Some:
+        id: int
+        title: str
+        price: int
+
+    listing = stages.kind(model=Some)
+
+    @listing.stage(reads=["title"], retry=RetryPolicy(attempts=1))
+    async def wide(found: Some) -> Update:
+        return Update(replace(found, price=7))
+
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+
+    visit = stages.visit("listing/wide")
+    assert visit is not None
+    assert "UndeclaredField: stage 'wide' puts 'price' into the entity" in visit["error"]

@@ -28,6 +28,7 @@ from mainspring.entities.outcome import (
     check_state,
     seconds_until,
 )
+from mainspring.entities.partial import misfit
 from mainspring.entities.patch import Patcher
 from mainspring.entities.save import Saver
 from mainspring.entities.saving import Save
@@ -105,7 +106,11 @@ class StageRunner:
             return _parked(error)  # no retry makes it readable
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
         with clock.at(now):
-            answer = check_answer(await self._process(entity, state), self._stage.name)
+            try:
+                answered = await self._process(entity, state)
+            except TypeError as error:
+                raise misfit(self._patcher.whole, self._stage, error) or error from error
+            answer = check_answer(answered, self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
             check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
         return self._outcome(run, picture, answer, now)

@@ -241,12 +241,14 @@ class Simulation:
             return True
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
-        return called(stage, "should_process", stage.should_process, entity, state)
+        return called(self._kind, stage, "should_process", stage.should_process, entity, state)
 
     def _process(self, id: Any, row: _Entity, stage: Stage) -> None:
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
-        answer = check_answer(called(stage, "process", stage.process, entity, state), stage.name)
+        answer = check_answer(
+            called(self._kind, stage, "process", stage.process, entity, state), stage.name
+        )
         wanted: dict[str, Any] = {}
         if not isinstance(answer, Untouched):
             if answer.state is not KEEP and not stage.state.type:
