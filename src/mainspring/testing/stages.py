@@ -22,6 +22,7 @@ from typing import Any
 
 from mainspring.entities import clock
 from mainspring.entities.event import Saved
+from mainspring.entities.keys import id_text
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import KEEP, Untouched, check_answer, check_state, seconds_until
 from mainspring.entities.partial import model_of
@@ -344,6 +345,9 @@ class Simulation:
                 f"{self._kind.name} has no field {missing[0]!r} for its id; say put(entity, id=...)"
             )
         parts = tuple(fields[name] for name in self._kind.keys)
+        codec = self._kind.codec
+        if codec is not None:
+            return codec.id(self._kind.name, id_text(parts, self._kind.keys))
         return parts[0] if len(parts) == 1 else parts
 
 
