@@ -88,7 +88,10 @@ async def peek(
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PEEK_MOST:
         raise InvalidSetting(f"limit must be 1 to {PEEK_MOST}, got {limit!r}")
     rows = await call(kind, "peek_stage", connection, stage=stage, most=limit, crawl=crawl)
-    return [Peeked(*tuple(row), kind.id_from(row[0])) for row in rows]
+    return [
+        Peeked(key, due_at, priority, attempt, kind.id_from(key))
+        for key, due_at, priority, attempt in rows
+    ]
 
 
 async def delete(
