@@ -319,12 +319,15 @@ class Kind:
         *,
         rate: float | None = None,
         pause_if_lag: float | None = None,
+        after_deploy: bool = False,
         source: str = "application",
     ) -> Operation:
         """Ask every stage (or these) about every entity, beside the live changes (S18).
 
         It is an operation: workers carry it out, and it can be paused, resumed and cancelled by its
-        id. `rate` and `pause_if_lag` are those of the kind unless given.
+        id. `rate` and `pause_if_lag` are those of the kind unless given. `after_deploy`: the workers
+        that serve the kind now have old code, which would answer for its part of the base; the crawl
+        begins when they are gone.
         """
         names = None if stages is None else [stage.name for stage in self._found(stages)]
         settings = self.settings.crawl
@@ -336,7 +339,9 @@ class Kind:
         )
         database, pool = await self.host.database(), await self.host.pool()
         async with pool.connection(transaction=True) as connection:
-            return await crawl.start(database, connection, order, source=source)
+            return await crawl.start(
+                database, connection, order, source=source, after_deploy=after_deploy
+            )
 
     def _found(self, names: Iterable[str]) -> list[stages.Stage]:
         if isinstance(names, str):

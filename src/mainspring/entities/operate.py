@@ -152,15 +152,26 @@ class EntityOperator:
         stages: Iterable[str] | None = None,
         rate: float | None = None,
         pause_if_lag: float = 5.0,
+        after_deploy: bool = False,
         dry_run: bool = False,
     ) -> Operation:
-        """Ask every stage, or these, about every entity."""
+        """Ask every stage, or these, about every entity.
+
+        `after_deploy`: begin when the workers that serve the kind now are gone.
+        """
         names = None if stages is None else list(stages)
         for name in names or ():
             await self._named(kind, name)
         order = CrawlOrder(kind, names, rate, pause_if_lag)
         async with self._connection() as (database, connection):
-            return await crawl.start(database, connection, order, source=source, dry_run=dry_run)
+            return await crawl.start(
+                database,
+                connection,
+                order,
+                source=source,
+                dry_run=dry_run,
+                after_deploy=after_deploy,
+            )
 
     async def skip(self, kind: str, id: Any, name: str) -> int:
         """Drop the first event that waits for a consumer, and let the others go on (S7).
