@@ -47,7 +47,7 @@ class Evolve:
     """Brings a listing to the current version of the catalogue.
 
     A new version comes with the code, and no listing changes because of it: a crawl of the base
-    (`mainspring entities crawl listing`) asks this stage about every one.
+    (`mainspring entities crawl listing --after-deploy`) asks this stage about every one.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
