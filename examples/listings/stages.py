@@ -47,7 +47,7 @@ class Evolve:
     """Brings a listing to the current version of the catalogue.
 
     A new version comes with the code, and no listing changes because of it: a crawl of the base
-    (`mainspring entities crawl listing`) asks this stage about every one.
+    (`mainspring entities crawl listing --after-deploy`) asks this stage about every one.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -172,24 +172,42 @@ class CheckVideo:
         return Update(video_ok=ok, state=seen, visit_at=now() + VIDEO_EVERY)
 
 
+@dataclass(frozen=True, slots=True)
+class PhotoState:
+    """The photos that are on order."""
+
+    ordered: tuple[str, ...]
+
+
 class FetchPhotos:
-    """Has new photos fetched by the photo service, and notes where they are kept."""
+    """Has new photos fetched by the photo service, and notes where they are kept.
+
+    The order is an effect: `process` saves which photos it wants, and `saved` orders them.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def should_process(self, listing: Listing, state: None) -> bool:
-        return any(photo.stored is None for photo in listing.photos)
+    def should_process(self, listing: Listing, state: PhotoState | None) -> bool:
+        return state is not None or any(photo.stored is None for photo in listing.photos)
 
-    async def process(self, listing: Listing, state: None) -> Untouched | Update:
-        photos = [await self._fetched(photo) for photo in listing.photos]
-        waits = any(photo.stored is None for photo in photos)
-        return Update(photos=photos, visit_in=PHOTO_PATIENCE if waits else None)
+    async def process(self, listing: Listing, state: PhotoState | None) -> Untouched | Update:
+        photos = [await self._looked_for(photo) for photo in listing.photos]
+        missing = tuple(sorted(photo.url for photo in photos if photo.stored is None))
+        if not missing:
+            return Update(photos=photos, state=None)
+        if state is not None and set(missing) <= set(state.ordered):
+            return Update(photos=photos, visit_in=PHOTO_PATIENCE)
+        return Update(photos=photos, state=PhotoState(missing), visit_in=PHOTO_PATIENCE)
 
-    async def _fetched(self, photo: Photo) -> Photo:
+    async def _looked_for(self, photo: Photo) -> Photo:
         if photo.stored is not None:
             return photo
-        return replace(photo, stored=await self._world.fetch_photo(photo.url))
+        return replace(photo, stored=await self._world.find_photo(photo.url))
+
+    async def saved(self, event: Saved) -> None:
+        for url in event.state.ordered if event.state else ():
+            await self._world.order_photo(url)
 
 
 def declare(app: Mainspring, world: World, catalogue: Catalogue) -> Any:
@@ -222,7 +240,7 @@ def declare(app: Mainspring, world: World, catalogue: Catalogue) -> Any:
         state=VideoState,
         retry=patient,
     )(CheckVideo(world))
-    listing.stage(reads=["photos"], writes=["photos"], parallel=8, retry=patient)(
+    listing.stage(reads=["photos"], writes=["photos"], state=PhotoState, parallel=8, retry=patient)(
         FetchPhotos(world)
     )
     return listing

@@ -22,17 +22,19 @@ class VideoSiteDown(Exception):
 
 
 class World(Protocol):
-    """Everything that stages ask of the outside; only `send` changes anything there."""
+    """Everything that stages ask of the outside; only `send` and `order_photo` change anything there,
+    and only `saved` hooks call these."""
 
     async def predict_price(self, category: str, year: int, mileage_km: int) -> int:
         """What the price model says."""
         ...
 
-    async def fetch_photo(self, url: str) -> str | None:
-        """Ask the photo service for a picture; where it is kept, or None while it is on its way.
+    async def find_photo(self, url: str) -> str | None:
+        """Where the photo service keeps a picture; None while it has none."""
+        ...
 
-        Asking again for the same picture is free and answers the same.
-        """
+    async def order_photo(self, url: str) -> None:
+        """Have the photo service fetch a picture; ordering it again is free and changes nothing."""
         ...
 
     async def recognise_angle(self, stored: str) -> str:
@@ -64,7 +66,7 @@ class MemoryWorld:
 
     lost_videos: set[str] = field(default_factory=set)
     video_site_is_down: bool = False
-    asked_photos: set[str] = field(default_factory=set)
+    ordered_photos: set[str] = field(default_factory=set)
     sent: dict[str, tuple[str, str]] = field(default_factory=dict)  # key -> (to, text)
     predictions: int = 0
 
@@ -72,11 +74,11 @@ class MemoryWorld:
         self.predictions += 1
         return predict(category, year, mileage_km)
 
-    async def fetch_photo(self, url: str) -> str | None:
-        if url not in self.asked_photos:
-            self.asked_photos.add(url)
-            return None  # the first time it is on its way
-        return f"store/{_number(url):08x}"
+    async def find_photo(self, url: str) -> str | None:
+        return f"store/{_number(url):08x}" if url in self.ordered_photos else None
+
+    async def order_photo(self, url: str) -> None:
+        self.ordered_photos.add(url)
 
     async def recognise_angle(self, stored: str) -> str:
         return ANGLES[_number(stored) % len(ANGLES)]
@@ -92,7 +94,7 @@ class MemoryWorld:
 
 SCHEMA = """
 create schema if not exists world;
-create table if not exists world.asked_photo (url text primary key);
+create table if not exists world.ordered_photo (url text primary key);
 create table if not exists world.lost_video (url text primary key);
 create table if not exists world.mail (
   key text primary key, recipient text not null, text text not null, deliveries integer not null default 1
@@ -127,9 +129,13 @@ class TableWorld:
     async def predict_price(self, category: str, year: int, mileage_km: int) -> int:
         return predict(category, year, mileage_km)
 
-    async def fetch_photo(self, url: str) -> str | None:
-        asked = "insert into world.asked_photo values (%s) on conflict do nothing returning url"
-        return None if await self._rows(asked, url) else f"store/{_number(url):08x}"
+    async def find_photo(self, url: str) -> str | None:
+        ordered = "select 1 from world.ordered_photo where url = %s"
+        return f"store/{_number(url):08x}" if await self._rows(ordered, url) else None
+
+    async def order_photo(self, url: str) -> None:
+        order = "insert into world.ordered_photo values (%s) on conflict do nothing"
+        await self._rows(order, url)
 
     async def recognise_angle(self, stored: str) -> str:
         return ANGLES[_number(stored) % len(ANGLES)]

@@ -24,6 +24,7 @@ from mainspring.entities.consumer import Sink
 from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Change, Dao, one_by_one
 from mainspring.entities.event import Saved
+from mainspring.entities.ids import Codec
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import Untouched, Update
 from mainspring.errors import (
@@ -51,6 +52,7 @@ __version__ = version("mainspring")
 
 __all__ = [
     "Change",
+    "Codec",
     "Context",
     "Crawl",
     "Dao",

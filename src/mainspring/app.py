@@ -29,6 +29,7 @@ from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
+from mainspring.entities.ids import Codec
 from mainspring.entities.install import examine_kinds, install_kinds, kinds_script
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
@@ -380,6 +381,7 @@ class Mainspring(Advancing):
         table: str | None = None,
         dao: Dao | None = None,
         key: str | Iterable[str] = "id",
+        id: Codec[Any] | None = None,
         version: str = "version",
         model: Any = None,
         ignore: Iterable[str] = (),
@@ -392,7 +394,8 @@ class Mainspring(Advancing):
     ) -> Kind:
         """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
 
-        `key`, `version`: columns; version="xmin" needs no column. `model`: a dataclass or msgspec
+        `key`, `version`: columns; version="xmin" needs no column. `id`: a Codec for ids of a type of
+        your own. `model`: a dataclass or msgspec
         Struct; None: dicts. `ignore`: columns whose changes do not matter. `capture`: how changes
         are seen: "statement" triggers, "row" triggers, row triggers that fire "always" (targets of
         logical replication), or "call" of `kind.changed`. `serial`: one stage at a time on one
@@ -407,6 +410,7 @@ class Mainspring(Advancing):
             table=table,
             dao=dao,
             key=key,
+            codec=id,
             version=version,
             model=model,
             ignore=ignore,
@@ -422,6 +426,7 @@ class Mainspring(Advancing):
         self,
         name: str,
         *,
+        id: Codec[Any] | None = None,
         model: Any = None,
         pool: str = "default",
         serial: bool = True,
@@ -435,6 +440,7 @@ class Mainspring(Advancing):
             self.kinds,
             self.tasks,
             name,
+            codec=id,
             model=model,
             pool=pool,
             serial=serial,

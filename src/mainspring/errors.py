@@ -101,7 +101,7 @@ class UnknownTask(MainspringError, LookupError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
         super().__init__(f"no task is named {name!r}{hint} declare it with @app.task")
 
 

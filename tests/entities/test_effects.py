@@ -72,7 +72,10 @@ async def test_a_state_alone_is_an_event_whoever_replaces_it(stages):
             return Untouched(state=1) if state is None else Untouched()
 
         async def saved(self, event: Saved) -> None:
-            got.append((event.what, event.state))
+            got.append(("saved", event.what, event.state))
+
+        def state_changed(self, event: Saved) -> None:
+            got.append(("state_changed", event.what, event.state))
 
     kind.stage(name="Count", state=int)(Count())
     await stages.install()
@@ -84,7 +87,7 @@ async def test_a_state_alone_is_an_event_whoever_replaces_it(stages):
     assert await kind.set_state("Count", 1, 42, version) is False
     await stages.run()
 
-    assert got == [("state", 1), ("state", 41)]
+    assert got == [("saved", "state", 1), ("state_changed", "state", 41)]
 
 
 async def test_nothing_is_announced_that_was_not_saved(stages):
@@ -120,6 +123,9 @@ async def test_a_delete_comes_after_what_was_not_delivered_yet(stages):
             await gate.wait()
             got.append((event.what, event.id, event.number))
 
+        async def deleted(self, event: Saved) -> None:
+            got.append((event.what, event.id, event.number))
+
     kind.stage(name="Slow", interest=["price"])(Slow())
     await stages.install()
     stages.add(1, price=7)
@@ -146,11 +152,36 @@ async def test_an_idempotency_key_never_comes_back_after_delete_and_create(stage
         stages.query("delete from listing")
         await stages.run()
 
-    first, gone, second, gone_again = price.got
+    first, second = price.got
     assert first.entity_version == second.entity_version
-    assert [gone.what, gone_again.what] == ["deleted", "deleted"]
-    assert len({event.idempotency_key for event in price.got}) == 4
-    assert [e.number for e in price.got] == sorted(e.number for e in price.got)
+    assert first.idempotency_key != second.idempotency_key
+    assert first.number < second.number
+
+
+async def test_saved_hears_what_its_own_stage_saved_and_a_sink_hears_all(stages):
+    """S7: deletes and outside changes of state have hooks of their own; unheard, they are over."""
+    kind, price, sent = stages.kind(), Price(), []
+
+    async def send(event: Saved) -> None:
+        sent.append((event.what, event.outside))
+
+    kind.stage(name="Price", interest=["price"], state=int)(price)
+    kind.sink("copy", send)
+    await stages.install()
+    stages.add(1, price=7)
+    await stages.run()
+    _, version = await kind.state("Price", 1)
+    assert await kind.set_state("Price", 1, 41, version) is True
+    await stages.run()
+    saves = len(price.got)
+    stages.query("delete from listing")
+    await stages.run()
+
+    assert {event.what for event in price.got} == {"saved"}
+    assert len(price.got) == saves
+    assert ("state", True) in sent
+    assert sent[-1] == ("deleted", False)
+    assert stages.query("select * from mainspring.delivery") == []
 
 
 async def test_numbers_are_drawn_under_the_lock_of_the_entity(stages):

@@ -75,6 +75,21 @@ def test_a_short_walk_costs_nothing_to_remember() -> None:
     assert guard.encode(chain) == {"n": guard.QUIET_HOPS, "at": 0.0}
 
 
+def test_a_visit_that_is_wanted_at_once_is_put_off_longer_each_time() -> None:
+    """S16: some times in a row are free, a save ends the row, and no rest ends the chain."""
+    chain, rests = Chain(), []
+    for _ in range(60):
+        chain = guard.hop(chain)
+        rests.append(guard.rest(chain))
+
+    assert rests[:9] == [0, 0, 0, 1, 2, 4, 8, 16, 30]
+    assert max(rests) < guard.RESTS_AFTER
+    assert guard.verdict(chain) is None
+    saved = guard.extend(chain, "A", {"x": (b"1", b"2")})
+    assert (saved.n, guard.rest(saved)) == (1, 0)
+    assert guard.begin({"chain": guard.encode(chain)}, 0.0) == chain
+
+
 def test_an_event_from_outside_begins_a_new_chain() -> None:
     """S16: outside writes reset the guard, so a busy entity is never parked for being busy (trap 28)."""
     assert guard.begin({"chain": {"n": 99, "at": 5.0}, "out": 1}, 7.0) == Chain(at=7.0)

@@ -78,6 +78,26 @@ def test_a_withdrawn_listing_is_not_taken_down(simulation, world):
     assert world.sent == {}
 
 
+def test_an_active_listing_that_is_deleted_sends_nothing_to_its_owner(simulation, world):
+    """S7, S27: trap: `saved` heard of the delete, and the owner was told of 180 days."""
+    id = simulation.put(car(photos=[Photo("a")], video_url="https://video.example/1"))
+    simulation.advance(SOON)
+
+    simulation.delete(id)
+
+    assert world.sent == {}
+
+
+def test_photos_are_ordered_after_the_save_and_by_no_process(world):
+    """S7, S27: `process` may be called again at will, so it changes nothing outside."""
+    simulation = Simulation(kind(world), start=START)  # without hooks
+    simulation.put(car(photos=[Photo("a")]))
+
+    simulation.advance(SOON)
+
+    assert (world.ordered_photos, world.sent) == (set(), {})
+
+
 def test_a_new_catalogue_reaches_old_listings_by_a_crawl(world):
     """S27, S18"""
     simulation = Simulation(kind(world, catalogue=2), start=START)
@@ -173,7 +193,7 @@ def test_the_six_stages_fit_together():
         car(id=3, published_at=START - EXPOSURE),
     ]
 
-    check_stages(fresh, cars, after=SOON, start=START)
+    check_stages(fresh, cars, after=SOON, start=START, hooks=True)
 
 
 @settings(max_examples=50, deadline=None)
@@ -195,4 +215,5 @@ def test_the_order_of_stages_does_not_matter(order, category, status, urls, vide
         published_at=START - timedelta(days=age),
     )
 
-    check_confluence(lambda: kind(catalogue=2), [listing], order, after=SOON, start=START)
+    fresh = lambda: kind(catalogue=2)  # noqa: E731
+    check_confluence(fresh, [listing], order, after=SOON, start=START, hooks=True)

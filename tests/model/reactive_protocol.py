@@ -1,11 +1,12 @@
 """Reactive tasks: whether a check can be lost, or the same data be run twice.
 
 Two params: users set p, the task `load` (Delta of p) sets q to what it saw of p, and `report` waits
-for q, after a release for p or q. Two schedulers may both handle any visit, as if no lease existed, and
-may die anywhere. Each of their transactions is a step of its own: a change has its consumers judged in
-one snapshot and written, or offers them a check each, then its visit is settled; a check is read, judged
-in one snapshot, written, and its visit settled; a firing is marked as started, then ended together with
-the settle of its visit.
+for q, after a release for p or q. A release may be taken back. Workers of the old code may live on beside
+those of the new, and any of them may find a run.
+Two schedulers may both handle any visit, as if no lease existed, and may die anywhere. Each of their
+transactions is a step of its own: a change has its consumers judged in one snapshot and written, or offers
+them a check each, then its visit is settled; a check is read, judged in one snapshot, written, and its
+visit settled; a firing is marked as started, then ended together with the settle of its visit.
 The ghost is what each task must have seen: it follows the checks, not the tables.
 """
 
@@ -29,6 +30,7 @@ class Task(NamedTuple):
     firing: int | None = None
     run: int | None = None  # who has started the firing
     captured: Pair = NOTHING
+    wide: bool = False  # the check of the firing was by the new trigger of report
     seen: Pair = NOTHING
     repaired: bool = False  # p was deleted from seen while the firing was in flight
 
@@ -43,6 +45,7 @@ class Job(NamedTuple):
     turn: int = 0
     fires: bool = False
     captured: Pair = NOTHING
+    wide: bool = False
     base: Pair = NOTHING  # the ghost at the snapshot
     firing: int = 0
     run: int = 0
@@ -56,6 +59,7 @@ class Budget(NamedTuple):
     rewinds: int = 0
     failures: int = 0
     releases: int = 0
+    roll_backs: int = 0
     crashes: int = 0
     repairs: int = 0
 
@@ -91,6 +95,9 @@ class Rules:
     new_version_at_offer: bool = True  # off: an offer leaves a visit that is there as it is
     offer_for_products: bool = True  # off: a product is set without a change
     leave_a_check: bool = True  # off: a change drops a verdict that it could not write
+    run_what_was_checked: bool = (
+        True  # off: code runs a firing whose check looked at more than it names
+    )
 
 
 class ReactiveProtocol:
@@ -125,6 +132,10 @@ class ReactiveProtocol:
             if self._rules.offer_at_registration:
                 after = self._offer_check(after, REPORT)
             yield "a release: report waits for p or q", after
+        if budget.roll_backs and s.released:
+            turned = _put(s.tasks, REPORT, s.tasks[REPORT]._replace(turn=_fresh(s)))
+            after = s._replace(released=False, tasks=turned, budget=budget.less("roll_backs"))
+            yield "the release is taken back", self._offer_check(after, REPORT)
         if budget.repairs and s.tasks[LOAD].seen[P] is not None:
             yield "an operator deletes what load has seen of p", self._repair(s)
 
@@ -231,7 +242,11 @@ class ReactiveProtocol:
                 gone = free if kept else free._replace(checks=_put(s.checks, job.of, None))
                 yield f"check of {TASKS[job.of]} is settled{', superseded' * kept}", gone
             case "run", "read":
-                yield self._start(s, free, job, goes_on)
+                yield self._start(s, free, job, goes_on, new=s.released)
+                if s.released and job.of == REPORT:
+                    yield self._start(s, free, job, goes_on, new=False)
+            case "run", "void":
+                yield self._end(free, job, succeeds=False)
             case "run", "dead":
                 yield self._end(free, job, succeeds=False)
             case "run", _:
@@ -253,6 +268,7 @@ class ReactiveProtocol:
             turn=task.turn,
             fires=fires,
             captured=self._values(s, job.of),
+            wide=s.released and job.of == REPORT,
             base=s.ghost[job.of],
         )
 
@@ -303,7 +319,12 @@ class ReactiveProtocol:
         task, name = s.tasks[job.of], TASKS[job.of]
         firing = _fresh(s)
         fired = task._replace(
-            turn=firing + 1, firing=firing, run=None, captured=job.captured, repaired=False
+            turn=firing + 1,
+            firing=firing,
+            run=None,
+            captured=job.captured,
+            wide=job.wide,
+            repaired=False,
         )
         wrong = None
         if job.base != s.ghost[job.of]:
@@ -315,7 +336,10 @@ class ReactiveProtocol:
             wrong=wrong or s.wrong,
         )
 
-    def _start(self, s: State, free: State, job: Job, goes_on: object) -> tuple[str, State]:
+    def _start(
+        self, s: State, free: State, job: Job, goes_on: object, *, new: bool
+    ) -> tuple[str, State]:
+        """By the new code or the old: it runs what its own trigger looked at, no more and no less."""
         task, name = s.tasks[job.of], TASKS[job.of]
         if task.firing != job.firing:
             visit = s.runs[job.of]
@@ -325,9 +349,17 @@ class ReactiveProtocol:
         if task.run is not None:
             dead = job._replace(stage="dead", run=task.run)
             return f"an earlier start of {name} is found", goes_on(s, dead)  # type: ignore[operator]
+        fits = job.of == LOAD or task.wide == new
+        if not self._rules.run_what_was_checked:
+            fits = fits or task.wide
+        if not fits and new != s.released:
+            return f"run of {name} is left to newer code", free
         run = _fresh(s)
         marked = s._replace(tasks=_put(s.tasks, job.of, task._replace(run=run)))
-        started = job._replace(stage="started", run=run, captured=task.captured)
+        stage = "started" if fits else "void"
+        if fits and task.wide and not new:
+            marked = marked._replace(wrong=f"old code runs for a value of p, which {name} then saw")
+        started = job._replace(stage=stage, run=run, captured=task.captured)
         return f"run of {name} starts", goes_on(marked, started)  # type: ignore[operator]
 
     def _end(self, s: State, job: Job, *, succeeds: bool) -> tuple[str, State]:
@@ -339,7 +371,7 @@ class ReactiveProtocol:
         if visit is None or visit[0] != job.version:
             return f"the end of {name} cannot settle", s
         ended = task._replace(
-            turn=_fresh(s), firing=None, run=None, captured=NOTHING, repaired=False
+            turn=_fresh(s), firing=None, run=None, captured=NOTHING, wide=False, repaired=False
         )
         after = s._replace(
             runs=_put(s.runs, job.of, None), ghost_repaired=_put(s.ghost_repaired, job.of, False)

@@ -11,6 +11,7 @@ SOUND = {
     "an advance": Budget(advances=1),
     "an advance and a rewind": Budget(advances=1, rewinds=1),
     "a release": Budget(releases=1),
+    "a release that is taken back": Budget(releases=1, roll_backs=1),
     "a repair": Budget(repairs=1),
     "a rewind and a crash": Budget(rewinds=1, crashes=1),
 }
@@ -34,6 +35,7 @@ TRAPS = [
     Trap("new_version_at_offer", LOST, "advances", Budget(advances=2), AT_REST),
     Trap("offer_for_products", LOST, "load succeeds", Budget()),
     Trap("leave_a_check", LOST, "finds the rows locked", Budget()),
+    Trap("run_what_was_checked", TWICE, "a release", Budget(releases=1), AT_REST),
 ]
 
 

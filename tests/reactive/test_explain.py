@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 
-from hypothesis import given, settings
-from trigger_oracle import facts, leaves, moments, trees
+from hypothesis import assume, given, settings
+from trigger_oracle import BEGIN, END, facts, holds, leaves, moments, trees
 
 from mainspring.reactive.chunks import Chunk
 from mainspring.reactive.decide import Current, Definition, View
@@ -19,12 +21,14 @@ from mainspring.reactive.triggers import (
     ChunkDelta,
     ChunkRefDelay,
     Leaf,
+    RefDelay,
     Trigger,
     all_of,
     any_of,
+    params_of,
 )
 from mainspring.reactive.values import MICROSECOND, Param, Value
-from mainspring.reactive.words import caught_up, fresh, new_data, new_day
+from mainspring.reactive.words import caught_up, fresh, new_data, new_day, new_hour, new_week
 
 ORDERS, FX = Param("dwh.orders", "loaded_to"), Param("ext.fx", "loaded_to")
 BERLIN = Chunk("day", "Europe/Berlin")
@@ -38,6 +42,8 @@ def apply(known: dict[str, Fact], need: Need, back: int = 0) -> dict[str, Fact]:
     value: Value | None = need.value
     if need.version is not None:
         value = need.version + "x"
+    elif need.up_to is not None:
+        value = need.up_to
     elif value is None:
         value = {"instant": NOW, "integer": 0, "version": "x"}[need.param.kind]  # type: ignore[assignment]
     elif isinstance(value, datetime):
@@ -72,28 +78,112 @@ def test_the_next_fact_flips_a_leaf_and_nothing_less_does(
         assert not evaluate(leaf, apply(known, needs[0], back=1), now).true
 
 
-@settings(max_examples=300, deadline=None)
+Situation = tuple[dict[str, Fact], datetime]
+
+
+def after(known: dict[str, Fact], now: datetime, needs: Iterable[Need]) -> Situation:
+    """What is known, and when it is, once these facts have come."""
+    for need in needs:
+        if need.param is None:
+            assert need.at is not None
+            now = max(now, need.at)
+        else:
+            known = apply(known, need)
+    return known, now
+
+
+def is_within(known: dict[str, Fact], now: datetime) -> bool:
+    """The oracle counts the starts of chunks of some weeks only."""
+    moments = [now, *(fact.value for fact in known.values())]
+    return all(BEGIN <= m <= END for m in moments if isinstance(m, datetime))
+
+
+@settings(max_examples=600, deadline=None)
 @given(trees, facts, moments)
-def test_the_list_of_facts_names_every_false_leaf_that_counts(
+def test_the_facts_named_flip_the_verdict_and_no_fewer_do(
     trigger: Trigger, known: dict[str, Fact], now: datetime
 ) -> None:
-    """R17: meeting them one round after the other turns the tree true."""
-    for _ in range(5):
-        verdict = evaluate(trigger, known, now)
-        needs = needs_of(verdict)
-        if verdict.true:
-            assert needs == ()
-            return
-        assert needs
-        for need in needs:
-            if need.param is None:
-                assert need.at is not None
-                now = max(now, need.at)
-            else:
-                known = apply(known, need)
-    # A leaf on the same chunk and one on growth may chase each other for ever.
-    same = (ChunkDelay, ChunkRefDelay)
-    assert any(isinstance(x.trigger, same) and x.trigger.at_most is None for x in verdict.leaves())
+    """R17: by brute force. All together they turn the tree true, and no proper part of them does."""
+    needs = needs_of(evaluate(trigger, known, now))
+    assert bool(needs) != holds(trigger, known, now)
+    if not needs or needs == (Need(None),):
+        return
+    whole = after(known, now, needs)
+    assume(is_within(*whole))
+
+    assert holds(trigger, *whole)
+    for count in range(len(needs)):
+        for part in combinations(needs, count):
+            assert not holds(trigger, *after(known, now, part)), part
+
+
+@settings(max_examples=400, deadline=None)
+@given(trees, facts, moments)
+def test_no_single_fact_flips_what_is_said_to_want_several(
+    trigger: Trigger, known: dict[str, Fact], now: datetime
+) -> None:
+    """R17: the shortest list, against every value of every param that could matter."""
+    needs = needs_of(evaluate(trigger, known, now))
+    if len(needs) < 2 or not is_within(*after(known, now, needs)):
+        return
+    starts = [BEGIN + timedelta(hours=12 * n) for n in range(140)]
+    there = [fact.value for fact in known.values()] + [need.value for need in needs]
+    for key, fact in known.items():
+        for value in {*there, *starts, now, *range(-12, 12), "other"} - {None}:
+            low = fact.value
+            if low is not None and (type(low) is not type(value) or value < low):
+                continue
+            if any(p.key == key and not is_of(value, p) for p in params_of(trigger)):
+                continue
+            told = {**known, key: Fact(value, fact.last)}
+            assert not holds(trigger, told, now), (key, value)
+
+
+def is_of(value: object, param: Param) -> bool:
+    return isinstance(value, {"instant": datetime, "integer": int, "version": str}[param.kind])
+
+
+def test_the_trigger_of_the_guide_names_both_facts_that_it_waits_for() -> None:
+    """R17: a new day of orders turns the other leaf false, until the rates are there too."""
+    trigger = all_of(ChunkDelta(ORDERS, BERLIN), caught_up(FX, with_=ORDERS, chunk=BERLIN))
+    ten = {ORDERS.key: Fact(NOW, NOW), FX.key: Fact(NOW, NOW)}
+
+    needs = needs_of(evaluate(trigger, ten, NOW))
+
+    assert [str(need) for need in needs] == [
+        "dwh.orders.loaded_to >= 2026-03-10 23:00:00Z",
+        "ext.fx.loaded_to >= 2026-03-10 23:00:00Z",
+    ]
+
+
+def test_of_lists_of_one_length_the_nearest_is_named() -> None:
+    """R17: the next hour comes before the next week."""
+    trigger = any_of(new_week(ORDERS), new_hour(ORDERS), new_day(ORDERS))
+
+    [need] = needs_of(evaluate(trigger, {ORDERS.key: Fact(NOW, NOW)}, NOW))
+
+    assert str(need) == "dwh.orders.loaded_to >= 2026-03-10 13:00:00Z"
+
+
+def test_a_param_without_a_value_may_have_one_that_is_too_high() -> None:
+    """R17: the bound is named, instead of a second fact."""
+    trigger = RefDelay(ORDERS, FX, HOUR)
+
+    [need] = needs_of(evaluate(trigger, {ORDERS.key: Fact(NOW - DAY)}, NOW))
+
+    assert str(need) == "ext.fx.loaded_to to have a value, 2026-03-09 13:00:00Z at most"
+
+
+def test_a_tree_with_very_many_ways_is_explained_all_the_same() -> None:
+    """R17: each any_of for itself."""
+    params = [Param("dwh", f"p{n}") for n in range(12)]
+    trigger = all_of(*(any_of(new_data(p), new_week(p), new_hour(p)) for p in params))
+    known = {p.key: Fact(NOW, NOW) for p in params}
+
+    needs = needs_of(evaluate(trigger, known, NOW))
+
+    assert holds(trigger, *after(known, NOW, needs))
+    assert len(needs) == len(params)
 
 
 def test_a_waiting_task_names_the_fact_and_who_brings_it() -> None:

@@ -489,6 +489,9 @@ class TestFromPlainCode:
     async def test_an_unknown_task_name_suggests_the_nearest(self, app, order) -> None:
         with pytest.raises(UnknownTask, match=r"'nota'.*did you mean 'note'"):
             await app.enqueue("nota", {})
+        with pytest.raises(UnknownTask) as far:
+            await app.enqueue("zzz", {})
+        assert str(far.value) == "no task is named 'zzz'; declare it with @app.task"
 
     async def test_a_task_is_enqueued_by_its_name(self, app, order) -> None:
         await app.enqueue("note", {"n": 3})

@@ -438,3 +438,81 @@ def test_a_struct_with_other_names_in_the_table_is_simulated_by_those() -> None:
 
     simulation.change(1, a=7)
     assert simulation.run().entity(1) == Tin(1, size=7, lid=8)
+
+
+@pytest.mark.parametrize("form", ["dataclass", "struct"])
+def test_a_field_put_into_a_part_that_does_not_have_it_is_told(form):
+    """S6: the whole entity that a stage is given has only what it declares."""
+
+    class Small(msgspec.Struct):
+        id: int
+        a: int = 0
+        b: int = 0
+
+    model, changed = {"dataclass": (Box, replace), "struct": (Small, msgspec.structs.replace)}[form]
+    app = Mainspring("postgresql://nowhere/nothing")
+    kind = app.entities("crate", table="public.crate", version="xmin", model=model)
+    kind.stage(lambda entity: Update(changed(entity, b=2)), name="Wide", reads=["a"])
+
+    with pytest.raises(UndeclaredField) as failed:
+        simulate(kind, model(1)).run()
+
+    assert str(failed.value) == (
+        "stage 'Wide' puts 'b' into the entity that it was given, which has only what the stage "
+        "declares: add it to writes=, or return Update(b=...)"
+    )
+
+
+def test_each_hook_hears_its_own_kind_of_event(box):
+    """S7: what the stage saved, what came from outside, and the end."""
+    heard = []
+
+    class Count:
+        def process(self, entity, state):
+            return Update(a=1, state=1) if entity.a == 0 else Untouched()
+
+        def saved(self, event):
+            heard.append(("saved", event.what))
+
+        async def state_changed(self, event):
+            heard.append(("state_changed", event.what, event.state, event.outside))
+
+        def deleted(self, event):
+            heard.append(("deleted", event.what, event.entity.a, event.stage))
+
+    box.stage(name="Count", state=int)(Count())
+    simulation = Simulation(box, hooks=True)
+    id = simulation.put(Box(1))
+    simulation.run()
+    simulation.set_state("Count", id, 7)
+    simulation.run()
+    simulation.delete(id)
+
+    assert heard == [
+        ("saved", "saved"),
+        ("state_changed", "state", 7, True),
+        ("deleted", "deleted", 1, None),
+    ]
+
+
+def test_check_stages_deletes_the_entities_too():
+    """S7, S21: a `deleted` that counts on a save before it is found."""
+
+    class Fragile:
+        def process(self, entity, state):
+            return Untouched(state=1) if state is None else Untouched()
+
+        def saved(self, event):
+            self.known = True
+
+        def deleted(self, event):
+            assert self.known
+
+    def fresh() -> Kind:
+        app = Mainspring("postgresql://nowhere/nothing")
+        kind = app.entities("box", table="public.box", model=Box)
+        kind.stage(name="Fragile", state=int)(Fragile())
+        return kind
+
+    with pytest.raises(AttributeError, match="known"):
+        check_stages(fresh, [Box(1)], orders=0, hooks=True)

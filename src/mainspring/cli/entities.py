@@ -276,6 +276,9 @@ def crawl(
     stage: Annotated[list[str] | None, typer.Option("--stage", "-s", help="Only this.")] = None,
     rate: Annotated[float | None, typer.Option(help="Entities a second.")] = None,
     pause_if_lag: Annotated[float, typer.Option(help="Seconds that live visits may lag.")] = 5.0,
+    after_deploy: Annotated[
+        bool, typer.Option("--after-deploy", help="Begin when the workers of now are gone.")
+    ] = False,
     dry_run: options.DryRun = False,
     url: options.Url = None,
     app: options.App = None,
@@ -288,6 +291,7 @@ def crawl(
             stages=stage or None,
             rate=rate,
             pause_if_lag=pause_if_lag,
+            after_deploy=after_deploy,
             source=options.source(),
             dry_run=dry_run,
         ),

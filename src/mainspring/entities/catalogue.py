@@ -120,7 +120,7 @@ def declared(stages: Iterable[Stage]) -> str:
                 "declared": {
                     "reads": None if s.reads is None else list(s.reads),
                     "writes": None if s.writes is None else list(s.writes),
-                    "saved": stage.saved is not None,
+                    "saved": stage.has_hook,
                     "schema": stage.state.schema,
                 },
             }

@@ -1,4 +1,8 @@
-"""Consumers: who gets the events of a kind. A stage's own `saved` hook, or a sink.
+"""Consumers: who gets the events of a kind. The hooks of a stage, or a sink.
+
+The hooks of a stage are one consumer, so that they hear of an entity in order: `saved` what the stage
+saved, `state_changed` that its state was replaced from outside, `deleted` that the entity is gone. What a
+stage has no method for is acknowledged unheard.
 
 A sink gets every event of its kind; it is the seam for Kafka, NATS and the like:
 
@@ -42,15 +46,19 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """One consumer of a kind: `stage` is whose hook it is, None for a sink."""
+    """One consumer of a kind: `stage` is whose hooks it is, None for a sink."""
 
     kind: str
     name: str
-    call: Callable[[Saved], Any]
+    call: Callable[[Saved], Any] | None = None  # of a sink
     stage: Stage | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     parallel: int | None = None
     timeout: float | None = None  # seconds of one run, which may deliver several events
+
+    def hearer(self, event: Saved) -> Callable[[Saved], Any] | None:
+        """The function that is called for an event; None: nobody wants to hear it."""
+        return self.call if self.stage is None else self.stage.hook(event)
 
     @property
     def queue(self) -> str:
@@ -94,9 +102,9 @@ def declare_sink(
 def consumers(stages: Iterable[Stage], sinks: Iterable[Consumer]) -> list[Consumer]:
     """All consumers of a kind as the code has them."""
     hooks = [
-        Consumer(s.kind, s.name, s.saved, s, s.settings.retry, timeout=s.settings.timeout)
+        Consumer(s.kind, s.name, None, s, s.settings.retry, timeout=s.settings.timeout)
         for s in stages
-        if s.saved is not None
+        if s.has_hook
     ]
     return [*hooks, *sinks]
 

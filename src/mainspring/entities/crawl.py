@@ -5,13 +5,16 @@ the queue "kind~" and stores where it stands, in one transaction: a crash repeat
 nothing out. Visits of a crawl have rows of their own and lower priority; a step waits while the visits of
 two steps are still there, while live visits lag, and for the rate. Crawls come by a schedule, on command,
 and when a stage is new.
+
+A crawl is as complete as the code that answers for it: a worker of an older release says no for its part of
+the base. So one that is ordered for a deploy waits until the processes are gone that served the kind then.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +73,13 @@ class Crawl:
 
 @dataclass(frozen=True, slots=True)
 class CrawlOrder:
-    """One crawl: of these stages, or of all."""
+    """One crawl: of these stages, or of all. It waits for the end of these processes (host:number)."""
 
     kind: str
     stages: list[str] | None = None
     rate: float | None = None
     pause_if_lag: float = 5.0
+    after_processes: list[str] | None = None
 
     def __post_init__(self) -> None:
         _check_rate(self.rate)
@@ -96,9 +100,18 @@ def _between(name: str, value: float, least: float, most: float) -> None:
 
 
 async def start(
-    database: Database, connection: Any, order: CrawlOrder, *, source: str, dry_run: bool = False
+    database: Database,
+    connection: Any,
+    order: CrawlOrder,
+    *,
+    source: str,
+    dry_run: bool = False,
+    after_deploy: bool = False,
 ) -> Operation:
-    """Begin a crawl, in the caller's transaction; a dry run only counts."""
+    """Begin a crawl, in the caller's transaction; a dry run only counts.
+
+    `after_deploy`: who serves the kind now has the old code; its first step waits until they are gone.
+    """
     if order.stages == []:
         raise InvalidSetting(
             f"a crawl of kind {order.kind!r} names no stage to ask; leave stages out to ask all of them"
@@ -106,6 +119,8 @@ async def start(
     row = await _read_kind(connection, order.kind)
     if row is None:
         raise NotFound(f"no kind of entities is named {order.kind!r} in this database")
+    if after_deploy:
+        order = replace(order, after_processes=await _processes(connection, order.kind, None))
     return await operation.start(
         database, connection, crawling({}), order, source=source, dry_run=dry_run
     )
@@ -125,6 +140,14 @@ async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -
         await visits.offer(database, connection, due)
 
 
+async def _processes(connection: Any, kind: str, among: list[str] | None) -> list[str]:
+    """The processes that serve a kind: all, or of some those that still do."""
+    statement = SQL["list_processes"]
+    values = {"kind": kind, "processes": among}
+    rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+    return [row["process"] for row in rows]
+
+
 async def _read_kind(connection: Any, name: str) -> Any:
     return await connection.fetchrow(SQL["read_kind"].numbered, name)
 
@@ -138,6 +161,10 @@ def crawling(kinds: Mapping[str, Kind]) -> operation.Kind:
     async def page(
         database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
     ) -> Page:
+        if order.after_processes and (
+            old := await _processes(connection, order.kind, order.after_processes)
+        ):
+            return _wait(position, f"workers from before the deploy still run: {', '.join(old)}")
         ahead = STEPS_AHEAD * most
         traffic = SQL["read_traffic"]
         values = {"kind": order.kind, "most": ahead}

@@ -10,6 +10,12 @@ the same transaction.
 one. With an empty patch it writes nothing, but still locks the entity until the end of the transaction
 (`select ... for no key update`) and compares its version: that is how a state is saved beside an entity
 that stays as it is.
+
+Saves of many entities are one transaction, and `update` gets them in one call, in the order of their ids;
+each is compared for itself, and one that has moved, is locked or fails is sent again alone. Write a `Dao`
+where one statement can do it for many. Where each entity takes statements of its own (or a service's own
+repository that knows one at a time), write a `DaoOfOne`, and `one_by_one` makes a `Dao` of it: each entity
+has a transaction of its own then, as short as it can be.
 """
 
 from __future__ import annotations
@@ -33,7 +39,10 @@ class Change(Generic[E]):
 
 @runtime_checkable
 class Dao(Protocol):
-    """Loads and updates many entities at once."""
+    """Loads and updates many entities at once.
+
+    An attribute `most` says how many changes one call of `update` gets (100 unless it is there).
+    """
 
     async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
         """Entity and version of each id that is there; an id that is not is left out."""
@@ -57,10 +66,12 @@ class DaoOfOne(Protocol):
 
 
 class one_by_one:
-    """A `Dao` that asks for one entity after the other.
+    """A `Dao` that asks for one entity after the other, and saves each in a transaction of its own.
 
     orders = app.entities("order", dao=one_by_one(OrderDao()))
     """
+
+    most = 1
 
     def __init__(self, dao: DaoOfOne) -> None:
         self._dao = dao

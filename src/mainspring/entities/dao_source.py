@@ -1,6 +1,7 @@
 """Entities of a user's own data access object, as the engine loads, locks and writes them.
 
-Each call in a savepoint, one entity a transaction. What the user's code answers is looked at before it is
+Each call in a savepoint, many entities a transaction: what one of them is refused for is found by halving.
+What the user's code answers is looked at before it is
 believed: an id that is none of those asked for would be taken for an entity that is not there.
 """
 
@@ -14,19 +15,21 @@ import msgspec
 from mainspring.entities.dao import Change, Dao
 from mainspring.entities.model import Model
 from mainspring.entities.source import Loaded, Patch, Written
+from mainspring.errors import InvalidKind
 
 if TYPE_CHECKING:
     from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
+# Fewer than of a table: each save may be statements of the user's own, and locks are held for all of them.
+SAVES_AT_ONCE = 100
 
 
 class DaoSource:
-    """A user's own data access object: each call in a savepoint, one entity a transaction."""
-
-    most = 1
+    """A user's own data access object: each call in a savepoint."""
 
     def __init__(self, kind: Kind, dao: Dao) -> None:
+        self.most = _most(kind.name, dao)
         self._dao = dao
         self._model: Model = kind.model
 
@@ -41,8 +44,9 @@ class DaoSource:
         return {n for n, e in enumerate(loaded) if e.key not in now or not e.same_as(now[e.key])}
 
     async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        """An update with no field locks and compares; what it does not answer has moved."""
-        now = await self.load(connection, keys)
+        """An update with no field locks and compares; what it does not answer has moved. In the order
+        of the keys: nobody skips what is locked here, and two that lock the same wait only once."""
+        now = await self.load(connection, sorted(keys))
         held = await self._hold(connection, now)
         return {key: loaded for key, loaded in now.items() if held.get(key) == loaded.version}
 
@@ -94,6 +98,13 @@ class DaoSource:
             )
         entity, version = answer
         return Loaded(key, version, None, _encode(self._model.encode(entity)).decode(), entity)
+
+
+def _most(kind: str, dao: Dao) -> int:
+    most = getattr(dao, "most", SAVES_AT_ONCE)
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1000:
+        raise InvalidKind(f"most of the dao of kind {kind!r} must be 1 to 1000, got {most!r}")
+    return most
 
 
 def _check_ids(method: str, answer: Any, keys: Sequence[str]) -> None:

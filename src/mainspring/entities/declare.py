@@ -7,6 +7,7 @@ from typing import Any
 
 from mainspring.entities.dao import Dao
 from mainspring.entities.documents import Documents
+from mainspring.entities.ids import Codec
 from mainspring.entities.kind import Host, Kind, KindSettings
 from mainspring.errors import DuplicateKind, InvalidKind
 
@@ -23,6 +24,7 @@ def declare_entities(
     ignore: Iterable[str],
     capture: str | None,
     model: Any,
+    codec: Codec[Any] | None,
     **settings: Any,
 ) -> Kind:
     """A kind on a table of the user's, or on a DAO."""
@@ -50,7 +52,7 @@ def declare_entities(
         capture=capture or ("call" if table is None else "statement"),
         **settings,
     )
-    return _enter(kinds, tasks, Kind(host, declared, model=model, dao=dao))
+    return _enter(kinds, tasks, Kind(host, declared, model=model, dao=dao, codec=codec))
 
 
 def declare_documents(
@@ -60,11 +62,12 @@ def declare_documents(
     name: str,
     *,
     model: Any,
+    codec: Codec[Any] | None,
     **settings: Any,
 ) -> Documents:
     """A kind of managed JSON documents."""
     declared = KindSettings(name=name, source="document", keys=("key",), **settings)
-    documents = Documents(host, declared, model=model)
+    documents = Documents(host, declared, model=model, codec=codec)
     _enter(kinds, tasks, documents)
     return documents
 

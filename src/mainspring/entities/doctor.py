@@ -13,6 +13,7 @@ import asyncpg
 from mainspring.db.connect import Database
 from mainspring.entities import capture
 from mainspring.entities.capture import Found
+from mainspring.entities.guard import FREE_HOPS
 from mainspring.entities.kind import KindSettings
 from mainspring.entities.register import find_triggers
 from mainspring.entities.store import SQL
@@ -58,6 +59,9 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
             judged += judge_empty(kind, await _count_empty(database, connection, kind, shape))
         found += judged
     found += [_unserved(row["name"]) for row in rows_of if row["unserved"]]
+    found += [
+        _restless(row) for row in await database.fetch(connection, SQL["list_restless"], FREE_HOPS)
+    ]
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
 
 
@@ -103,6 +107,15 @@ def _unserved(kind: str) -> Finding:
         f"start a worker that has it; if no code has it any more: mainspring entities drop {kind}"
     )
     return Finding("kind", "warn", text, remedy)
+
+
+def _restless(row: Any) -> Finding:
+    text = (
+        f"stage {row['stage']!r} of kind {row['kind']!r} asks again and again to be visited at once, "
+        f"for {row['entities']} entities ({row['one']!r} is one); their visits are put off"
+    )
+    remedy = "let it answer a time to come, or none to wait for a change"
+    return Finding("restless", "warn", text, remedy)
 
 
 def settings_of(row: Any) -> KindSettings:

@@ -31,6 +31,7 @@ class Saved:
     state_version: int | None
     changed: dict[str, Any]  # field -> [before, after], as JSON
     created_at: datetime
+    outside: bool = False  # the state was replaced from outside, not by its stage
 
     @property
     def idempotency_key(self) -> str:

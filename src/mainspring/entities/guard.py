@@ -4,6 +4,9 @@ A chain is what followed from one outside event: it goes from a system visit to 
 offers, and from a save to the system visit that it makes, one hop more each. From the eighth hop on saves
 are remembered; when the fields written in the chain have the same values for the third time, they go in
 a circle. Pure; costs no row and no statement.
+
+A stage that asks to be visited again at once writes nothing that could be compared. Some times in a row
+that is its good right; from then on the visit is put off, longer each time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ TIMES = 3
 RESTS_AFTER = 60.0
 # An untouched entity that is wanted again sooner than this has made a hop (seconds).
 HOP_BELOW = 0.1
+# So many hops in a row are free; each later one is followed by a rest (seconds), twice as long each time.
+FREE_HOPS = 3
+FIRST_REST, LONGEST_REST = 1.0, 30.0
 _SHOWN = 60
 
 
@@ -38,6 +44,7 @@ class Chain(msgspec.Struct, gc=False):
     n: int = 0
     at: float = 0.0  # when it began, seconds since 1970
     ring: list[Step] = []
+    hops: int = 0  # visits that were wanted again at once, since the last save
 
 
 def begin(payload: Mapping[str, Any], now: float) -> Chain:
@@ -53,13 +60,19 @@ def begin(payload: Mapping[str, Any], now: float) -> Chain:
 
 def hop(chain: Chain) -> Chain:
     """One hop more without a save."""
-    return Chain(chain.n + 1, chain.at, chain.ring)
+    return Chain(chain.n, chain.at, chain.ring, chain.hops + 1)
+
+
+def rest(chain: Chain) -> float:
+    """How long a visit that is wanted at once is put off (seconds)."""
+    late = chain.hops - FREE_HOPS
+    return 0.0 if late <= 0 else min(FIRST_REST * 2.0 ** min(late - 1, 20), LONGEST_REST)
 
 
 def extend(chain: Chain, stage: str, changes: Mapping[str, tuple[bytes, bytes]]) -> Chain:
     """The chain after a save: what it changed, as JSON text before and after."""
     if chain.n < QUIET_HOPS:
-        return hop(chain)
+        return Chain(chain.n + 1, chain.at, chain.ring)
     fields = {
         name: (_digest(old), _short(old), _digest(new), _short(new))
         for name, (old, new) in changes.items()
@@ -73,11 +86,6 @@ def verdict(chain: Chain) -> str | None:
         steps = "; ".join(_shown(step) for step in chain.ring[-period:])
         return f"stages go in a circle, which came round {TIMES} times: {steps}"
     if chain.n >= MOST_HOPS:
-        if not chain.ring:
-            return (
-                f"asked {chain.n} times to be visited again at once without changing anything: give "
-                "a later time, or none to wait for a change"
-            )
         steps = "; ".join(_shown(step) for step in chain.ring[-6:])
         return f"stages set each other off {chain.n} times without an event from outside, the last: {steps}"
     return None
@@ -88,6 +96,8 @@ def encode(chain: Chain) -> dict[str, Any]:
     plain: dict[str, Any] = {"n": chain.n, "at": round(chain.at, 3)}
     if chain.ring:
         plain["ring"] = msgspec.to_builtins(chain.ring)
+    if chain.hops:
+        plain["hops"] = chain.hops
     return plain
 
 

@@ -22,6 +22,7 @@ from mainspring.entities.dao import Dao
 from mainspring.entities.edit import Editors
 from mainspring.entities.edit_batch import Changing
 from mainspring.entities.event import Saved
+from mainspring.entities.ids import Codec, typed_id
 from mainspring.entities.keys import id_text
 from mainspring.entities.model import Model
 from mainspring.entities.queue import Entry, Peeked
@@ -126,8 +127,19 @@ class Kind:
     """
 
     def __init__(
-        self, host: Host, settings: KindSettings, *, model: Any = None, dao: Dao | None = None
+        self,
+        host: Host,
+        settings: KindSettings,
+        *,
+        model: Any = None,
+        dao: Dao | None = None,
+        codec: Codec[Any] | None = None,
     ) -> None:
+        if codec is not None and not isinstance(codec, Codec):
+            raise InvalidKind(
+                f"kind {settings.name!r}: id must be a Codec(to_text, from_text), got {codec!r}"
+            )
+        self.codec = codec
         self.host = host
         self.settings = settings
         self.model = Model(settings.name, model)
@@ -190,7 +202,11 @@ class Kind:
 
     def key_of(self, id: Any) -> str:
         """The text of an id, not yet through its column's type: `keys.canonical` does that."""
-        return id_text(id, self.keys)
+        return id_text(id if self.codec is None else self.codec.text(self.name, id), self.keys)
+
+    def id_from(self, key: str) -> Any:
+        """The id of a visit's key, by its type."""
+        return typed_id(self, key)
 
     def id_of(self, entity: Any) -> str:
         """The text of an entity's id."""
@@ -303,12 +319,15 @@ class Kind:
         *,
         rate: float | None = None,
         pause_if_lag: float | None = None,
+        after_deploy: bool = False,
         source: str = "application",
     ) -> Operation:
         """Ask every stage (or these) about every entity, beside the live changes (S18).
 
         It is an operation: workers carry it out, and it can be paused, resumed and cancelled by its
-        id. `rate` and `pause_if_lag` are those of the kind unless given.
+        id. `rate` and `pause_if_lag` are those of the kind unless given. `after_deploy`: the workers
+        that serve the kind now have old code, which would answer for its part of the base; the crawl
+        begins when they are gone.
         """
         names = None if stages is None else [stage.name for stage in self._found(stages)]
         settings = self.settings.crawl
@@ -320,7 +339,9 @@ class Kind:
         )
         database, pool = await self.host.database(), await self.host.pool()
         async with pool.connection(transaction=True) as connection:
-            return await crawl.start(database, connection, order, source=source)
+            return await crawl.start(
+                database, connection, order, source=source, after_deploy=after_deploy
+            )
 
     def _found(self, names: Iterable[str]) -> list[stages.Stage]:
         if isinstance(names, str):

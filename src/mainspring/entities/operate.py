@@ -66,6 +66,10 @@ class _Named:
     def key_of(self, id: Any) -> str:
         return id_text(id, self.keys)
 
+    def id_from(self, key: str) -> Any:
+        """An operator sees and gives texts, whatever the application makes of them."""
+        return key
+
 
 @dataclass(frozen=True, slots=True)
 class AskFailures:
@@ -96,8 +100,14 @@ class EntityOperator:
             raise NotFound(f"no kind of entities is named {name!r}{nearest(name, found)}")
         return found[name]
 
-    async def why(self, kind: str, id: str) -> EntityWhy:
+    def _text(self, kind: str, id: Any) -> Any:
+        """An id as the database has it, where the application has a codec for ids of its own type."""
+        declared = getattr(self._host, "kinds", {}).get(kind)
+        return id if declared is None or declared.codec is None else declared.key_of(id)
+
+    async def why(self, kind: str, id: Any) -> EntityWhy:
         """All that is known of one entity."""
+        id = self._text(kind, id)
         async with self._connection() as (database, connection):
             try:
                 return await why_entity(database, connection, kind, id)
@@ -105,14 +115,15 @@ class EntityOperator:
                 raise refused(kind, [id], error) from None
 
     async def offer(
-        self, kind: str, id: str, *, stage: str | None = None, at: datetime | None = None
+        self, kind: str, id: Any, *, stage: str | None = None, at: datetime | None = None
     ) -> bool:
         """Offer an entity to a stage, or to be asked about by all."""
-        return await queue.offer(await self._named(kind, stage), id, stage, at, None)
+        named, text = await self._named(kind, stage), self._text(kind, id)
+        return await queue.offer(named, text, stage, at, None)
 
-    async def check(self, kind: str, id: str) -> list[Entry]:
+    async def check(self, kind: str, id: Any) -> list[Entry]:
         """In which queues an entity is."""
-        return await queue.check(await self._named(kind), id, None)
+        return await queue.check(await self._named(kind), self._text(kind, id), None)
 
     async def peek(
         self, kind: str, *, stage: str | None = None, limit: int = 50, crawl: bool = False
@@ -123,7 +134,7 @@ class EntityOperator:
     async def delete(
         self,
         kind: str,
-        id: str,
+        id: Any,
         *,
         stage: str | None = None,
         crawl: bool = False,
@@ -131,7 +142,7 @@ class EntityOperator:
     ) -> bool:
         """Take an entity out of a stage's queue."""
         named = await self._named(kind, stage)
-        return await queue.delete(named, id, stage, crawl, force, None)
+        return await queue.delete(named, self._text(kind, id), stage, crawl, force, None)
 
     async def crawl(
         self,
@@ -141,23 +152,34 @@ class EntityOperator:
         stages: Iterable[str] | None = None,
         rate: float | None = None,
         pause_if_lag: float = 5.0,
+        after_deploy: bool = False,
         dry_run: bool = False,
     ) -> Operation:
-        """Ask every stage, or these, about every entity."""
+        """Ask every stage, or these, about every entity.
+
+        `after_deploy`: begin when the workers that serve the kind now are gone.
+        """
         names = None if stages is None else list(stages)
         for name in names or ():
             await self._named(kind, name)
         order = CrawlOrder(kind, names, rate, pause_if_lag)
         async with self._connection() as (database, connection):
-            return await crawl.start(database, connection, order, source=source, dry_run=dry_run)
+            return await crawl.start(
+                database,
+                connection,
+                order,
+                source=source,
+                dry_run=dry_run,
+                after_deploy=after_deploy,
+            )
 
-    async def skip(self, kind: str, id: str, name: str) -> int:
+    async def skip(self, kind: str, id: Any, name: str) -> int:
         """Drop the first event that waits for a consumer, and let the others go on (S7).
 
         Answers its number.
         """
         async with self._connection() as (database, connection):
-            key, _ = await find(connection, kind, id)
+            key, _ = await find(connection, kind, self._text(kind, id))
             place = Place(shard_of(key, database.shard_count), key, relay_queue(kind, name))
             values = {"shard": place.shard, "key": key, "queue": place.queue}
             statement = SQL["lock_relay"]

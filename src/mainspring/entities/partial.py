@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, get_type_hints
 
@@ -17,6 +18,9 @@ from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
 from mainspring.entities.stage import Stage
 from mainspring.errors import UndeclaredField
+
+# What dataclasses.replace and msgspec.structs.replace say of a field that is not there.
+_NO_FIELD = re.compile(r"(?:unexpected keyword argument|has no field) '(\w+)'")
 
 
 def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
@@ -30,6 +34,17 @@ def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
 def model_of(kind: Kind, stage: Stage) -> Model:
     """The model of what a stage sees."""
     return partial_model(kind.name, stage.name, kind.model, seen_fields(kind, stage))
+
+
+def misfit(whole: Model, stage: Stage, error: TypeError) -> UndeclaredField | None:
+    """What a stage did wrong that puts a field into a part of an entity that has no such field."""
+    name = match[1] if (match := _NO_FIELD.search(str(error))) else ""
+    if stage.settings.reads is None or name not in (whole.fields or ()):
+        return None
+    return UndeclaredField(
+        f"stage {stage.name!r} puts {name!r} into the entity that it was given, which has only what "
+        f"the stage declares: add it to writes=, or return Update({name}=...)"
+    )
 
 
 def partial_model(kind: str, stage: str, model: Model, fields: Collection[str] | None) -> Model:

@@ -35,6 +35,8 @@ class Kind(Protocol):
 
     def key_of(self, id: Any) -> str: ...
 
+    def id_from(self, key: str) -> Any: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -51,12 +53,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """One of the first entities of a queue."""
+    """One of the first entities of a queue. `key` is the text of its id."""
 
     key: str
     due_at: datetime
     priority: int
     attempt: int
+    id: Any = None
 
 
 async def offer(
@@ -85,7 +88,10 @@ async def peek(
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PEEK_MOST:
         raise InvalidSetting(f"limit must be 1 to {PEEK_MOST}, got {limit!r}")
     rows = await call(kind, "peek_stage", connection, stage=stage, most=limit, crawl=crawl)
-    return [Peeked(*tuple(row)) for row in rows]
+    return [
+        Peeked(key, due_at, priority, attempt, kind.id_from(key))
+        for key, due_at, priority, attempt in rows
+    ]
 
 
 async def delete(

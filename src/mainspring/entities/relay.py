@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ import msgspec
 from mainspring.db.connect import Database, is_transient
 from mainspring.entities.consumer import Consumer
 from mainspring.entities.event import Saved
-from mainspring.entities.keys import split
+from mainspring.entities.ids import typed_id
 from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
 from mainspring.entities.partial import model_of
@@ -54,6 +54,7 @@ class Waiting:
     state_version: int | None
     body: str | None
     created_at: datetime
+    outside: bool
 
 
 class Relay:
@@ -115,10 +116,13 @@ class Relay:
 
 async def _call(consumer: Consumer, event: Saved) -> None:
     """Call a consumer; a plain function in a thread, where it may block."""
-    if inspect.iscoroutinefunction(consumer.call):
-        await consumer.call(event)
+    hearer = consumer.hearer(event)
+    if hearer is None:
         return
-    answer = await asyncio.to_thread(consumer.call, event)
+    if inspect.iscoroutinefunction(hearer):
+        await hearer(event)
+        return
+    answer = await asyncio.to_thread(hearer, event)
     if inspect.isawaitable(answer):
         await answer
 
@@ -156,6 +160,7 @@ class Events:
             state_version=row.state_version,
             changed=body.get("changed") or {},
             created_at=row.created_at,
+            outside=row.outside,
         )
 
     def _entity(self, fields: dict[str, Any]) -> Any:
@@ -179,24 +184,6 @@ class Events:
         else:
             stored = Stored(schema, msgspec.json.encode(state).decode())
         return stage.state.decode(stored)
-
-
-def typed_id(kind: Kind, key: str, fields: Mapping[str, Any] | None = None) -> Any:
-    """The id of a visit's key by the types of the model; else as the row has it; else its text."""
-    types = kind.model.types
-    texts = zip(kind.keys, split(key, kind.keys), strict=True)
-    values = tuple(
-        _typed(text, types[name]) if name in types else (fields or {}).get(name, text)
-        for name, text in texts
-    )
-    return values[0] if len(values) == 1 else values
-
-
-def _typed(text: str, type_: Any) -> Any:
-    try:
-        return msgspec.convert(text, type_, strict=False)
-    except msgspec.ValidationError:
-        return text
 
 
 class _Reader:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ from mainspring.entities.outcome import (
     check_state,
     seconds_until,
 )
+from mainspring.entities.partial import misfit
 from mainspring.entities.patch import Patcher
 from mainspring.entities.save import Saver
 from mainspring.entities.saving import Save
@@ -42,6 +44,7 @@ from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.retry import describe
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
+log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -103,7 +106,11 @@ class StageRunner:
             return _parked(error)  # no retry makes it readable
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
         with clock.at(now):
-            answer = check_answer(await self._process(entity, state), self._stage.name)
+            try:
+                answered = await self._process(entity, state)
+            except TypeError as error:
+                raise misfit(self._patcher.whole, self._stage, error) or error from error
+            answer = check_answer(answered, self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
             check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
         return self._outcome(run, picture, answer, now)
@@ -136,7 +143,7 @@ class StageRunner:
 
     def _outcome(self, run: Run, picture: Picture, answer: Answer, now: datetime) -> Outcome:
         assert picture.entity is not None
-        after = seconds_until(answer, now)
+        after, at, restless = seconds_until(answer, now), answer.visit_at, None
         version, stored = picture.state(self._stage.name)
         patch = (
             self._patcher.patch(picture.entity.body, answer) if isinstance(answer, Update) else {}
@@ -154,6 +161,8 @@ class StageRunner:
             chain = guard.extend(chain, self._stage.name, changes)
         elif after is not None and after < guard.HOP_BELOW:
             chain = guard.hop(chain)
+            if rest := guard.rest(chain):
+                after, at, restless = rest, None, self._restless(run, chain, rest)
         if (why := guard.verdict(chain)) is not None:
             return _parked(StageLoop(why))
         run.note = Save(
@@ -165,15 +174,29 @@ class StageRunner:
             state=state,
             chain=chain,
             after=after,
-            at=answer.visit_at,
+            at=at,
             crawl=self._crawl,
+            restless=restless,
         )
         run.ends_turn = run.note.is_quiet
         if after is None or self._crawl:
             return Done(writer=self._saver)
-        carried = {"chain": guard.encode(chain)} if chain.n and after < guard.RESTS_AFTER else {}
-        run.note.payload = _encode(carried).decode()
-        return Again(at=answer.visit_at, after=after, payload=run.note.payload, writer=self._saver)
+        goes_on = (chain.n or chain.hops) and after < guard.RESTS_AFTER
+        run.note.payload = _encode({"chain": guard.encode(chain)} if goes_on else {}).decode()
+        return Again(
+            at=at, after=after, payload=run.note.payload, error=restless, writer=self._saver
+        )
+
+    def _restless(self, run: Run, chain: guard.Chain, rest: float) -> str:
+        """What is said of a visit that is wanted at once too often; logged when it begins."""
+        if chain.hops == guard.FREE_HOPS + 1:
+            stage, key = self._stage, run.visit.key
+            extra = {"kind": stage.kind, "key": key, "stage": stage.name, "hops": chain.hops}
+            log.warning("stage.restless", extra=extra)
+        return (
+            f"asked {chain.hops} times in a row to be visited again at once, so it is put off for "
+            f"{rest:g} s: give a time to come, or none to wait for a change"
+        )
 
 
 def _plain(function: Any, entity: Any, state: Any) -> Any:

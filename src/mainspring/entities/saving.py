@@ -35,6 +35,7 @@ class Save(msgspec.Struct, gc=False):
     at: datetime | None  # its time, if the stage named one
     crawl: bool  # a run of the crawl lane
     payload: str | None = None  # what its visit carries on, if it goes on
+    restless: str | None = None  # what is said of a visit that is put off
 
     @property
     def is_quiet(self) -> bool:
@@ -70,7 +71,13 @@ def outcome_of(save: Save, result: str) -> Done | Again:
     """What the visit comes to when its save is written."""
     if save.after is None or save.crawl:
         return Done(result=result)
-    return Again(at=save.at, after=save.after, payload=save.payload, result=result)
+    return Again(
+        at=save.at,
+        after=save.after,
+        payload=save.payload,
+        result=result,
+        error=save.restless,
+    )
 
 
 def changes_of(before: Loaded, body: str, version: str) -> dict[str, tuple[bytes, bytes]]:

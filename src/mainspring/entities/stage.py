@@ -4,7 +4,9 @@
     class PredictPrice:
         def should_process(self, listing, state): ...   # optional: yes, no or a time
         async def process(self, listing, state): ...    # Untouched(...) or Update(...)
-        async def saved(self, event): ...               # optional: effects, after the save
+        async def saved(self, event): ...               # optional: effects, after this stage's save
+        async def deleted(self, event): ...             # optional: the entity was deleted
+        async def state_changed(self, event): ...       # optional: its state was replaced from outside
 
 A function is `process` alone. Both questions are pure: they may be called again at will.
 """
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol
 
+from mainspring.entities.event import Saved
 from mainspring.entities.model import Model
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
@@ -27,6 +30,7 @@ from mainspring.kernel.retry import RetryPolicy
 # should_process answers within this, or the entity is queued unasked (seconds).
 BUDGET_SECONDS = 0.1
 NAME_BYTES = 80
+HOOKS = ("saved", "deleted", "state_changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class StageSettings:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A declared stage. `process`, `should_process` and `saved` are bound and ready to call."""
+    """A declared stage. Its methods are bound and ready to call."""
 
     kind: str
     name: str
@@ -62,6 +66,8 @@ class Stage:
     process: Callable[[Any, Any], Any]
     should_process: Callable[[Any, Any], Any] | None = None
     saved: Callable[[Any], Any] | None = None
+    deleted: Callable[[Any], Any] | None = None
+    state_changed: Callable[[Any], Any] | None = None
     target: Any = None  # what was decorated
 
     @property
@@ -77,6 +83,17 @@ class Stage:
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.process)
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether it hears of any event."""
+        return any((self.saved, self.deleted, self.state_changed))
+
+    def hook(self, event: Saved) -> Callable[[Any], Any] | None:
+        """The method that hears an event, if there is one: `saved` hears only what the stage saved."""
+        if event.what == "deleted":
+            return self.deleted
+        return self.state_changed if event.outside else self.saved
 
 
 class Declared(Protocol):
@@ -135,7 +152,7 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
         should_process=None
         if function
         else _two(name, "should_process", getattr(bound, "should_process", None), optional=True),
-        saved=None if function else getattr(bound, "saved", None),
+        **{} if function else {name: getattr(bound, name, None) for name in HOOKS},
         target=target,
     )
     _check_was(kind, stage)
@@ -145,7 +162,7 @@ def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
 
 def _check_methods(name: str, bound: Any) -> None:
     """A method that is left out is silently never called; one that is misspelt must not be."""
-    for role in ("should_process", "saved"):
+    for role in ("should_process", *HOOKS):
         public = [other for other in dir(type(bound)) if not other.startswith("_")]
         if role not in public and (near := get_close_matches(role, public, n=1, cutoff=0.85)):
             raise InvalidStage(

@@ -204,7 +204,7 @@ def _nobody(tasks: Sequence[Declared], known: frozenset[str]) -> Iterator[Findin
             if param.external or param.key in produced or param.key in known:
                 continue
             near = get_close_matches(param.key, produced | known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f"; did you mean {near[0]}?" if near else ";"
             yield Finding(
                 "MS105",
                 task.name,

@@ -113,6 +113,7 @@ class End:
             "addresses": [addresses[note.task] for note in notes],
             "succeeded": [n.how == "success" and not f for n, f in zip(notes, failed, strict=True)],
             "failed": failed,
+            "void": [note.how == "void" for note in notes],
             "backoffs": [n.backoff.delay(n.failures + 1) for n in notes],
             "errors": [errors[run.token] or run.note.error for run in runs],
             "turns": [token() for _ in notes],

@@ -23,7 +23,7 @@ from mainspring.reactive.check import Definitions, read_tasks, view_of
 from mainspring.reactive.decide import Definition, View
 from mainspring.reactive.names import ADMIT, CHECK, EXPECT, FIRST
 from mainspring.reactive.params import Affected, affected_of, from_raw, to_raw
-from mainspring.reactive.register import PoolSettings
+from mainspring.reactive.register import LIVING_SECONDS, PoolSettings
 from mainspring.reactive.store import ask
 from mainspring.reactive.triggers import Trigger
 from mainspring.reactive.values import Kind, Param, Value, check_value, split_key
@@ -246,7 +246,7 @@ class ReactiveOperator:
 
     async def served(self, task: str) -> dict[str, Any]:
         """Whether workers are there that check triggers, and that run this task."""
-        return dict((await self._ask("read_served", task=task))[0])
+        return dict((await self._ask("read_served", task=task, living=LIVING_SECONDS))[0])
 
     async def _unknown_task(self, task: str) -> UnknownReactiveTask:
         rows = await self._ask("list_task_names")

@@ -8,7 +8,7 @@ seen: between two releases at once the newer one wins, whoever restarts (R11, R1
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -79,7 +79,7 @@ async def apply(
 ) -> list[str]:
     """Write those of the tasks that differ; answers the ones that a newer release holds."""
     names = [t.name for t in tasks]
-    rows = await ask(database, connection, "read_declared", tasks=names)
+    rows = await ask(database, connection, "read_declared", tasks=names, above=0)
     known = {r["task"]: r["declared"] for r in rows if not r["retired"]}
     changed = [t for t in tasks if known.get(t.name) != t.declared]
     refused: list[str] = []
@@ -93,6 +93,26 @@ async def apply(
             "reactive.older_release", extra={"release": release, "tasks": ", ".join(refused[:20])}
         )
     return refused
+
+
+async def apply_held(
+    database: Database,
+    connection: Any,
+    tasks: Mapping[str, ReactiveTask],
+    refused: Iterable[str],
+    release: int,
+) -> list[str]:
+    """Write the tasks that a newer release holds, if nobody carries it any more; answers those left.
+
+    Not only those that were refused: a release that came and went since (a roll-back, a trial)
+    leaves tasks behind whose firings the code of this one may not start.
+    """
+    names = list(tasks)
+    rows = await ask(database, connection, "read_declared", tasks=names, above=release)
+    held = {*refused, *(row["task"] for row in rows)}
+    if not held:
+        return []
+    return await apply(database, connection, [tasks[name] for name in sorted(held)], release)
 
 
 async def _make_params(

@@ -92,7 +92,7 @@ class Runs:
             case "other":
                 return Done()  # that firing is over
             case "newer":
-                why = f"a newer release checked task {name!r}: left to a worker that has it"
+                why = f"a newer release declares task {name!r}: left to a worker that has it"
                 return Again(after=UNKNOWN_SECONDS, error=why)
             case "again":
                 # No code is needed for that: a task that was taken out would keep its slot for ever.
@@ -152,8 +152,8 @@ def _end_dead(run: Run, ending: Ending, row: Any) -> None:
 
 def _void(row: Any) -> str | None:
     """Why a firing is not run any more, though it was started."""
-    if not row["knows"]:
-        return "its check did not look at all params that this release names"
+    if not row["exact"]:
+        return "its check looked at other params than this release names"
     if row["rewound"] and row["kind"] == "regular":
         return "a param that its check looked at was moved back since"
     return None

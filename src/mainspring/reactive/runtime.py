@@ -1,7 +1,8 @@
 """The reactive layer of one worker: its queues, its connections, its registration.
 
 Spreading, checking and starting each have a connection, opened when first needed, and serve what
-comes in batches. When nothing changes no statement is sent for any task.
+comes in batches. When nothing changes no statement is sent for any task, but for one look a minute at
+what other releases declare.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mainspring.reactive.names import (
     nobody,
     run_queue,
 )
-from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply, register
+from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply_held, register
 from mainspring.reactive.run import Execute, Runs, Start
 from mainspring.reactive.spread import Spread
 from mainspring.reactive.store import ask
@@ -148,9 +149,9 @@ class Runtime:
     async def look_after(self, connection: Any) -> None:
         """Say that this process lives; apply what a newer release held, if that is gone."""
         await self._say_alive(connection)
-        if self.refused:
-            left = [self._tasks[name] for name in self.refused]
-            self.refused = await apply(self._database, connection, left, self._start.release)
+        self.refused = await apply_held(
+            self._database, connection, self._tasks, self.refused, self._start.release
+        )
         await retire(self._database, connection, living=LIVING_SECONDS)
 
     async def close(self) -> None:

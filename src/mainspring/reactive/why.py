@@ -28,7 +28,8 @@ async def why(operator: ReactiveOperator, task: str) -> Why:
     notes = [
         *_notes(state),
         *_place(await operator.place(task)),
-        *_unserved(await operator.served(task)),
+        *_unserved(served := await operator.served(task)),
+        *_left(served),
     ]
     return explain(task, look.definition, look.view, look.now, around=around, notes=notes)
 
@@ -97,6 +98,20 @@ def _unserved(served: Any) -> Iterable[str]:
         yield (
             f"no worker runs it: start one of pool {served['pool']!r} "
             f"(mainspring worker ... --pool {served['pool']})"
+        )
+
+
+def _left(served: Any) -> Iterable[str]:
+    """A firing that the code of the worker which has it may not start (R12)."""
+    if served["left_why"] is None:
+        return
+    left = f"not started by the worker that has it: {_first(served['left_why'])}"
+    if served["carried"]:
+        yield f"{left}; it starts when the older workers of pool {served['pool']!r} are gone"
+    else:
+        yield (
+            f"{left}, and none lives: start one; else the older release is declared again in some "
+            "minutes, and the trigger checked afresh"
         )
 
 

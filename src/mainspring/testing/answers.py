@@ -13,6 +13,7 @@ import msgspec
 
 from mainspring.entities.kind import Kind
 from mainspring.entities.model import Model
+from mainspring.entities.partial import misfit
 from mainspring.entities.patch import check_values
 from mainspring.entities.stage import Stage
 from mainspring.errors import InvalidOutcome, UndeclaredField
@@ -84,7 +85,9 @@ def seen_by(model: Model, kind: Kind, entity: Any) -> Any:
     return model.decode(kind.model.encode(entity))
 
 
-def called(stage: Stage, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def called(
+    kind: Kind, stage: Stage, role: str, function: Callable[..., Any], *arguments: Any
+) -> Any:
     """Call a stage's function, plain or async; what it raises says whose it is.
 
     A coroutine that never waits is walked through without an event loop, which is a hundred times
@@ -98,19 +101,23 @@ def called(stage: Stage, role: str, function: Callable[..., Any], *arguments: An
             answer.send(None)
         except StopIteration as end:
             return end.value
-        except RuntimeError as error:
-            if "event loop" not in str(error):
+        except RuntimeError as stopped:
+            if "event loop" not in str(stopped):
                 raise
         finally:
             answer.close()
         return run_apart(function(*arguments))
-    except Exception as error:
+    except Exception as caught:
+        told = misfit(kind.model, stage, caught) if isinstance(caught, TypeError) else None
+        error = told or caught
         error.add_note(f"in {role} of stage {stage.name!r} of kind {stage.kind!r}")
-        raise
+        if told is None:
+            raise
+        raise told from caught
 
 
-def call_saved(saved: Callable[..., Any], event: Any) -> None:
-    """Call a `saved` hook once."""
-    answer = saved(event)
+def call_hook(hook: Callable[..., Any], event: Any) -> None:
+    """Call a hook once."""
+    answer = hook(event)
     if inspect.iscoroutine(answer):
         run_apart(answer)

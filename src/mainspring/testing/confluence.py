@@ -37,16 +37,22 @@ def check_stages(
     orders: int = 20,
     after: timedelta = timedelta(0),
     start: datetime = START,
+    hooks: bool = False,
 ) -> None:
-    """All checks on these entities, with so many random orders of stages."""
+    """All checks on these entities, with so many random orders of stages.
+
+    `hooks`: the hooks of the stages are called, too; the world that they change must be one of its own
+    for each run (give a function that makes the kind). Every entity is deleted at the end.
+    """
     names = [SYSTEM, *_kind(source).stages]
     draw = random.Random(0)
     for seed in range(orders):
         ranks = tuple(draw.sample(names, len(names)))
         order = Order(ranks, seed if seed % 2 else None)
-        check_confluence(source, entities, order, after=after, start=start)
-    check_unasked(source, entities, after=after, start=start)
-    check_early_visits(source, entities, after=after, start=start)
+        check_confluence(source, entities, order, after=after, start=start, hooks=hooks)
+    check_unasked(source, entities, after=after, start=start, hooks=hooks)
+    check_early_visits(source, entities, after=after, start=start, hooks=hooks)
+    check_deletes(source, entities, after=after, start=start, hooks=hooks)
 
 
 def check_confluence(
@@ -56,13 +62,14 @@ def check_confluence(
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
+    hooks: bool = False,
 ) -> None:
     """Run the stages as declared and in this order: entities, states and timers must be the same.
 
     They are compared at rest, `after` some time.
     """
-    declared = _run(source, entities, after, start)
-    other = _run(source, entities, after, start, order=order.again())
+    declared = _run(source, entities, after, start, hooks=hooks)
+    other = _run(source, entities, after, start, hooks=hooks, order=order.again())
     _compare(declared, other, f"as declared and in {order}")
 
 
@@ -72,13 +79,14 @@ def check_unasked(
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
+    hooks: bool = False,
 ) -> None:
     """Run the stages asked and unasked: when `should_process` fails, a stage is visited all the same.
 
     So `process` must look for itself whether there is anything to do (S8).
     """
-    asked = _run(source, entities, after, start)
-    unasked = _run(source, entities, after, start, unasked=True)
+    asked = _run(source, entities, after, start, hooks=hooks)
+    unasked = _run(source, entities, after, start, hooks=hooks, unasked=True)
     _compare(asked, unasked, "with should_process asked and with should_process failing")
 
 
@@ -88,14 +96,15 @@ def check_early_visits(
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
+    hooks: bool = False,
 ) -> None:
     """At rest, visit each stage before its time: nothing may change, its timer least of all (S9).
 
     An outcome states its timer anew, so a stage that answers an early visit without one has lost it.
     """
     for name in _kind(source).stages:
-        plain = _run(source, entities, after, start)
-        early = _run(source, entities, after, start)
+        plain = _run(source, entities, after, start, hooks=hooks)
+        early = _run(source, entities, after, start, hooks=hooks)
         moment = _halfway(plain, name)
         for simulation in (plain, early):
             simulation.advance(moment - simulation.now)
@@ -105,6 +114,27 @@ def check_early_visits(
         for id in early.ids:
             _check_timer(plain, early, name, id)
         _compare(plain, early, f"with and without an early visit of stage {name!r}")
+
+
+def check_deletes(
+    source: Source,
+    entities: Sequence[Any],
+    *,
+    after: timedelta = timedelta(0),
+    start: datetime = START,
+    hooks: bool = False,
+) -> None:
+    """Delete each entity at rest and at once after it was put: no visit is left, and with `hooks` every
+    stage's `deleted` hears of it, which may come before anything of the entity was saved."""
+    for wait in (after, None):
+        simulation = Simulation(_kind(source), start=start, hooks=hooks)
+        for entity in entities:
+            simulation.put(entity)
+        if wait is not None:
+            simulation.advance(wait)
+        for id in simulation.ids:
+            simulation.delete(id)
+        simulation.advance(after)
 
 
 def _halfway(simulation: Simulation, stage: str) -> datetime:

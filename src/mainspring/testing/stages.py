@@ -22,13 +22,14 @@ from typing import Any
 
 from mainspring.entities import clock
 from mainspring.entities.event import Saved
+from mainspring.entities.keys import id_text
 from mainspring.entities.kind import Kind
 from mainspring.entities.outcome import KEEP, Untouched, check_answer, check_state, seconds_until
 from mainspring.entities.partial import model_of
 from mainspring.entities.stage import Stage, find
 from mainspring.entities.state import Stored
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.testing.answers import call_saved, called, fields_of, patch_of, rebuilt, seen_by
+from mainspring.testing.answers import call_hook, called, fields_of, patch_of, rebuilt, seen_by
 from mainspring.testing.order import SYSTEM, Order
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,7 +83,7 @@ class Simulation:
 
     `order` says which of several due visits comes first (as declared unless given). `unasked`:
     `should_process` is never asked, as if it always failed; the engine then visits every stage, and
-    what comes out must be the same. `hooks`: `saved` is called for what was saved.
+    what comes out must be the same. `hooks`: the hooks of the stages are called for what happened.
     """
 
     def __init__(
@@ -131,9 +132,12 @@ class Simulation:
             self._offer_changed(row, changed)
 
     def delete(self, id: Any, /) -> None:
-        """Delete an entity: its states and visits end with it."""
-        self._find(id)
+        """Delete an entity: its states and visits end with it; the stages' `deleted` hears it."""
+        row = self._find(id)
         del self._entities[id]
+        for stage in self._kind.stages.values():
+            if stage.deleted is not None:
+                self._tell(id, row, stage, what="deleted")
 
     def offer(self, stage: str, id: Any, /, at: datetime | None = None) -> None:
         """A visit that somebody else wishes, now or at a time; an earlier one stays."""
@@ -143,6 +147,7 @@ class Simulation:
         """An outside change of a stage's state; the stage is asked again."""
         row, found = self._find(id), find(self._kind, stage)
         row.states[found.name] = found.state.encode(value)
+        self._tell(id, row, found, what="state", outside=True)
         self._offer(row, SYSTEM, asked={found.name})
 
     def crawl(self) -> None:
@@ -237,12 +242,14 @@ class Simulation:
             return True
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
-        return called(stage, "should_process", stage.should_process, entity, state)
+        return called(self._kind, stage, "should_process", stage.should_process, entity, state)
 
     def _process(self, id: Any, row: _Entity, stage: Stage) -> None:
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
-        answer = check_answer(called(stage, "process", stage.process, entity, state), stage.name)
+        answer = check_answer(
+            called(self._kind, stage, "process", stage.process, entity, state), stage.name
+        )
         wanted: dict[str, Any] = {}
         if not isinstance(answer, Untouched):
             if answer.state is not KEEP and not stage.state.type:
@@ -262,29 +269,40 @@ class Simulation:
         changes = {name: (before[name], new) for name, new in changed.items()}
         self.steps.append(Step(self.now, id, stage.name, changes, visit_at))
         if changed or answer.state is not KEEP:
-            self._note(id, row, stage, changes)
+            self._tell(id, row, stage, what="saved" if changes else "state", changes=changes)
 
-    def _note(
-        self, id: Any, row: _Entity, stage: Stage, changes: dict[str, tuple[Any, Any]]
+    def _tell(
+        self,
+        id: Any,
+        row: _Entity,
+        stage: Stage,
+        *,
+        what: str,
+        changes: dict[str, tuple[Any, Any]] | None = None,
+        outside: bool = False,
     ) -> None:
+        """An event, as the stage's own hooks hear it."""
         self._numbers += 1
+        gone = what == "deleted"
         event = Saved(
             kind=self._kind.name,
             id=id,
             consumer=stage.name,
             number=self._numbers,
-            what="saved" if changes else "state",
-            stage=stage.name,
+            what=what,
+            stage=None if gone else stage.name,
             entity=deepcopy(row.value),
-            state=stage.state.decode(row.states.get(stage.name)),
+            state=None if gone else stage.state.decode(row.states.get(stage.name)),
             entity_version=row.version,
             state_version=None,
-            changed={name: list(pair) for name, pair in changes.items()},
+            changed={name: list(pair) for name, pair in (changes or {}).items()},
             created_at=self.now,
+            outside=outside,
         )
         self.events.append(event)
-        if self._hooks and stage.saved is not None:
-            call_saved(stage.saved, event)
+        hook = stage.hook(event)
+        if self._hooks and hook is not None:
+            call_hook(hook, event)
 
     def _offer_changed(
         self, row: _Entity, changed: Iterable[str], stage: str | None = None
@@ -327,6 +345,9 @@ class Simulation:
                 f"{self._kind.name} has no field {missing[0]!r} for its id; say put(entity, id=...)"
             )
         parts = tuple(fields[name] for name in self._kind.keys)
+        codec = self._kind.codec
+        if codec is not None:
+            return codec.id(self._kind.name, id_text(parts, self._kind.keys))
         return parts[0] if len(parts) == 1 else parts
 
 

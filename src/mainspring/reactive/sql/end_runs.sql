@@ -1,11 +1,11 @@
 -- End runs whose state is locked, found by its address, whatever they came to. A recorded success replaces what the task has seen as a whole: what
 -- its check captured, with the repairs made since laid over it. A failure counts and sets the end of its backoff. All clear the
--- firing and begin a new turn. Answers when the next check is due, and the pool if it has a cap.
+-- firing and begin a new turn. A void one did not run: a manual run is asked for again. Answers when the next check is due, and the pool if it has a cap.
 with item as (
-  select task, address::tid as address, succeeded, failed, backoff, error, turn
-  from unnest(%(tasks)s::text[], %(addresses)s::text[], %(succeeded)s::boolean[], %(failed)s::boolean[], %(backoffs)s::double precision[],
+  select task, address::tid as address, succeeded, failed, void, backoff, error, turn
+  from unnest(%(tasks)s::text[], %(addresses)s::text[], %(succeeded)s::boolean[], %(failed)s::boolean[], %(void)s::boolean[], %(backoffs)s::double precision[],
     %(errors)s::text[], %(turns)s::bigint[])
-    as i(task, address, succeeded, failed, backoff, error, turn)
+    as i(task, address, succeeded, failed, void, backoff, error, turn)
 ),
 ended as (
   update mainspring.reactive_task t
@@ -22,6 +22,9 @@ ended as (
       when i.succeeded then null
       when i.failed and t.kind = 'regular' then mainspring.clock() + make_interval(secs => i.backoff)
       else t.retry_at end,
+    request = case when i.void and t.kind = 'manual'
+      then coalesce(t.request, jsonb_build_object('record', t.record, 'by', substring(t.cause from 'asked for by (.*)')))
+      else t.request end,
     ended_at = mainspring.clock(),
     turn = i.turn, firing = null, fired_at = null, run = null, started_at = null, admitted_at = null, captured = null,
     repair = null, kind = null, record = null, base = null, kept_back_at = null, verdict = null, since = null

@@ -1,8 +1,9 @@
 -- Start runs: mark each firing as run by this run, which is what makes a later start of it a crash. Answers one row a run: its
 -- state as it stood ('started', 'other': another firing by now, 'again': an earlier start of this firing has died), what the
--- check captured, and whether a param of it was moved back since. 'newer': the check was of a newer release, which captured
--- less than this worker's code wants to know; it is not started here. 'unknown': this worker has no code of it; it can only
--- find out that an earlier start has died.
+-- check captured, and whether a param of it was moved back since. 'newer': the task is of a newer release, whose check looked
+-- at other params than this worker's code names; it is not started here: its success would count as seen what the code does not
+-- look at. 'unknown': this worker has no code of it; it can only find out that an earlier start has died. `exact`: the check
+-- looked at what this worker's code names, no more and no less.
 -- Locks reactive_task rows in the order of the items, which is by name. Rides reactive_task_by_name (once a run that starts),
 -- param_by_name and produces_of_task.
 with item as materialized (
@@ -15,25 +16,26 @@ started as (
   set run = i.run, started_at = mainspring.clock()
   from item i
   where i.known and t.task = i.task and t.firing = i.firing and (t.run is null or t.run = i.run) and t.admitted_at is not null
-    and (t.captured ?& i.needs or t.release <= %(release)s::bigint)
-  returning t.task, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run, t.captured ?& i.needs as knows
+    and ((t.captured ?& i.needs and t.captured - i.needs = '{}') or t.release <= %(release)s::bigint)
+  returning t.task, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run,
+    t.captured ?& i.needs and t.captured - i.needs = '{}' as exact
 ),
 answered as (
-  select task, 'started' as answer, kind, record, cause, captured, seen, base, failures, run, knows
+  select task, 'started' as answer, kind, record, cause, captured, seen, base, failures, run, exact
   from started
   union all
   select i.task, case
     when t.firing is distinct from i.firing then 'other'
     when t.run is not null then 'again'
     when not i.known then 'unknown'
-    when not t.captured ?& i.needs then 'newer'
+    when t.admitted_at is not null then 'newer'
     else 'other'
-  end, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run, t.captured ?& i.needs
+  end, t.kind, t.record, t.cause, t.captured, t.seen, t.base, t.failures, t.run, false
   from item i
   left join mainspring.reactive_task t on t.task = i.task
   where i.task not in (select task from started)
 )
-select t.task, t.answer, t.kind, t.record, t.cause, t.captured::text as captured, t.seen::text as seen, t.base, t.failures, t.run, t.knows,
+select t.task, t.answer, t.kind, t.record, t.cause, t.captured::text as captured, t.seen::text as seen, t.base, t.failures, t.run, t.exact,
   exists (
     select from jsonb_each(t.captured) c join mainspring.param p on p.name = c.key
     where p.rewinds > (c.value ->> 1)::integer
