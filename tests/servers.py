@@ -42,6 +42,12 @@ def pgbouncer_path() -> Path | None:
     return _or_none(_find_pgbouncer)
 
 
+def ip_path() -> str | None:
+    """The program `ip` of iproute2, or None if there is no way to get it."""
+    found = _or_none(_find_ip)
+    return str(found) if found else None
+
+
 def _or_none(find: Callable[[], Path]) -> Path | None:
     try:
         return find()
@@ -89,6 +95,17 @@ def _find_redis() -> Path:
     found = _runnable(tree, Path("usr/bin")) / "redis-server"
     if subprocess.run([found, "--version"], capture_output=True).returncode:
         raise NoServer(f"the Redis unpacked in {found} does not run")
+    return found
+
+
+def _find_ip() -> Path:
+    found = _runnable(_unpacked("iproute2", "iproute2"), Path("bin")) / "ip"
+    try:
+        done = subprocess.run([found, "-V"], capture_output=True)
+    except OSError as error:
+        raise NoServer(f"the ip unpacked in {found} does not run: {error}") from error
+    if done.returncode:
+        raise NoServer(f"the ip unpacked in {found} does not run")
     return found
 
 

@@ -48,6 +48,8 @@ class EmbeddedServer:
     `settings` are server settings, such as `{"fsync": "off"}`; those of the one who starts count.
     """
 
+    listens_on = ""  # nobody but who may walk to its socket; tests of networks say otherwise
+
     def __init__(
         self, directory: Path, *, bin_dir: Path | None = None, settings: Mapping[str, str] = {}
     ) -> None:
@@ -226,7 +228,8 @@ class EmbeddedServer:
 
     def _launch(self, account: Account | None, binaries: Path) -> None:
         def command(path: str) -> list[str | Path]:
-            own = {"listen_addresses": "", "port": str(PORT), "unix_socket_permissions": "0700"}
+            own = {"listen_addresses": self.listens_on, "port": str(PORT)}
+            own["unix_socket_permissions"] = "0700"
             at_data = self.socket_dir == self.data
             own["unix_socket_directories"] = path if at_data else str(self.socket_dir)
             options = shlex.join(f"--{k}={v}" for k, v in {**self._settings, **own}.items())
