@@ -230,7 +230,7 @@ class Blocking:
 
 def test_a_signal_handler_only_takes_note():
     """T10: whatever is sent or waited for, it is not from within the handler."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False)
     process = Blocking()
     supervisor._seats[0].process = process
 
@@ -248,7 +248,7 @@ def test_a_signal_handler_only_takes_note():
 
 def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file():
     """Its error is told once, not at every try of a growing pause."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False, gives_up=False)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False, gives_up=False)
     (seat,) = supervisor._seats
 
     supervisor._follow(seat, End(1, codes.USAGE, lived=0.1), had_joined=False)
@@ -262,7 +262,7 @@ def test_a_signal_is_heard_while_a_dead_process_is_buried():
     """T10: a database that is away keeps the burial, not the supervisor."""
     away, asked = threading.Event(), threading.Event()
 
-    def bury(_: UUID) -> bool:
+    def bury(_: UUID, _fenced: bool) -> bool:
         asked.set()
         return away.wait(30)
 

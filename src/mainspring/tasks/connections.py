@@ -17,6 +17,7 @@ from mainspring.db.connect import Database, is_usable
 from mainspring.db.pool import pop_idle
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
+from mainspring.tasks.cutting import InUse
 
 
 class Connections:
@@ -27,32 +28,35 @@ class Connections:
         self._database = database
         self._idle: list[psycopg.AsyncConnection[Any]] = []
         self._idle_sync: list[psycopg.Connection[Any]] = []
+        self.in_use = InUse()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """A connection in a transaction that commits at the end; only savepoints go inside it."""
         connection = await self._take()
-        try:
-            async with connection.transaction() as block:
-                if (local := self._database.local_settings(client=True)) is not None:
-                    await connection.execute(local)
-                yield connection
-            _check_committed(block)
-        finally:
-            await asyncio.shield(self._give_back(connection))
+        with self.in_use.used(connection):
+            try:
+                async with connection.transaction() as block:
+                    if (local := self._database.local_settings(client=True)) is not None:
+                        await connection.execute(local)
+                    yield connection
+                _check_committed(block)
+            finally:
+                await asyncio.shield(self._give_back(connection))
 
     @contextmanager
     def transaction_sync(self) -> Iterator[psycopg.Connection[Any]]:
         """The same for plain functions."""
         connection = self._take_sync()
-        try:
-            with connection.transaction() as block:
-                if (local := self._database.local_settings(client=True)) is not None:
-                    connection.execute(local)
-                yield connection
-            _check_committed(block)
-        finally:
-            self._give_back_sync(connection)
+        with self.in_use.used(connection):
+            try:
+                with connection.transaction() as block:
+                    if (local := self._database.local_settings(client=True)) is not None:
+                        connection.execute(local)
+                    yield connection
+                _check_committed(block)
+            finally:
+                self._give_back_sync(connection)
 
     async def _take(self) -> psycopg.AsyncConnection[Any]:
         while (connection := pop_idle(self._idle)) is not None:
@@ -70,6 +74,9 @@ class Connections:
             if is_usable(connection):
                 return connection
             connection.close()
+        return self.in_use.open(self._open_sync)
+
+    def _open_sync(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(self._database.url, **self._database.psycopg_arguments("task"))
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
