@@ -34,7 +34,6 @@ class Session:
         self.between: Callable[[], None] = lambda: (
             None
         )  # called before each statement or transaction
-        self.round_trips = 0  # statements, begins and commits that were waited for
 
     def _get(self) -> Any:
         if self._connection is None:
@@ -53,12 +52,10 @@ class Session:
         """A transaction; `fetch` runs in it."""
         connection = self._get()
         self.between()
-        self.round_trips += 2
         return self._database.transaction_sync(connection)
 
     def fetch(self, name: str, **values: Any) -> list[Any]:
         """Run a statement in the transaction that is open."""
-        self.round_trips += 1
         cursor = self._connection.execute(SQL[name].text, values)
         return cursor.fetchall() if cursor.description else []
 
