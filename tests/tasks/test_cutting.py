@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from mainspring.db.connect import Database
+from mainspring.db.pool import AsyncPool
 from mainspring.tasks.connections import Connections
 
 pytestmark = pytest.mark.skipif(
@@ -66,3 +67,24 @@ async def test_a_thread_amid_a_statement_ends_at_once_when_it_is_cut(database_ur
         await asyncio.wait({run}, timeout=3)
         assert isinstance(run.exception(), psycopg.OperationalError)
     assert connections._idle_sync == []
+
+
+async def test_a_run_amid_a_transaction_of_the_engine_s_ends_at_once_when_it_is_stopped(
+    database_url: str,
+) -> None:
+    """A5: it enqueues, or saves an entity: a rollback would wait for the statement before it."""
+    pool = AsyncPool(Database(database_url), most=1)
+    pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        async with pool.connection(transaction=True) as connection:
+            pid.set_result(connection.get_server_pid())
+            await connection.execute("select pg_sleep(60)")
+
+    run = asyncio.create_task(work())
+    with silenced(await pid):
+        await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.wait({run}, timeout=3)
+        assert run.cancelled()
+    await pool.close()

@@ -243,6 +243,9 @@ async def read_committed(connection: Any) -> AsyncIterator[None]:
     await transaction.start()
     try:
         yield
+    except asyncio.CancelledError:
+        connection.terminate()  # a rollback would wait for what was sent before, over a dead network for ever
+        raise
     except BaseException:
         if not connection.is_closed():
             await transaction.rollback()
