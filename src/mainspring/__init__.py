@@ -31,6 +31,8 @@ from mainspring.errors import (
     Fenced,
     InvalidArguments,
     MainspringError,
+    NotDone,
+    OutcomeUnknown,
     ResultTimeout,
     TaskFailed,
 )
@@ -61,7 +63,9 @@ __all__ = [
     "Kind",
     "Mainspring",
     "MainspringError",
+    "NotDone",
     "Outcome",
+    "OutcomeUnknown",
     "Process",
     "ProcessFilter",
     "ProcessHandle",

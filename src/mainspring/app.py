@@ -40,6 +40,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
+from mainspring.kernel.insist import until_let_in
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
@@ -465,6 +466,7 @@ class Mainspring(Advancing):
         return Database(
             url,
             pooled=database.pooled,
+            on_windows=database.on_windows,
             shard_count=shard_count,
             private_in="" if self._server is None else str(self.directory.absolute()),
         )
@@ -685,7 +687,7 @@ class Mainspring(Advancing):
         """A worker inside this event loop, for as long as the block lasts."""
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
         wanted = WorkerSettings(**settings)
-        database, pool = await self.database(), await self.pool()
+        database, pool = await until_let_in(self.database), await self.pool()
         if database.private_in and self.kinds:
             await self.migrate()  # nobody else puts triggers on the tables of a private database
         async with crew(self, database, pool, wanted) as worker:
@@ -702,6 +704,7 @@ class Mainspring(Advancing):
         """Run a worker from plain code: `run_worker` on an event loop of its own."""
 
         async def main() -> None:
+            await until_let_in(self.database)
             async with self:
                 await self.run_worker(drain=drain, **settings)
 

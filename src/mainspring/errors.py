@@ -30,9 +30,25 @@ class InvalidUrl(InvalidSetting):
 
 
 class DatabaseUnavailable(MainspringError):
-    """The database cannot be reached; nothing is known of what was under way."""
+    """The database cannot be reached, or cannot do what was asked just now.
+
+    It is a `NotDone` or an `OutcomeUnknown`, where that is known.
+    """
 
     code = "database_unavailable"
+    passes = False  # a server is there, and said that it takes nobody just now
+
+
+class NotDone(DatabaseUnavailable):
+    """Nothing was done: it may be sent again."""
+
+    code = "not_done"
+
+
+class OutcomeUnknown(DatabaseUnavailable):
+    """The connection was lost before the answer: it may have been done, or not."""
+
+    code = "outcome_unknown"
 
 
 class UnsupportedServer(MainspringError):

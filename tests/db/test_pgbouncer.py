@@ -21,6 +21,7 @@ import pytest
 from mainspring import Context, Mainspring, RetryPolicy, Saved, Update
 from mainspring.db import connect
 from mainspring.db.embedded import EmbeddedServer
+from mainspring.tasks.connections import _RESET_LOCAL
 from mainspring.testing import wait_until
 from servers import PgBouncer, pgbouncer_path
 
@@ -127,7 +128,9 @@ def statements(server: EmbeddedServer, name: str) -> list[str]:
 
 
 def of_a_session(asked: list[str]) -> list[str]:
-    """Those that leave something in the session: names, settings, LISTEN."""
+    """Those that leave something in the session: names, settings, LISTEN. A task's transaction ends by
+    undoing what it may have set there."""
+    asked = [s.replace(_RESET_LOCAL, "") for s in asked]
     named = re.compile(r"execute (?!<unnamed>)")
     # The encoding is set by PgBouncer itself, when drivers that spell it differently take turns.
     sets = re.compile(

@@ -15,6 +15,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
+from mainspring.kernel.insist import until_let_in
 from mainspring.loops import run_here
 
 _PR_SET_PDEATHSIG = 1
@@ -58,6 +59,7 @@ def main(orders: Orders) -> None:
 
 
 async def _work(app: Mainspring, orders: Orders) -> None:
+    await until_let_in(app.database)
     async with app:
         await app.run_worker(
             drain=orders.drain,

@@ -22,6 +22,8 @@ from mainspring.crew import pools_of
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.burial import bury_ended
 from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings
+from mainspring.kernel.insist import until_let_in
+from mainspring.loops import run_apart
 
 WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
@@ -69,7 +71,8 @@ def worker(
     WorkerSettings(**settings)  # refuses what is out of range here, once
     place = named(place)
     app = resolve(url, place)
-    app.database_sync()  # says here, once, if it is not there; a private one stays up meanwhile
+    # Says here, once, if it is not there; a private one stays up meanwhile.
+    run_apart(until_let_in(app.database))
     _warn_of_pool(app, place, pool)
     orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
     try:
@@ -93,7 +96,7 @@ def dev(
     log.configure(log_level, json=False)
     place = named(place)
     app = _app_for_dev(url, place)
-    database = app.database_sync()
+    database = run_apart(until_let_in(app.database))
     show.say(f"{database.shown}: {database.url}" if database.private_in else database.shown)
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": _DEV_LEASE}
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)

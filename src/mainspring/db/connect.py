@@ -2,7 +2,8 @@
 
 A `Database` opens connections of the engine's own: asyncpg for the loops, psycopg for the heart's
 thread and for what users touch. Each sets its own `synchronous_commit`, timeouts and isolation, so
-that no default of the server or the role can weaken a promise. Behind a transaction pooler
+that no default of the server or the role can weaken a promise. Of an address of several hosts each is
+tried for itself (`hosts.py`), by either driver alike. Behind a transaction pooler
 (PgBouncer) nothing belongs to a session: no startup settings, no named prepared statements, no
 LISTEN; then each transaction sets what it needs.
 """
@@ -13,7 +14,8 @@ import asyncio
 import os
 import random
 import select
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
@@ -23,16 +25,16 @@ import asyncpg
 import psycopg
 from psycopg import conninfo
 
+from mainspring.db import hosts, keepalive
+from mainspring.db.options import check_options, options_of, packed
 from mainspring.db.sql import Statement
-from mainspring.errors import DatabaseUnavailable, InvalidUrl, UnsupportedServer
+from mainspring.errors import DatabaseUnavailable, InvalidUrl, NotDone, UnsupportedServer
 
 OLDEST_SERVER = 150000
-CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = (
     70.0  # above every statement_timeout: the server speaks first, and says what it was
 )
-# A psycopg connection neither waits for ever for the server nor for a network that swallows packets.
-_PATIENCE: Mapping[str, Any] = {"connect_timeout": int(CONNECT_SECONDS), "tcp_user_timeout": 15000}
+LEAST_SECONDS = 2  # psycopg gives no host less to connect
 
 # The engine's waits are shorter than the server's deadlock_timeout (1 s): in a deadlock with a
 # user's transaction the engine gives way, never the user.
@@ -59,6 +61,8 @@ _CLIENT: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",
 }
+_LINE: Mapping[str, str] = {**keepalive.SERVER, **keepalive.SERVER_LOOKS}
+_OURS: Mapping[str, str] = {**_ENGINE, **_CLIENT, **_LINE, "application_name": ""}
 # What asyncpg understands in a URL besides the address.
 _KEPT = (
     *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "krbsrvname"),
@@ -68,6 +72,9 @@ _REFUSALS = (
     *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
     asyncpg.TargetServerAttributeNotMatched,
 )
+
+# Too many connections; shutting down, crashed, starting up.
+_NOT_NOW = ("53300", "57P01", "57P02", "57P03")
 
 # SQLSTATE classes of the connection and the server: the statement is fine and can be sent again.
 _TRANSIENT = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58")
@@ -113,6 +120,17 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no ty
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._kept: dict[Statement, Any] = {}
+        self._unread: select.poll | None = None
+
+    def is_usable(self) -> bool:
+        """Whether it still stands while idle: a closed one has its end to read, whatever the event loop
+        has seen of it. Costs no round trip."""
+        if self.is_closed():
+            return False
+        if self._unread is None:
+            self._unread = select.poll()
+            self._unread.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not self._unread.poll(0)
 
     async def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
         """Run a statement that answers no rows: so no migration can make its plan unfit."""
@@ -130,6 +148,7 @@ class Database:
     shard_count: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
     private_in: str = ""  # the directory of the private server that it is on
+    on_windows: bool = False  # the server is
 
     @property
     def shown(self) -> str:
@@ -137,10 +156,12 @@ class Database:
         return f"private database in {self.private_in}" if self.private_in else _shown(self.url)
 
     def _startup(self, base: Mapping[str, str], role: str) -> dict[str, str]:
+        own = dict(options_of(self.url))
         if self.pooled:
-            return {}
+            return own  # it refuses what it does not know, and says so
+        line = keepalive.SERVER if self.on_windows else _LINE
         name = f"mainspring:{role}:{os.getpid()}"
-        return {**base, **self.settings, "application_name": name}
+        return {**own, **base, **line, **self.settings, "application_name": name}
 
     async def connect(
         self,
@@ -149,54 +170,74 @@ class Database:
         client: bool = False,
         settings: Mapping[str, str] | None = None,
         command_timeout: float | None = COMMAND_SECONDS,
+        timeout: float | None = None,
     ) -> asyncpg.Connection[Any]:
         """Open an asyncpg connection of the engine's (or, for enqueueing, a client's).
 
-        Without a `command_timeout` the caller sees to it that nobody waits for ever.
+        Without a `command_timeout` the caller sees to it that nobody waits for ever. `timeout`: seconds
+        for each host, if not those of the address.
         """
         startup = self._startup(_CLIENT if client else _ENGINE, role)
         if settings is not None and not self.pooled:
             startup |= settings
-        try:
-            connection = await asyncpg.connect(
-                asyncpg_url(self.url),
-                connection_class=Connection,
-                server_settings=startup,
-                statement_cache_size=0 if self.pooled else 200,
-                max_cached_statement_lifetime=0,
-                timeout=CONNECT_SECONDS,
-                command_timeout=command_timeout,
-            )
-        except _REFUSALS as error:
-            raise _unreachable(self.url, error) from error
+        tries = _Tries(self.url, timeout)
+        for host, seconds in tries:
+            with tries.at(host):
+                connection = await asyncpg.connect(
+                    asyncpg_url(host.url),
+                    connection_class=Connection,
+                    server_settings=startup,
+                    statement_cache_size=0 if self.pooled else 200,
+                    max_cached_statement_lifetime=0,
+                    timeout=seconds,
+                    command_timeout=command_timeout,
+                )
+                break
+        keepalive.keep_alive(connection._transport.get_extra_info("socket"))
         if self.pooled:
             # To look up types asyncpg turns jit off for the session, which here is others' too.
             connection._server_caps = connection._server_caps._replace(jit=False)
         return connection
 
-    def connect_sync(self, role: str, *, client: bool = False) -> psycopg.Connection[Any]:
+    def connect_sync(
+        self, role: str, *, client: bool = False, timeout: float | None = None
+    ) -> psycopg.Connection[Any]:
         """Open a psycopg connection in autocommit."""
-        arguments: dict[str, Any] = _options(self._startup(_CLIENT if client else _ENGINE, role))
-        try:
-            connection = psycopg.connect(
-                self.url,
-                autocommit=True,
-                prepare_threshold=None if self.pooled else 2,
-                **_PATIENCE,
-                **arguments,
-            )
-        except psycopg.Error as error:
-            raise _unreachable(self.url, error) from error
+        startup = self._startup(_CLIENT if client else _ENGINE, role)
+        tries = _Tries(self.url, timeout)
+        for host, seconds in tries:
+            with tries.at(host):
+                if seconds < LEAST_SECONDS:
+                    _knock(host.url, seconds)
+                connection = psycopg.connect(
+                    autocommit=True,
+                    prepare_threshold=None if self.pooled else 2,
+                    **_psycopg(host.url, seconds, startup),
+                )
+                break
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # said at each BEGIN
         return connection
 
-    def psycopg_arguments(self, role: str) -> dict[str, Any]:
-        """Keyword arguments for a psycopg connection that a task's own SQL runs on."""
-        return {
-            "prepare_threshold": None if self.pooled else 5,
-            **_PATIENCE,
-            **_options(self._startup(_CLIENT, role)),
-        }
+    async def connect_task(self) -> psycopg.AsyncConnection[Any]:
+        """Open a psycopg connection that a task's own SQL runs on, in autocommit."""
+        startup = self._startup(_CLIENT, "task")
+        tries = _Tries(self.url, None)
+        for host, seconds in tries:
+            with tries.at(host):
+                connection = await psycopg.AsyncConnection.connect(
+                    autocommit=True,
+                    prepare_threshold=None if self.pooled else 5,
+                    **_psycopg(host.url, seconds, startup),
+                )
+                break
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return connection
+
+    def connect_task_sync(self) -> psycopg.Connection[Any]:
+        """The same for plain functions."""
+        connection = self.connect_sync("task", client=True)
+        connection.prepare_threshold = None if self.pooled else 5
+        return connection
 
     def local_settings(self, *, client: bool = False) -> LiteralString | None:
         """What each transaction must set for itself behind a pooler."""
@@ -237,14 +278,26 @@ class Database:
 
 @asynccontextmanager
 async def read_committed(connection: Any) -> AsyncIterator[None]:
-    """A READ COMMITTED transaction. When its connection breaks the error says why: asyncpg's own block
-    would complain instead that it cannot roll back."""
+    """A READ COMMITTED transaction."""
+    async with ending(connection, await begin(connection)):
+        yield
+
+
+async def begin(connection: Any) -> Any:
+    """Begin one, which `ending` ends."""
     transaction = connection.transaction(isolation="read_committed")
     await transaction.start()
+    return transaction
+
+
+@asynccontextmanager
+async def ending(connection: Any, transaction: Any) -> AsyncIterator[None]:
+    """The rest of it. When its connection breaks the error says why: asyncpg's own block would complain
+    instead that it cannot roll back."""
     try:
         yield
     except asyncio.CancelledError:
-        connection.terminate()  # a rollback would wait for what was sent before, over a dead network for ever
+        connection.terminate()  # a rollback waits for what was sent before: over a dead network for ever
         raise
     except BaseException:
         if not connection.is_closed():
@@ -262,14 +315,49 @@ _ENGINE_LOCAL: LiteralString = _local(_ENGINE)
 _CLIENT_LOCAL: LiteralString = _local(_CLIENT)
 
 
-def _options(startup: Mapping[str, str]) -> dict[str, Any]:
-    if not startup:
-        return {}
-    rest = {k: v for k, v in startup.items() if k != "application_name"}
-    joined = " ".join(
-        f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in rest.items()
-    )
-    return {"application_name": startup["application_name"], "options": joined}
+class _Tries:
+    """The hosts of an address, one after the other, until one lets us in; else the error that says why
+    none did."""
+
+    def __init__(self, url: str, timeout: float | None) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._failed: list[tuple[hosts.Host, Exception]] = []
+
+    def __iter__(self) -> Iterator[tuple[hosts.Host, float]]:
+        for host in hosts.to_try(self._url):
+            yield host, self._timeout or host.patience
+        raise _unreachable(self._url, self._failed) from self._failed[-1][1]
+
+    @contextmanager
+    def at(self, host: hosts.Host) -> Iterator[None]:
+        """Whatever one host says, another may say something else."""
+        try:
+            yield
+        except (*_REFUSALS, psycopg.Error) as error:
+            self._failed.append((host, error))
+        else:
+            hosts.worked(self._url, host)
+
+
+def _psycopg(url: str, seconds: float, startup: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a psycopg connection: of the address's own only the settings are not let through,
+    which are among ours."""
+    arguments: dict[str, Any] = {**keepalive.LIBPQ, **conninfo.conninfo_to_dict(url)}
+    arguments["connect_timeout"] = max(LEAST_SECONDS, int(seconds))
+    if "application_name" in startup:
+        arguments["application_name"] = startup["application_name"]
+    rest = {name: value for name, value in startup.items() if name != "application_name"}
+    arguments["options"] = packed(rest) if rest else None
+    return arguments
+
+
+def _knock(url: str, seconds: float) -> None:
+    """Find out whether a host answers at all, sooner than psycopg would."""
+    parts = conninfo.conninfo_to_dict(url)
+    host = str(parts.get("hostaddr") or parts.get("host") or "")
+    if host and not host.startswith(("/", "@")):
+        socket.create_connection((host, int(parts.get("port") or 5432)), seconds).close()
 
 
 def check_url(url: str) -> str:
@@ -282,6 +370,7 @@ def check_url(url: str) -> str:
     try:
         parts = conninfo.conninfo_to_dict(url)
         ports = [int(port) for port in str(parts.get("port", "5432")).split(",") if port]
+        hosts.to_try(url)
     except (psycopg.Error, ValueError):
         ports = []
         parts = {"unreadable": True}
@@ -292,6 +381,7 @@ def check_url(url: str) -> str:
             "cannot read the database address (not shown here, it may hold a password); "
             "write it as postgresql://user:password@host:5432/database"
         )
+    check_options(url, _OURS)
     return url
 
 
@@ -317,12 +407,28 @@ def _shown(url: str) -> str:
     return f"{where}, database {parts.get('dbname') or 'of the user'}"
 
 
-def _unreachable(url: str, error: BaseException) -> Exception:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return DatabaseUnavailable(
-        f"cannot connect to PostgreSQL at {_shown(url)}: {reason}; "
+def _unreachable(url: str, failed: list[tuple[hosts.Host, Exception]]) -> NotDone:
+    if len(failed) == 1:
+        reasons = _reason(failed[0][1])
+    else:
+        reasons = "; ".join(f"{host.name}: {_reason(error)}" for host, error in failed)
+    found = NotDone(
+        f"cannot connect to PostgreSQL at {_shown(url)}: {reasons}; "
         "is the server up and the address right?"
     )
+    found.passes = any(_passes(error) for _, error in failed)
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _passes(error: Exception) -> bool:
+    """Whether a server is there and says that it cannot take us just now: too many are there, it starts,
+    it ends, or it is still a standby."""
+    state = getattr(error, "sqlstate", None) or ""
+    return state in _NOT_NOW or isinstance(error, asyncpg.TargetServerAttributeNotMatched)
 
 
 async def probe(url: str, settings: Mapping[str, str] | None = None) -> Database:
@@ -339,14 +445,15 @@ async def probe(url: str, settings: Mapping[str, str] | None = None) -> Database
             row = await connection.fetchrow(
                 "select pg_backend_pid() as pid, current_setting('server_version') as name,"
                 " current_setting('server_version_num')::int as version,"
-                " current_setting('server_encoding') as encoding"
+                " current_setting('server_encoding') as encoding,"
+                " version() ~* 'windows|mingw|visual c|msvc' as on_windows"
             )
         assert row is not None
         check_server(row["version"], row["name"], row["encoding"])
         pooled = row["pid"] != connection.get_server_pid()
     finally:
         await connection.close()
-    return Database(url, pooled=pooled, settings=settings or {})
+    return Database(url, pooled=pooled, settings=settings or {}, on_windows=row["on_windows"])
 
 
 def check_server(version: int, name: str, encoding: str) -> None:

@@ -1,7 +1,8 @@
 """Small pools of the application's own connections, for enqueueing and looking things up.
 
 asyncpg for async code, psycopg for the rest. A connection is opened when first asked for, kept for
-the next caller, and dropped when it broke.
+the next caller for a while, and dropped when it broke. What the database fails to do is told in one
+family of errors (`outage.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from mainspring.db.connect import COMMAND_SECONDS, Database, is_usable, read_committed
+from mainspring.db.connect import COMMAND_SECONDS, Database, begin, ending
+from mainspring.db.idle import IDLE_SECONDS, Idle
+from mainspring.db.outage import is_unsent, outage
 from mainspring.db.sql import Statement
+from mainspring.errors import DatabaseUnavailable
 
-T = TypeVar("T")
 log = logging.getLogger("mainspring")
 LOOKS = 10  # at what waits for an answer, within the time after which it is given up
 
@@ -34,46 +37,59 @@ def abandon(*pools: Any) -> None:
     _inherited.extend(pools)
 
 
-def pop_idle(idle: list[T]) -> T | None:
-    """The connection that was used last, if any: other threads take from the same list."""
-    try:
-        return idle.pop()
-    except IndexError:
-        return None
-
-
 class AsyncPool:
     """asyncpg connections of one event loop.
 
     A server that does not answer is given up by one look at all of them now and then: a timer for each
-    statement is a tenth of what an enqueue costs its caller.
+    statement is a tenth of what an enqueue costs its caller. The same look closes what has long been idle.
     """
 
-    def __init__(self, database: Database, *, most: int, patience: float = COMMAND_SECONDS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        most: int,
+        patience: float = COMMAND_SECONDS,
+        idle_for: float = IDLE_SECONDS,
+    ) -> None:
         self.database = database
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
         self._patience = patience
+        self._idle_for = idle_for
         self._in_use: set[Any] = set()
-        # By connection and number of the statement that it is at: when that was first seen.
+        # By connection and number of the statement that it is at, or was at last: when that was first seen.
         self._seen: dict[tuple[Any, int], float] = {}
         self._look: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def connection(self, *, transaction: bool = False) -> AsyncIterator[Any]:
-        """A connection in autocommit, or in a transaction that commits at the end."""
+    async def connection(
+        self, *, transaction: bool = False, explained: bool = True
+    ) -> AsyncIterator[Any]:
+        """A connection in autocommit, or in a transaction that commits at the end.
+
+        When the database fails the caller is told so by `DatabaseUnavailable`, unless it asked for the
+        driver's own errors, to judge them itself.
+        """
+        undone = transaction or self.database.pooled  # COMMIT was not sent
         async with self._room:
-            connection = self._take_idle() or await self._open()
+            if undone:
+                connection, begun = await self._begun()
+            else:
+                connection = await self._take()
             try:
-                if transaction or self.database.pooled:
-                    async with read_committed(connection):
+                if undone:
+                    async with ending(connection, begun):
                         if (local := self.database.local_settings(client=True)) is not None:
                             await connection.execute(local)
                         yield connection
+                        undone = False
                 else:
                     yield connection
             except BaseException as error:
-                self._give_back(connection, error)
+                found = self._failed(connection, error, undone)
+                if explained and found is not None:
+                    raise found from error
                 raise
             self._give_back(connection)
 
@@ -90,16 +106,50 @@ class AsyncPool:
             return
         await self._room.acquire()
         try:
-            connection = self._take_idle() or await self._open()
-            try:
-                await connection.run(statement, values)
-            except BaseException as error:
-                self._give_back(connection, error)
-                raise
+            connection = await self._take()
+            while True:
+                try:
+                    await connection.run(statement, values)
+                except BaseException as error:
+                    found = self._failed(connection, error, undone=False)
+                    if is_unsent(error):
+                        connection = await self._open()
+                        continue
+                    if found is not None:
+                        raise found from error
+                    raise
+                break
             self._in_use.discard(connection)
             self._idle.append(connection)  # one statement leaves no transaction behind
         finally:
             self._room.release()
+
+    async def _take(self) -> Any:
+        return self._take_idle() or await self._open()
+
+    async def _begun(self) -> tuple[Any, Any]:
+        """A connection in a transaction. One that was kept may end just now: its BEGIN did nothing, and is
+        sent on a new one."""
+        kept = self._take_idle()
+        connection = kept or await self._open()
+        while True:
+            try:
+                return connection, await begin(connection)
+            except BaseException as error:
+                found = self._failed(connection, error, undone=True)
+                if found is None:
+                    raise
+                if connection is not kept:
+                    raise found from error
+            connection = await self._open()
+
+    def _failed(
+        self, connection: Any, error: BaseException, undone: bool
+    ) -> DatabaseUnavailable | None:
+        """Give back a connection on which something went wrong; answers what its user is told."""
+        found = outage(error, lost=connection.is_closed(), undone=undone)
+        self._give_back(connection, error)
+        return found
 
     def _give_back(self, connection: Any, error: BaseException | None = None) -> None:
         """Keep a connection if the server has answered for all that was sent on it.
@@ -117,9 +167,11 @@ class AsyncPool:
             self._idle.append(connection)
 
     def _take_idle(self) -> Any:
-        while (connection := pop_idle(self._idle)) is not None:
-            if not connection.is_closed():
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable():
                 return self._used(connection)
+            connection.terminate()
         return None
 
     async def _open(self) -> Any:
@@ -133,19 +185,29 @@ class AsyncPool:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._look = loop.call_later(self._patience / LOOKS, self._give_up_unanswered)
+        soon = min(self._patience, self._idle_for) / LOOKS
+        self._look = loop.call_later(soon, self._look_at_all)
 
-    def _give_up_unanswered(self) -> None:
-        """Cut what has been at one statement for too long; whoever waits for it gets an error."""
+    def _look_at_all(self) -> None:
+        """Cut what has been at one statement for too long, whose waiter gets an error, and close what
+        nobody has used for a while."""
         now = asyncio.get_running_loop().time()
-        at = [(c, c._protocol.queries_count) for c in self._in_use if not c.is_closed()]
+        idle = set(self._idle)
+        at = [
+            (connection, connection._protocol.queries_count)
+            for connection in self._in_use | idle
+            if not connection.is_closed()
+        ]
         self._seen = {statement: self._seen.get(statement, now) for statement in at}
         for (connection, _), since in self._seen.items():
-            if now - since >= self._patience:
+            if connection in idle and now - since >= self._idle_for:
+                connection.terminate()
+            elif connection not in idle and now - since >= self._patience:
                 log.warning("database.unanswered", extra={"seconds": round(now - since, 1)})
                 connection.terminate()
+        self._idle = [connection for connection in self._idle if not connection.is_closed()]
         self._look = None
-        if self._in_use:
+        if self._in_use or self._idle:
             self._look_later()
 
     async def close(self) -> None:
@@ -159,36 +221,41 @@ class AsyncPool:
 class SyncPool:
     """psycopg connections for all threads."""
 
-    def __init__(self, database: Database, *, most: int) -> None:
+    def __init__(self, database: Database, *, most: int, idle_for: float = IDLE_SECONDS) -> None:
         self._database = database
-        self._idle: list[psycopg.Connection[Any]] = []
+        self._idle: Idle[psycopg.Connection[Any]] = Idle(idle_for)
         self._room = threading.BoundedSemaphore(most)
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection in a transaction that commits at the end."""
+        undone = True  # COMMIT was not sent
         with self._room:
-            connection = self._take()
+            connection = self._idle.take() or self._database.connect_sync("client", client=True)
             try:
-                with connection.transaction():
+                with connection.transaction() as block:
                     if (local := self._database.local_settings(client=True)) is not None:
                         connection.execute(local)
                     yield connection
+                    undone = False
+                check_committed(block)
+            except BaseException as error:
+                found = outage(error, lost=connection.closed, undone=undone)
+                if found is not None:
+                    raise found from error
+                raise
             finally:
                 # One whose thread was stopped in the middle of a statement is no use to the next.
                 if connection.info.transaction_status is TransactionStatus.IDLE:
-                    self._idle.append(connection)
+                    self._idle.put(connection)
                 else:
                     connection.close()
 
-    def _take(self) -> psycopg.Connection[Any]:
-        while (connection := pop_idle(self._idle)) is not None:
-            if is_usable(connection):
-                return connection
-            connection.close()
-        return self._database.connect_sync("client", client=True)
-
     def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
+        self._idle.close()
+
+
+def check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> None:
+    """psycopg leaves a block on a broken connection without a word."""
+    if block.status is block.Status.FAILED:
+        raise psycopg.OperationalError("the connection was lost before the commit")

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from mainspring.db.outage import outage
 from mainspring.db.pool import AsyncPool
 from mainspring.entities.edit_batch import Batch, Changing, Edit, Result, unreadable
 from mainspring.entities.patch import Patcher
@@ -127,12 +128,12 @@ class Editor:
             return
         try:
             pool = await self._kind.host.pool()
-            async with pool.connection(transaction=True) as connection:
+            async with pool.connection(transaction=True, explained=False) as connection:
                 edits = Batch(self._kind, self._source, self._patcher, batch, self._alone)
                 results = await edits.save(connection, pool.database.shard_count)
         except asyncpg.PostgresError as error:
             if str(error.sqlstate).startswith(_IN_DOUBT):
-                _fail(batch, error)
+                _fail(batch, outage(error, lost=False, undone=False) or error)
             elif len(batch) == 1:
                 self._refuse(batch[0], error)
             else:
@@ -140,7 +141,7 @@ class Editor:
                 await self._write(batch[:middle])
                 await self._write(batch[middle:])
         except Exception as error:
-            _fail(batch, error)
+            _fail(batch, outage(error, lost=False, undone=False) or error)
         except BaseException:
             for edit in batch:
                 edit.answer.cancel()

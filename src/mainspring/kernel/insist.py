@@ -10,7 +10,7 @@ from typing import TypeVar
 import asyncpg
 
 from mainspring.db.connect import backoff, is_transient
-from mainspring.errors import MissingRights
+from mainspring.errors import DatabaseUnavailable, MissingRights
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")
@@ -30,6 +30,22 @@ async def insist(step: Callable[[], Awaitable[T]]) -> T:
             ) from None
         except Exception as error:
             if not is_transient(error):
+                raise
+            if tries % 20 == 0:
+                log.warning("worker.waiting", extra={"error": str(error)})
+        await asyncio.sleep(backoff(tries))
+        tries += 1
+
+
+async def until_let_in(look: Callable[[], Awaitable[T]]) -> T:
+    """A worker's first look at its database, again while a server is there and takes nobody just now: it
+    is full, starts, stops, or is a standby yet. An address where nobody answers is raised at once."""
+    tries = 0
+    while True:
+        try:
+            return await look()
+        except DatabaseUnavailable as error:
+            if not error.passes:
                 raise
             if tries % 20 == 0:
                 log.warning("worker.waiting", extra={"error": str(error)})

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import psycopg
-
+from mainspring.db.drive import Walk
 from mainspring.errors import InvalidDecision, MainspringError
+from mainspring.kernel.outcome import Verdict
+from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.processes.change import Change, change_of
 from mainspring.processes.commit import Commit
 from mainspring.processes.decider import Recorder
 from mainspring.processes.decision import Decision, validate
-from mainspring.processes.drive import drive_psycopg, drive_psycopg_sync
 from mainspring.processes.hand_out import Handout
-from mainspring.tasks.connections import Connections
+from mainspring.tasks.connections import Connections, lock_arguments
 from mainspring.tasks.context import Context, Transaction
 
 
@@ -73,7 +73,7 @@ class ProcessContext(Context):
             )
         return _Transaction(self._run, self._connections, self)
 
-    def _commit(self) -> Commit:
+    def _change(self) -> Change:
         """The decision as it stands at the end of the block."""
         if self._records is None:
             decision = Decision(result=self._encode_result(self._result))
@@ -84,7 +84,7 @@ class ProcessContext(Context):
             raise InvalidDecision(problem.message)
         change = change_of(self._handout, decision)
         self._seams.prepare(change)
-        return Commit([change], self._shard_count, runs=[self._run], waiting=True)
+        return change
 
 
 class _Transaction(Transaction):
@@ -92,19 +92,19 @@ class _Transaction(Transaction):
 
     _context: ProcessContext
 
-    async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
-        commit = self._context._commit()
-        await drive_psycopg(connection, commit.steps())
-        self._check_verdict(commit)
-        return await super()._settle(connection)
+    def _steps(self) -> Walk[None]:
+        change = self._context._change()
+        verdict = yield from self._commit(change)
+        if verdict == "locked":
+            # Its visit is locked by somebody, likely by the heart that holds it just now: nothing was
+            # written. Once the row is ours the decision is judged by what it says then.
+            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            verdict = yield from self._commit(change)
+        if verdict is not None:
+            raise self._fenced()  # whatever is not to be settled rolls the whole block back
+        yield from super()._steps()
 
-    def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
-        commit = self._context._commit()
-        drive_psycopg_sync(connection, commit.steps())
-        self._check_verdict(commit)
-        return super()._settle_sync(connection)
-
-    def _check_verdict(self, commit: Commit) -> None:
-        """Whatever is not to be settled rolls the whole block back."""
-        if commit.verdicts[0] is not None:
-            raise self._fenced()
+    def _commit(self, change: Change) -> Walk[Verdict]:
+        commit = Commit([change], self._context._shard_count, runs=[self._run], waiting=True)
+        yield from commit.steps()
+        return commit.verdicts[0]

@@ -1,6 +1,7 @@
 """Connections for the tasks' own SQL: one per slot at most, opened when first asked for (T9).
 
-A task never waits for another task's connection, and the engine never for a task's.
+A task never waits for another task's connection, and the engine never for a task's. What a task does to
+its session (settings, role, temporary tables, locks) ends with it: the next one finds it as new.
 """
 
 from __future__ import annotations
@@ -8,26 +9,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 
-from mainspring.db.connect import Database, is_usable
-from mainspring.db.pool import pop_idle
+from mainspring.db.connect import Database
+from mainspring.db.idle import IDLE_SECONDS, Idle
+from mainspring.db.pool import check_committed as _check_committed
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 from mainspring.tasks.cutting import InUse
 
+# What DISCARD ALL does, but for prepared statements: psycopg's own stay, for they are what makes the next
+# settle cheap; those of a task's SQL are named in the answer. RESET ROLE goes back to that of the address.
+_RESET: LiteralString = """
+close all; set session authorization default; reset role; reset all; unlisten *;
+discard temp; discard sequences;
+select name from pg_prepared_statements, pg_advisory_unlock_all() where from_sql
+"""
+# Behind a pooler the session is others' too: the same in the transaction, as far as that is possible.
+_RESET_LOCAL: LiteralString = (
+    "set session authorization default; reset role; reset all; discard temp; discard sequences"
+)
+
 
 class Connections:
-    """Idle connections are kept for the next task; broken ones are dropped."""
+    """Idle connections are kept for the next task, for a while; broken ones are dropped."""
 
-    def __init__(self, database: Database, worker_id: Callable[[], UUID | None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        worker_id: Callable[[], UUID | None],
+        *,
+        idle_for: float = IDLE_SECONDS,
+    ) -> None:
         self.worker_id = worker_id
         self._database = database
-        self._idle: list[psycopg.AsyncConnection[Any]] = []
-        self._idle_sync: list[psycopg.Connection[Any]] = []
+        self._idle: Idle[psycopg.AsyncConnection[Any]] = Idle(idle_for)
+        self._idle_sync: Idle[psycopg.Connection[Any]] = Idle(idle_for)
         self.in_use = InUse()
 
     @asynccontextmanager
@@ -40,6 +61,8 @@ class Connections:
                     if (local := self._database.local_settings(client=True)) is not None:
                         await connection.execute(local)
                     yield connection
+                    if local is not None:
+                        await connection.execute(f"{_RESET_LOCAL}; {local}")
                 _check_committed(block)
             finally:
                 await asyncio.shield(self._give_back(connection))
@@ -54,50 +77,42 @@ class Connections:
                     if (local := self._database.local_settings(client=True)) is not None:
                         connection.execute(local)
                     yield connection
+                    if local is not None:
+                        connection.execute(f"{_RESET_LOCAL}; {local}")
                 _check_committed(block)
             finally:
                 self._give_back_sync(connection)
 
     async def _take(self) -> psycopg.AsyncConnection[Any]:
-        while (connection := pop_idle(self._idle)) is not None:
-            if is_usable(connection):
-                return connection
-            await connection.close()
-        connection = await psycopg.AsyncConnection.connect(
-            self._database.url, **self._database.psycopg_arguments("task")
-        )
-        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-        return connection
+        return self._idle.take() or await self._database.connect_task()
 
     def _take_sync(self) -> psycopg.Connection[Any]:
-        while (connection := pop_idle(self._idle_sync)) is not None:
-            if is_usable(connection):
-                return connection
-            connection.close()
-        return self.in_use.open(self._open_sync)
-
-    def _open_sync(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(self._database.url, **self._database.psycopg_arguments("task"))
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        return connection
+        return self._idle_sync.take() or self.in_use.open(self._database.connect_task_sync)
 
     async def _give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
         try:
             await connection.rollback()
+            connection.row_factory = psycopg.rows.tuple_row
+            if not self._database.pooled:
+                prepared = await connection.execute(_RESET, prepare=False)
+                for name in _names(prepared):
+                    await connection.execute(_deallocate(name))
         except psycopg.Error:
             await connection.close()  # broken, or stopped in the middle of a statement
         else:
-            connection.row_factory = psycopg.rows.tuple_row
-            self._idle.append(connection)
+            self._idle.put(connection)
 
     def _give_back_sync(self, connection: psycopg.Connection[Any]) -> None:
         try:
             connection.rollback()
+            connection.row_factory = psycopg.rows.tuple_row
+            if not self._database.pooled:
+                for name in _names(connection.execute(_RESET, prepare=False)):
+                    connection.execute(_deallocate(name))
         except psycopg.Error:
             connection.close()
         else:
-            connection.row_factory = psycopg.rows.tuple_row
-            self._idle_sync.append(connection)
+            self._idle_sync.put(connection)
 
     def did_commit(self, run: Run) -> bool:
         """After a lost answer to COMMIT: whether the run is settled. Waits for a commit under way."""
@@ -115,18 +130,22 @@ class Connections:
         return bool(known and known[0])
 
     async def close(self) -> None:
-        for connection in self._idle:
-            await connection.close()
-        for plain in self._idle_sync:
-            plain.close()
-        self._idle.clear()
-        self._idle_sync.clear()
+        self._idle.close()
+        self._idle_sync.close()
 
 
-def _check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> None:
-    """psycopg leaves a block on a broken connection without a word."""
-    if block.status is block.Status.FAILED:
-        raise psycopg.OperationalError("the connection was lost before the commit")
+def _names(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> list[str]:
+    """The last answer of a reset, of which all has come."""
+    while cursor.nextset():
+        pass
+    found = cursor.pgresult
+    if found is None:
+        return []
+    return [(found.get_value(row, 0) or b"").decode() for row in range(found.ntuples)]
+
+
+def _deallocate(name: str) -> sql.Composed:
+    return sql.SQL("deallocate {}").format(sql.Identifier(name))
 
 
 def lock_arguments(run: Run) -> dict[str, Any]:

@@ -18,13 +18,14 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from mainspring.errors import DatabaseUnavailable, Fenced, MainspringError
+from mainspring.db.drive import Walk, drive_psycopg, drive_psycopg_sync
+from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
 from mainspring.kernel import moment, steps
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.settling import in_order, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
-from mainspring.tasks.connections import Connections
+from mainspring.tasks.connections import Connections, lock_arguments
 
 log = logging.getLogger("mainspring")
 
@@ -192,10 +193,10 @@ class Transaction:
             self._committed()
 
     async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
-        """Complete the task, as the last thing before COMMIT; a layer above writes more."""
-        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-        await cursor.execute(SQL["settle"].text, self._context._settle_arguments())
-        return self._check(await cursor.fetchall())
+        """Complete the task, as the last thing before COMMIT."""
+        with self._explained():
+            await drive_psycopg(connection, self._steps())
+        return True
 
     # -- sync
 
@@ -226,22 +227,52 @@ class Transaction:
             self._committed()
 
     def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
-        cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-        cursor.execute(SQL["settle"].text, self._context._settle_arguments())
-        return self._check(cursor.fetchall())
+        with self._explained():
+            drive_psycopg_sync(connection, self._steps())
+        return True
 
     # -- both
 
-    def _check(self, rows: list[Any]) -> bool:
-        """The settle is the last statement: if it is refused, the block is rolled back."""
+    def _steps(self) -> Walk[None]:
+        """The settle is the last statement: if it is refused, the block is rolled back. A layer above
+        writes more before it.
+
+        The heart, or a give of shards, may hold the run between the snapshot of the settle and its
+        write. Then the settle is sent again, with the row locked: nothing can come between once more.
+        """
+        settle = SQL["settle"], self._context._settle_arguments()
+        answers = in_order((yield settle), 1)
+        if answers == ["changed"]:
+            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            answers = in_order((yield settle), 1)
         steps.reach("transaction.settled")
-        if in_order(rows, 1) != ["settled"]:
+        if answers != ["settled"]:
             raise self._fenced()
-        return True
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the block made of its own transaction may be in the way of the settle."""
+        visit = self._run.visit
+        try:
+            yield
+        except psycopg.errors.SerializationFailure as error:
+            # No statement there sees what was committed since the first one.
+            raise MainspringError(
+                f"the transaction of {visit.queue!r} {visit.key!r} could not complete its task at "
+                "REPEATABLE READ or SERIALIZABLE: what it read, or the task's own row (a run that "
+                "lasts is marked there), was changed since it began; it was rolled back; use READ "
+                "COMMITTED, the default, and lock what must not change, or keep the block short"
+            ) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MissingRights(
+                f"the transaction of {visit.queue!r} {visit.key!r} may not complete its task: "
+                f"{error.diag.message_primary}; it was rolled back; where it takes another role, "
+                "write `reset role` at the end of the block (docs/operate/rights.md)"
+            ) from error
 
     def _check_commit(self, did_commit: bool, lost: psycopg.OperationalError) -> None:
         if not did_commit:
-            raise DatabaseUnavailable(
+            raise NotDone(
                 "the connection was lost at commit, and the transaction was rolled back"
             ) from lost
 
