@@ -96,8 +96,8 @@ class NetScene(Scene):
             self.sql("select count(*) from mainspring.visit where parked_at is not null")[0][0]
         )
 
-    def done(self) -> int:
-        return int(self.sql("select count(*) from mainspring.history where outcome = 'done'")[0][0])
+    def waiting(self) -> int:
+        return int(self.sql("select count(*) from mainspring.visit")[0][0])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

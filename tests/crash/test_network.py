@@ -169,3 +169,54 @@ def test_a_slow_network_fences_nobody(scene: NetScene, lease: float) -> None:
     assert len(scene.starts()) == 40, "nothing ran twice"
     assert scene.said("lease.short") == 2, "each says once that the lease is short"
     assert "set lease to at least 1" in scene.log()
+
+
+@slow
+def test_half_open_connections_leave_no_backend(scene: NetScene) -> None:
+    """Processes that die while the link is dead say good-bye to nobody: the server finds it out itself.
+    Thrice, each with new workers; it would run out of connections."""
+    for _ in range(3):
+        workers = [scene.worker(lease=LEASE), scene.worker(lease=LEASE)]
+        scene.joined(*workers)
+        scene.enqueue("effect_amid", range(8), seconds=60)
+        scene.wait(lambda: scene.sql(HELD) == [(8,)], "transactions are open", 40)
+        scene.network.cut()
+        for worker in workers:
+            worker.process.kill()
+            worker.wait()
+        assert len(scene.backends()) > 10
+        scene.sql("delete from mainspring.visit")
+        scene.handles.clear()
+        scene.network.heal()
+        scene.wait(lambda: scene.backends() == [], "no backend of a dead client is left", 90)
+
+
+@slow
+@pytest.mark.timeout(600)
+def test_after_a_cut_of_a_minute_the_rate_and_the_backends_are_as_before(scene: NetScene) -> None:
+    """As many are done in the same time after the cut as before it; a half is what noise may take."""
+    workers = [scene.worker(lease=10.0), scene.worker(lease=10.0)]
+    scene.joined(*workers)
+
+    def done_in(seconds: float) -> int:
+        scene.enqueue("silent", range(60_000))
+        before, until = scene.waiting(), time.monotonic() + seconds
+        scene.wait(lambda: time.monotonic() > until, "the time is over", seconds + 10)
+        done = before - scene.waiting()
+        scene.wait(lambda: scene.waiting() == 0, "the rest is done", 120)
+        return done
+
+    done_in(5)
+    rate, backends = done_in(5), len(scene.backends())
+    scene.enqueue("effect_amid", range(20), seconds=30)
+    scene.wait(lambda: scene.sql(HELD) == [(20,)], "transactions are open", 40)
+    scene.shorten()
+    cut_for(scene, 60)
+    scene.wait(lambda: scene.waiting() == 0, "the work goes on", 60)
+
+    again = max(done_in(5) for _ in range(3))
+    print(f"{rate} in 5 s before the cut, {again} after: {again / rate:.0%}")
+    assert again > 0.5 * rate
+    scene.wait(lambda: len(scene.backends()) <= backends + 20, "backends are bounded", 60)
+    scene.check(timeout=60)
+    assert [worker.process.poll() for worker in workers] == [None, None]

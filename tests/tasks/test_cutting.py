@@ -48,7 +48,7 @@ async def test_a_run_amid_a_statement_ends_at_once_when_it_is_cut(database_url: 
         connections.in_use.cut()
         await asyncio.wait({run}, timeout=3)
         assert run.cancelled()
-    assert connections._idle == []
+    assert connections._idle.take() is None
 
 
 async def test_a_thread_amid_a_statement_ends_at_once_when_it_is_cut(database_url: str) -> None:
@@ -66,7 +66,7 @@ async def test_a_thread_amid_a_statement_ends_at_once_when_it_is_cut(database_ur
         connections.in_use.cut(threads_only=True)
         await asyncio.wait({run}, timeout=3)
         assert isinstance(run.exception(), psycopg.OperationalError)
-    assert connections._idle_sync == []
+    assert connections._idle_sync.take() is None
 
 
 async def test_a_run_amid_a_transaction_of_the_engine_s_ends_at_once_when_it_is_stopped(
