@@ -144,7 +144,7 @@ class Visits:
         beat = "select beat from mainspring.worker where id = %s"
         while not self.call("declare_dead", dead_id=worker_id, beat=self.value(beat, worker_id)):
             pass
-        self.call("free_leases", dead_id=worker_id, pool="default", epoch=token())
+        self.call("free_leases", dead_id=worker_id, pool="default", epoch=token(), fenced=False)
 
     # -- visits
 

@@ -84,6 +84,7 @@ async def crew(
     queues += _own_queues(database, app.kinds, settings.pool)
     worker = Worker(database, queues, settings)
     worker.mind.interrupt = executor.interrupt
+    worker.mind.cut_off = lambda threads: connections.in_use.cut(threads_only=threads)
     reactive.offered = worker.reader.hint
     processes.take_in, processes.serves = worker.take_in, worker.serves
     worker.mind.take_overdue = processes.recovery.take_overdue

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -20,6 +21,9 @@ from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import End, Supervisor
 from mainspring.cli.worker import Watch
 from mainspring.db.connect import Database
+from mainspring.kernel import moment
+from mainspring.kernel.hand import Hand
+from mainspring.kernel.watchdog import Watchdog
 from mainspring.testing import wait_until
 
 APP = """
@@ -230,7 +234,7 @@ class Blocking:
 
 def test_a_signal_handler_only_takes_note():
     """T10: whatever is sent or waited for, it is not from within the handler."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False)
     process = Blocking()
     supervisor._seats[0].process = process
 
@@ -248,7 +252,7 @@ def test_a_signal_handler_only_takes_note():
 
 def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file():
     """Its error is told once, not at every try of a growing pause."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda _: False, gives_up=False)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False, gives_up=False)
     (seat,) = supervisor._seats
 
     supervisor._follow(seat, End(1, codes.USAGE, lived=0.1), had_joined=False)
@@ -262,7 +266,7 @@ def test_a_signal_is_heard_while_a_dead_process_is_buried():
     """T10: a database that is away keeps the burial, not the supervisor."""
     away, asked = threading.Event(), threading.Event()
 
-    def bury(_: UUID) -> bool:
+    def bury(_: UUID, _fenced: bool) -> bool:
         asked.set()
         return away.wait(30)
 
@@ -286,6 +290,36 @@ def test_a_signal_is_heard_while_a_dead_process_is_buried():
     dead.burial._thread.join(10)
     supervisor._turn()
     assert supervisor._over()
+
+
+def test_a_process_that_was_fenced_is_replaced_at_once_and_its_database_told_when_it_is_back():
+    """T13: who cannot be told yet is told later: else others would count a death against its runs."""
+    me, told, answers = uuid4(), list[tuple[UUID, bool]](), iter([None, None, True])
+    back = threading.Event()
+
+    def bury(worker_id: UUID, fenced: bool) -> bool | None:
+        told.append((worker_id, fenced))
+        answer = next(answers)
+        if answer:
+            back.set()
+        return answer
+
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=bury)
+    (seat,) = supervisor._seats
+    hand = Hand()
+    hand.worker_id = me  # not the first id: it was declared dead before, and joined again
+    seat.mark, seat.worker_id = tempfile.TemporaryFile(), uuid4()  # noqa: SIM115
+    watchdog = Watchdog(hand, 10.0, on=False, mark=seat.mark.fileno())
+    watchdog.beaten(moment.local() - 9.5)
+    watchdog.asking()
+    seat.process = subprocess.Popen(["false"])
+    seat.process.wait()
+
+    supervisor._turn()
+
+    assert seat.start_at > 0, "nobody waits for its burial"
+    assert back.wait(10)
+    assert told == [(me, True)] * 3
 
 
 async def counted(url: str, what: str, count: int) -> None:

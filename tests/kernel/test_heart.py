@@ -131,7 +131,7 @@ async def test_with_a_heart_that_is_stuck_elsewhere_the_loop_stops_the_runs(
     """A5: nothing to cut (a name that is looked up for ever): the loop needs no heart to fence."""
     gate, free = Gate(), threading.Event()
 
-    def stuck(_: Session) -> Any:
+    def stuck(*_: Any, **__: Any) -> Any:
         free.wait(20)
         raise OSError("the name could not be looked up")
 
@@ -139,7 +139,7 @@ async def test_with_a_heart_that_is_stuck_elsewhere_the_loop_stops_the_runs(
     async with working(database_url, queue(handler=gate), lease=0.6):
         await wait_until(lambda: len(gate.runs) == 1)
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "transaction", stuck)
+            patched.setattr(Session, "fetch", stuck)
             await wait_until(lambda: gate.runs[0].stopped == "fenced", 10)
         free.set()
 
@@ -151,7 +151,7 @@ async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
     gate = Gate()
     interrupted = threading.Event()
 
-    def away(_: Session) -> Any:
+    def away(*_: Any, **__: Any) -> Any:
         raise OSError("the database is away")
 
     visits.offer("a")
@@ -159,7 +159,7 @@ async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
         await wait_until(lambda: len(gate.runs) == 1)
         worker.mind.interrupt = lambda runs: interrupted.set() if runs else None
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "transaction", away)
+            patched.setattr(Session, "fetch", away)
             assert interrupted.wait(10)  # blocks the loop
 
 

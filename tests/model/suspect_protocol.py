@@ -5,6 +5,9 @@ are innocent: they run and end. A worker notes how far it reads (its reach) with
 dies its shard is free and names it; the next owner takes what lies within that reach for suspects,
 and those that were held at a death before. A suspect is held before it starts, few at a time, and
 alone if one more death would park it. A death is counted for what the dead worker held.
+
+The network may cut a worker off. Either its watchdog ends it, which its supervisor knows; or it is taken
+for dead by others, its runs are stopped, and when it comes back it says that it lives.
 """
 
 from collections.abc import Iterator
@@ -35,6 +38,10 @@ class State(NamedTuple):
     suspect_to: str = ""  # what the dead owner before had read, as this worker knows it
     left_by: str = ""  # the same, as the lease names it
     deaths: int = 0
+    flaps: int = 0
+    ended: bool = False  # the worker before was ended by the network, and that is known
+    cut: bool = False  # it was cut off, and taken for dead
+    blamed: frozenset[str] = frozenset()  # what that was counted for
 
     def visit(self, key: str) -> Visit:
         return next(visit for visit in self.visits if visit.key == key)
@@ -53,6 +60,8 @@ class Rules:
     only_holds_are_counted: bool = True  # off: a death counts for all that the dead had read
     last_try_is_alone: bool = True  # off: beside other suspects, which may be the killers
     forgotten_when_all_have_ended: bool = True  # off: as soon as the shard is taken
+    the_network_s_end_is_no_death: bool = True  # off: it is counted for what was held
+    who_lives_takes_the_blame_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Bounds:
     keys: str = "abp"
     page: int = 2
     holds_later: bool = False  # innocents may last, and are held when they do
+    ends: int = 0  # so often the network ends a worker
+    cuts: int = 0  # and so often it cuts one off
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +89,42 @@ class SuspectProtocol:
         yield from self.run(state)
         yield from self.end(state)
         yield from self.forget(state)
+        yield from self.flap(state)
 
     def take(self, state: State) -> tuple[str, State]:
         """The next owner: it recovers what the dead one held, and knows how far that had read."""
         for visit in state.visits:
             counted = visit.held
+            if state.ended and self.rules.the_network_s_end_is_no_death:
+                state, counted = state.put(visit._replace(held=False)), False
             if not self.rules.only_holds_are_counted:
                 counted = visit.key <= state.left_by and not visit.parked
             if counted:
                 crashes = visit.crashes + 1
                 parked = crashes >= LIMIT
                 state = state.put(visit._replace(crashes=crashes, held=False, parked=parked))
+                if state.cut:
+                    state = state._replace(blamed=state.blamed | {visit.key})
         suspect_to = state.left_by if self.rules.forgotten_when_all_have_ended else ""
-        return "a worker takes the shard", state._replace(up=True, suspect_to=suspect_to)
+        taken = state._replace(up=True, suspect_to=suspect_to, ended=False, cut=False)
+        return "a worker takes the shard", taken
+
+    def flap(self, state: State) -> Iterator[tuple[str, State]]:
+        dead = self._dead(state)._replace(deaths=state.deaths, flaps=state.flaps + 1)
+        if state.flaps < self.bounds.ends:
+            # What was in doubt before still is.
+            yield "the network ends it", dead._replace(ended=True, left_by=state.left_by)
+        if state.blamed:
+            yield "who was cut off says that it lives", self._acquit(state)
+        elif state.flaps < self.bounds.cuts:
+            yield "it is cut off", dead._replace(cut=True)
+
+    def _acquit(self, state: State) -> State:
+        for visit in state.visits:
+            taken_back = visit.key in state.blamed and not visit.parked and visit.crashes
+            if taken_back and self.rules.who_lives_takes_the_blame_back:
+                state = state.put(visit._replace(crashes=visit.crashes - 1))
+        return state._replace(blamed=frozenset())
 
     def read(self, state: State) -> Iterator[tuple[str, State]]:
         due = [v.key for v in state.visits if v.key > state.read and not v.held and not v.parked]

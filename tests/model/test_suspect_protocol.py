@@ -16,6 +16,9 @@ SOUND = {
     "in the middle, in pages of one": Bounds(keys="abpq", page=1),
     "all in one page": Bounds(keys="abpq", page=4),
     "innocents last": Bounds(keys="abpq", holds_later=True),
+    "the network ends workers": Bounds(keys="abc", holds_later=True, ends=4),
+    "the network ends workers beside the poison": Bounds(keys="apq", ends=2),
+    "the network cuts workers off": Bounds(keys="abc", holds_later=True, cuts=4),
 }
 
 TRAPS = [
@@ -24,6 +27,18 @@ TRAPS = [
     Trap("only_holds_are_counted", BLAMED, "it reads a and b", Bounds()),
     Trap("last_try_is_alone", BLAMED, "it holds and starts p, and dies", Bounds()),
     Trap("forgotten_when_all_have_ended", KILLS_ON, "it starts p, and dies", Bounds()),
+    Trap(
+        "the_network_s_end_is_no_death",
+        BLAMED,
+        "the network ends it",
+        Bounds(keys="ab", holds_later=True, ends=2),
+    ),
+    Trap(
+        "who_lives_takes_the_blame_back",
+        BLAMED,
+        "who was cut off says that it lives",
+        Bounds(keys="ab", holds_later=True, cuts=2),
+    ),
 ]
 
 

@@ -34,6 +34,7 @@ class Orders(msgspec.Struct, frozen=True):
     log_level: str = "info"
     log_json: bool = False
     worker_id: UUID | None = None
+    exit_mark: int | None = None  # a file that the supervisor reads when this process has ended
 
 
 def main(orders: Orders) -> None:
@@ -61,7 +62,11 @@ async def _work(app: Mainspring, orders: Orders) -> None:
     await until_let_in(app.database)
     async with app:
         await app.run_worker(
-            drain=orders.drain, fence="exit", worker_id=orders.worker_id, **orders.settings
+            drain=orders.drain,
+            fence="exit",
+            worker_id=orders.worker_id,
+            exit_mark=orders.exit_mark,
+            **orders.settings,
         )
     _leave(codes.OK)
 

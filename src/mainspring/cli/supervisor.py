@@ -1,11 +1,12 @@
 """The supervisor: keeps a number of worker processes alive.
 
-A process that dies (a poison task, a fence, the kernel's memory killer) is declared dead at once and
-replaced after a pause that grows while they keep dying. A drain gives up in the end, and so does a
-worker whose processes all end because they were told what cannot be (exit code 2). The first signal
-lets them end in order, a second one ends everything at once. Each process has a session of its own,
-so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a process that still imports
-then ends without a traceback.
+A process that dies (a poison task, the kernel's memory killer) is declared dead at once and replaced
+after a pause that grows while they keep dying. One that its watchdog ended for want of the database is
+said to have been fenced, as soon as somebody is there to be told: none of its runs is to blame. A drain
+gives up in the end, and so does a worker whose processes all end because they were told what cannot be
+(exit code 2). The first signal lets them end in order, a second one ends everything at once. Each process
+has a session of its own, so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a
+process that still imports then ends without a traceback.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import IO
 from uuid import UUID, uuid4
 
 import msgspec
@@ -27,6 +30,7 @@ import msgspec
 from mainspring.cli import codes, show
 from mainspring.cli.child import Orders
 from mainspring.db.connect import backoff
+from mainspring.kernel.watchdog import read_mark
 from mainspring.serve import ECHO_SECONDS
 
 log = logging.getLogger("mainspring")
@@ -46,25 +50,35 @@ class End:
     pid: int
     code: int
     lived: float  # seconds
+    fenced: bool = False  # its watchdog ended it, and the database did not answer
+
+
+# Declares a worker dead (or fenced); answers whether it had joined its pool, None if it cannot be told.
+Bury = Callable[[UUID, bool], bool | None]
 
 
 class Burial:
     """Declares a dead process's worker dead, in a thread: while the database is away that takes long,
-    and signals must be heard all the same."""
+    and signals must be heard all the same. One that was fenced is not waited for: its database is away,
+    and must be told before others come to think that it was killed."""
 
-    def __init__(self, bury: Callable[[UUID], bool], worker_id: UUID, end: End) -> None:
+    def __init__(self, bury: Bury, worker_id: UUID, end: End) -> None:
         self.end = end
-        self.had_joined = False
+        self.had_joined = end.fenced
         self._bury = bury
         self._thread = threading.Thread(target=self._run, args=(worker_id,), daemon=True)
         self._thread.start()
 
     def _run(self, worker_id: UUID) -> None:
-        self.had_joined = self._bury(worker_id)
+        tries = 0
+        while (had_joined := self._bury(worker_id, self.end.fenced)) is None and self.end.fenced:
+            time.sleep(backoff(tries))
+            tries += 1
+        self.had_joined = self.had_joined or bool(had_joined)
 
     @property
     def is_over(self) -> bool:
-        return not self._thread.is_alive()
+        return self.end.fenced or not self._thread.is_alive()
 
 
 @dataclass(slots=True)
@@ -73,6 +87,7 @@ class Seat:
 
     process: subprocess.Popen[bytes] | None = None
     worker_id: UUID | None = None
+    mark: IO[bytes] | None = None  # what its watchdog leaves
     began: float = 0.0
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
@@ -92,12 +107,12 @@ class Supervisor:
         count: int,
         *,
         grace: float,
-        bury: Callable[[UUID], bool],
+        bury: Bury,
         gives_up: bool = True,
     ) -> None:
         self._orders = orders
         self._grace = grace
-        self._bury = bury  # declares a worker dead; answers whether it had joined its pool
+        self._bury = bury
         self._gives_up = gives_up
         self._seats = [Seat() for _ in range(count)]
         # Set by the handler, which does nothing else; `_turn` passes the first one on.
@@ -167,11 +182,15 @@ class Supervisor:
 
     def _start(self, seat: Seat, now: float) -> None:
         command = [sys.executable, "-m", "mainspring.cli.child"]
-        seat.worker_id = uuid4()
-        orders = msgspec.structs.replace(self._orders, parent=os.getpid(), worker_id=seat.worker_id)
+        seat.worker_id, seat.mark = uuid4(), tempfile.TemporaryFile()  # noqa: SIM115
+        mark = seat.mark.fileno()
+        orders = msgspec.structs.replace(
+            self._orders, parent=os.getpid(), worker_id=seat.worker_id, exit_mark=mark
+        )
         seat.process = subprocess.Popen(
             [*command, msgspec.json.encode(orders).decode()],
             stdin=subprocess.DEVNULL,
+            pass_fds=[mark],
             start_new_session=True,
         )
         seat.began = now
@@ -180,16 +199,21 @@ class Supervisor:
     def _ended(self, seat: Seat, code: int, now: float) -> None:
         assert seat.process is not None
         assert seat.worker_id is not None
-        end = End(seat.process.pid, code, lived=now - seat.began)
-        seat.process = None
+        worker_id, fenced = seat.worker_id, False
+        if seat.mark is not None:
+            with seat.mark as mark:
+                last_known, fenced = read_mark(mark.fileno(), code)
+            worker_id = last_known or worker_id
+        end = End(seat.process.pid, code, lived=now - seat.began, fenced=fenced)
+        seat.process = seat.mark = None
         if code == 0:
             self._follow(seat, end, had_joined=False)
         else:
-            seat.burial = Burial(self._bury, seat.worker_id, end)
+            seat.burial = Burial(self._bury, worker_id, end)
 
     def _follow(self, seat: Seat, end: End, *, had_joined: bool) -> None:
         """What comes after the end of a process: nothing, or another one."""
-        code, facts = end.code, {"pid": end.pid, "code": end.code}
+        code, facts = end.code, {"pid": end.pid, "code": end.code, "fenced": end.fenced}
         if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)

@@ -27,6 +27,7 @@ from mainspring.loops import run_apart
 
 WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
+_DEV_LEASE = 5.0
 _IGNORED = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 Place = Annotated[
@@ -75,7 +76,7 @@ def worker(
     _warn_of_pool(app, place, pool)
     orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
     try:
-        code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool)).run()
+        code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool, lease)).run()
     finally:
         app.close_sync()
     raise typer.Exit(code)
@@ -97,10 +98,10 @@ def dev(
     app = _app_for_dev(url, place)
     database = run_apart(until_let_in(app.database))
     show.say(f"{database.shown}: {database.url}" if database.private_in else database.shown)
-    settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": 5.0}
+    settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": _DEV_LEASE}
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
     try:
-        bury = _burial(app, DEFAULT_POOL)
+        bury = _burial(app, DEFAULT_POOL, _DEV_LEASE)
         supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
         code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:
@@ -133,16 +134,17 @@ def _warn_of_pool(app: Mainspring, place: str, pool: str) -> None:
         logging.getLogger("mainspring").warning("worker.pool_unused", extra=facts)
 
 
-def _burial(app: Mainspring, pool: str) -> Callable[[UUID], bool]:
+def _burial(app: Mainspring, pool: str, lease: float) -> Callable[[UUID, bool], bool | None]:
     """How the supervisor declares a worker dead; if it cannot, others will in a lease time."""
 
-    def bury(worker_id: UUID) -> bool:
+    def bury(worker_id: UUID, fenced: bool) -> bool | None:
         try:
-            return bury_ended(app.database_sync(), pool=pool, dead_id=worker_id)
+            database = app.database_sync()
+            return bury_ended(database, pool=pool, dead_id=worker_id, lease=lease, fenced=fenced)
         except (MainspringError, psycopg.Error, OSError) as error:
             facts = {"worker": str(worker_id), "error": str(error)}
             logging.getLogger("mainspring").warning("worker.not_buried", extra=facts)
-            return False
+            return None
 
     return bury
 

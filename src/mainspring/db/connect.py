@@ -296,6 +296,9 @@ async def ending(connection: Any, transaction: Any) -> AsyncIterator[None]:
     instead that it cannot roll back."""
     try:
         yield
+    except asyncio.CancelledError:
+        connection.terminate()  # a rollback waits for what was sent before: over a dead network for ever
+        raise
     except BaseException:
         if not connection.is_closed():
             await transaction.rollback()

@@ -1694,6 +1694,14 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring.blame (
+    worker_id uuid NOT NULL,
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL
+);
+
 CREATE TABLE mainspring.consumer (
     kind text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
@@ -1707,6 +1715,12 @@ CREATE TABLE mainspring.counter (
     name text NOT NULL COLLATE pg_catalog."C",
     minute timestamp with time zone NOT NULL,
     n bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE mainspring.death (
+    worker_id uuid NOT NULL,
+    beat_at timestamp with time zone NOT NULL,
+    blames_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL
 );
 
 CREATE TABLE mainspring.definition (
@@ -2907,11 +2921,17 @@ ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_othe
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
 
+ALTER TABLE ONLY mainspring.blame
+    ADD CONSTRAINT blame_pkey PRIMARY KEY (worker_id, shard, key, queue);
+
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);
 
 ALTER TABLE ONLY mainspring.counter
     ADD CONSTRAINT counter_pkey PRIMARY KEY (actor, name, minute);
+
+ALTER TABLE ONLY mainspring.death
+    ADD CONSTRAINT death_pkey PRIMARY KEY (worker_id);
 
 ALTER TABLE ONLY mainspring.definition
     ADD CONSTRAINT definition_pkey PRIMARY KEY (fingerprint);
@@ -3185,6 +3205,9 @@ CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING O
 CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+ALTER TABLE ONLY mainspring.blame
+    ADD CONSTRAINT blame_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.death(worker_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;

@@ -39,6 +39,8 @@ class WorkerSettings:
     history_days: int = 30
     # Under which it joins first (later under new ones), for whoever will see its process end.
     worker_id: UUID | None = None
+    # A file for whoever will see its process end: whether the network ended it (watchdog.py).
+    exit_mark: int | None = None
 
     def __post_init__(self) -> None:
         check_whole("concurrency", self.concurrency, 1, 10_000)

@@ -1,24 +1,27 @@
 """The heart: a thread that keeps the worker alive in the eyes of the others.
 
 It beats, and between beats has shards, holds and parts looked after, on a connection of its own. So
-a handler that blocks the event loop loses no lease and is seen. When it cannot beat, the lease ends
-by its own clock and the worker is fenced: every run is stopped before another worker may start the
-same visit.
+a handler that blocks the event loop loses no lease and is seen. While it looks after them it beats
+whenever that is due: over a slow network each statement takes its time. When it cannot beat, the lease
+ends by its own clock and the worker is fenced: every run is stopped before another worker may start
+the same visit.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import logging
+import math
 import os
 import socket
 import threading
+from collections import deque
 from collections.abc import Iterable
 from uuid import uuid4
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, parts, steps
 from mainspring.kernel.blocked import LoopWatch
+from mainspring.kernel.burial import deny_death
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import Holds
@@ -26,18 +29,26 @@ from mainspring.kernel.mind import Mind
 from mainspring.kernel.parts import Parts
 from mainspring.kernel.session import Session
 from mainspring.kernel.shards import Shards
+from mainspring.kernel.watchdog import Watchdog
 
 log = logging.getLogger("mainspring")
 
 # A worker with more visits than slots looks this often whether another one is idle (seconds).
 SHARE_EVERY = 0.25
-# Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
-FENCE_AFTER = 0.7
-EXIT_AFTER = 0.9
+# Of the lease time: so long a new connection is waited for, before the clock is looked at again.
+CONNECT_WITHIN = 0.15
+# A lease that is shorter than so many round trips may end while the heart looks after things. That is
+# said when the shortest of so many beats is that slow.
+ROUND_TRIPS = 50
+ROUND_TRIPS_SEEN = 5
 # Visits that are locked when the worker leaves are tried so often, a tenth of a second apart.
 LEAVE_TRIES = 20
 # The database's clock is said to have jumped when it moved so much against ours (seconds).
 JUMP = 0.25
+
+
+class _DeclaredDead(Exception):
+    """Others believe this worker dead."""
 
 
 class Heart(threading.Thread):
@@ -58,14 +69,21 @@ class Heart(threading.Thread):
         self._settings = settings
         self._queues = list(queues)
         self._watched = [*self._queues, *watched]  # whose settings are read
-        self._session = Session(database)
+        self._session = Session(database, patience=settings.lease * CONNECT_WITHIN)
+        self._session.between = self._beat_if_due
+        self.watchdog = Watchdog(
+            hand, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
+        )
         self._shards = Shards(self._session, hand, mind, settings, self._queues)
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
         self._parts = Parts(self._session, hand, mind)
         self._first_id = settings.worker_id
         self._poke = threading.Event()
         self._beat_at = 0.0  # when the last good beat was sent
-        self._read_at = 0.0  # and when it was answered
+        # When all others were last asked for, and when they were known.
+        self._look_at = self._read_at = 0.0
+        self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS_SEEN)
+        self._said_short = False
         self._beat_now = False  # the next turn beats, whatever the time
         self._turn_at = 0.0  # when the turn that is under way began
         self._shared_at = 0.0
@@ -87,7 +105,9 @@ class Heart(threading.Thread):
         while not self._ending.is_set():
             try:
                 self._turn_at = moment.local()
+                self.watchdog.asking()
                 self._turn()
+                self.watchdog.answered()
                 tries = 0
                 wait = self._until_next()
             except Exception as error:
@@ -102,8 +122,8 @@ class Heart(threading.Thread):
             self.loop.look()
             self._poke.wait(wait)
             self._poke.clear()
-        if self._settings.fence == "exit":
-            faulthandler.cancel_dump_traceback_later()
+        self.watchdog.end()
+        self._session.close()
 
     def cut(self) -> None:
         """The lease has ended and no beat came: break off what the thread waits for, if it hangs."""
@@ -136,7 +156,7 @@ class Heart(threading.Thread):
         now = moment.local()
         if self._beat_now:
             return 0.0
-        wait = min(self._beat_at + self._settings.beat_every - now, self._holds.next_in(now))
+        wait = min(self._look_at + self._settings.beat_every - now, self._holds.next_in(now))
         if self._parts.unmet:
             wait = min(wait, parts.EVERY)
         # A run that begins while this thread sleeps must be held in time too.
@@ -148,32 +168,35 @@ class Heart(threading.Thread):
             self._was_fenced = True
             log.warning("worker.fenced", extra={"worker": str(self._hand.worker_id)})
             self._mind.fenced()
-        if self._was_fenced and self._settings.fence == "exit" and not self._hand.active():
-            faulthandler.cancel_dump_traceback_later()  # all have stopped: no need to end the process
+        self.watchdog.call_off_if_idle()
 
     # -- one turn
 
     def _turn(self) -> None:
+        try:
+            self._look_after_all()
+        except _DeclaredDead:
+            self._declared_dead()
+
+    def _look_after_all(self) -> None:
         if self._hand.worker_id is None or self._is_dead:
             self._join()
-        beats = self._beat_now or (
-            moment.local() >= self._beat_at + self._settings.beat_every * 0.9
+        looks = self._beat_now or (
+            moment.local() >= self._look_at + self._settings.beat_every * 0.9
         )
-        if beats:
+        if looks:
             self._beat_now = False
-            if not self._beat():
-                self._declared_dead()
-                return
+            self._beat()
         # What runs here and now comes first: looking after others may fail, or wait for locks.
         self._holds.write_due()
         self._parts.keep()
-        self._look_after_shards(look=beats)
+        self._look_after_shards(look=looks)
         if self.leaving.is_set() and not self.given_all.is_set() and self._shards.give_all():
             self.given_all.set()
 
     def _look_after_shards(self, *, look: bool) -> None:
         if look:
-            self._shards.bury(self._beat_at, self._read_at)
+            self._shards.bury(self._look_at, self._read_at)
             if not self.leaving.is_set():
                 self._shards.take()
                 self._shards.share()
@@ -185,7 +208,10 @@ class Heart(threading.Thread):
 
     def _join(self) -> None:
         """Appear under an id that was never used before; ids never come back."""
-        settings = self._settings
+        settings, self._beat_at = self._settings, 0.0
+        if self._is_dead:
+            # Nothing that ran here has killed anybody.
+            deny_death(self._session, self._hand.worker_id)
         self._session.call("make_leases", pool=settings.pool)
         worker_id = self._first_id or uuid4()
         self._first_id = None  # used, even if the answer is lost
@@ -200,40 +226,62 @@ class Heart(threading.Thread):
         )
         self._hand.worker_id = worker_id
         self._is_dead = False
-        self._beat_at = 0.0
+        self._look_at = 0.0
         # The others should share now. Lost, they will at their next beat; but we have joined.
         self._session.call("wake_all", pool=settings.pool)
         steps.reach("pool.joined")
         log.info("worker.joined", extra={"worker": str(worker_id), "pool": settings.pool})
 
-    def _beat(self) -> bool:
-        """Beat, and see all others and all leases in the same transaction."""
-        hand, settings, session = self._hand, self._settings, self._session
-        slots = 0 if self.leaving.is_set() else settings.concurrency
+    def _beat(self) -> None:
+        """Beat, and see all others, all leases and all settings as they are after it."""
+        settings, session = self._settings, self._session
         sent = moment.local()
-        with session.transaction():
-            beaten = session.fetch(
-                "beat", worker_id=hand.worker_id, slots=slots, free=self._mind.free_slots()
-            )
-            if not beaten:
-                return False
-            peers = session.fetch("read_workers", pool=settings.pool)
-            leases = session.fetch("read_leases", pool=settings.pool)
-            queues = session.fetch("read_queues", queues=self._watched)
-        received = moment.local()
-        self._beat_at, self._read_at = sent, received
-        hand.good_until = sent + settings.lease * FENCE_AFTER
-        self._was_fenced = False
-        if settings.fence == "exit":
-            left = sent + settings.lease * EXIT_AFTER - received
-            faulthandler.dump_traceback_later(max(0.01, left), exit=True)
-        jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
-        if abs(jump) > JUMP and self.joined.is_set():
-            self._mind.clock_jumped(jump)
+        self._send_beat()
+        peers = session.call("read_workers", pool=settings.pool)
+        leases = session.call("read_leases", pool=settings.pool)
+        queues = session.call("read_queues", queues=self._watched)
+        self._look_at, self._read_at = sent, moment.local()
         self._mind.settings_read(queues)
         self._shards.seen(peers, leases)
         self.joined.set()
-        return True
+
+    def _beat_if_due(self) -> None:
+        """Between two statements: a turn of many must not last longer than the lease."""
+        if self._beat_at and moment.local() >= self._beat_at + self._settings.beat_every:
+            self._send_beat()
+
+    def _send_beat(self) -> None:
+        hand, settings = self._hand, self._settings
+        slots = 0 if self.leaving.is_set() else settings.concurrency
+        sent = moment.local()
+        beaten = self._session.alone(
+            "beat", worker_id=hand.worker_id, slots=slots, free=self._mind.free_slots()
+        )
+        received = moment.local()
+        if not beaten:
+            raise _DeclaredDead
+        self._beat_at = sent
+        self.watchdog.beaten(sent)
+        self._was_fenced = False
+        jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
+        if abs(jump) > JUMP and self.joined.is_set():
+            self._mind.clock_jumped(jump)
+        self._warn_of_short_lease(received - sent)
+
+    def _warn_of_short_lease(self, round_trip: float) -> None:
+        self._round_trips.append(round_trip)
+        shortest, lease = min(self._round_trips), self._settings.lease
+        full = len(self._round_trips) == ROUND_TRIPS_SEEN
+        if self._said_short or not full or shortest * ROUND_TRIPS <= lease:
+            return
+        self._said_short = True
+        text = (
+            f"a round trip to the database takes {shortest * 1000:.0f} ms, which is long for a lease of "
+            f"{lease:g} s: set lease to at least {math.ceil(shortest * ROUND_TRIPS)} s, or move the "
+            "worker nearer to its database"
+        )
+        facts = {"lease_seconds": lease, "round_trip_ms": round(shortest * 1000), "text": text}
+        log.warning("lease.short", extra=facts)
 
     def _declared_dead(self) -> None:
         """Others believe me dead: stop everything, then come back as somebody else."""
@@ -244,7 +292,7 @@ class Heart(threading.Thread):
         self._mind.shards_changed()
         self._parts.lose()
         self._is_dead = True
-        self._beat_at = 0.0
+        self._look_at = self._beat_at = 0.0
         self._poke.set()
 
     # -- the end
@@ -268,7 +316,7 @@ class Heart(threading.Thread):
                 session.fetch("leave_pool", worker_id=me)
                 session.fetch("wake_all", pool=pool)
         finally:
-            session.disconnect()
+            session.close()
 
     def end(self) -> None:
         """End the thread (not the worker's row)."""

@@ -75,6 +75,8 @@ class Mind:
         self.turned_away_by: MixedPool | None = None
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
+        # Told at a fence to break off the connections that runs use; those of threads, or all of them.
+        self.cut_off: Callable[[bool], None] = lambda threads_only: None
         # Asked for the passes of overdue visits (rows of read_held.sql) that a layer recovers by its
         # own rules.
         self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
@@ -210,8 +212,15 @@ class Mind:
 
     def fenced(self) -> None:
         # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
-        self._tell(self.runner.stop_all, "fenced")
+        self._tell(self.stop_fenced)
         self.interrupt(self.hand.active())
+        self.cut_off(True)
+
+    def stop_fenced(self) -> None:
+        """In the loop: the lease has ended, and so must every run, whatever it waits for."""
+        self.runner.stop_all("fenced")
+        self.interrupt(self.hand.active())
+        self.cut_off(False)
 
     def turned_away(self, error: MixedPool) -> None:
         """Take no part any more: nobody should count on this worker for shards."""

@@ -20,8 +20,12 @@ class DatabaseTime:
         self._offset = time.time() - local()
 
     def seen(self, epoch: float, *, sent: float, received: float) -> float:
-        """Take note of the database's time; answers by how many seconds it jumped."""
-        offset = epoch - (sent + received) / 2
+        """Take note of the database's time; answers by how many seconds it jumped.
+
+        It was read at some moment between the two: only what no such moment explains is a jump. A slow
+        answer says little, and is no reason to change what is known.
+        """
+        offset = min(max(self._offset, epoch - received), epoch - sent)
         jump = offset - self._offset
         self._offset = offset
         return jump

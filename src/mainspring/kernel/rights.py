@@ -39,6 +39,8 @@ WORK: tuple[tuple[str, str], ...] = (
             "queue",
             "worker",
             "reach",
+            "death",
+            "blame",
             "lease",
             "part",
             "history_run",

@@ -140,7 +140,13 @@ class Shards:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
         for peer in self._watch.look(self.peers, me=self._me, now=beat_at, read_at=read_at):
-            freed = bury(self._session, pool=pool, dead_id=peer.id, beat=peer.beat)
+            freed = bury(
+                self._session,
+                pool=pool,
+                dead_id=peer.id,
+                beat=peer.beat,
+                lease=self._settings.lease,
+            )
             if freed is None:
                 continue
             facts = {"worker": str(peer.id), "shards": freed, "by": str(self._me)}

@@ -205,10 +205,10 @@ class Worker:
             self.heart.loop.turned()
             await asyncio.sleep(self.settings.lease / 20)
             now = moment.local()
-            if now > self.hand.good_until and self.hand.active():
-                self.mind.interrupt(self.hand.active())
-                self.runner.stop_all("fenced")
             if now > self.hand.good_until:
+                if self.hand.active():
+                    self.mind.stop_fenced()
+                self.heart.watchdog.call_off_if_idle()
                 self.heart.cut()
 
     async def stop(self, *, grace: float | None = None) -> None:

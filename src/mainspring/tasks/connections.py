@@ -20,6 +20,7 @@ from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.pool import check_committed as _check_committed
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
+from mainspring.tasks.cutting import InUse
 
 # What DISCARD ALL does, but for prepared statements: psycopg's own stay, for they are what makes the next
 # settle cheap; those of a task's SQL are named in the answer. RESET ROLE goes back to that of the address.
@@ -48,42 +49,45 @@ class Connections:
         self._database = database
         self._idle: Idle[psycopg.AsyncConnection[Any]] = Idle(idle_for)
         self._idle_sync: Idle[psycopg.Connection[Any]] = Idle(idle_for)
+        self.in_use = InUse()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """A connection in a transaction that commits at the end; only savepoints go inside it."""
         connection = await self._take()
-        try:
-            async with connection.transaction() as block:
-                if (local := self._database.local_settings(client=True)) is not None:
-                    await connection.execute(local)
-                yield connection
-                if local is not None:
-                    await connection.execute(f"{_RESET_LOCAL}; {local}")
-            _check_committed(block)
-        finally:
-            await asyncio.shield(self._give_back(connection))
+        with self.in_use.used(connection):
+            try:
+                async with connection.transaction() as block:
+                    if (local := self._database.local_settings(client=True)) is not None:
+                        await connection.execute(local)
+                    yield connection
+                    if local is not None:
+                        await connection.execute(f"{_RESET_LOCAL}; {local}")
+                _check_committed(block)
+            finally:
+                await asyncio.shield(self._give_back(connection))
 
     @contextmanager
     def transaction_sync(self) -> Iterator[psycopg.Connection[Any]]:
         """The same for plain functions."""
         connection = self._take_sync()
-        try:
-            with connection.transaction() as block:
-                if (local := self._database.local_settings(client=True)) is not None:
-                    connection.execute(local)
-                yield connection
-                if local is not None:
-                    connection.execute(f"{_RESET_LOCAL}; {local}")
-            _check_committed(block)
-        finally:
-            self._give_back_sync(connection)
+        with self.in_use.used(connection):
+            try:
+                with connection.transaction() as block:
+                    if (local := self._database.local_settings(client=True)) is not None:
+                        connection.execute(local)
+                    yield connection
+                    if local is not None:
+                        connection.execute(f"{_RESET_LOCAL}; {local}")
+                _check_committed(block)
+            finally:
+                self._give_back_sync(connection)
 
     async def _take(self) -> psycopg.AsyncConnection[Any]:
         return self._idle.take() or await self._database.connect_task()
 
     def _take_sync(self) -> psycopg.Connection[Any]:
-        return self._idle_sync.take() or self._database.connect_task_sync()
+        return self._idle_sync.take() or self.in_use.open(self._database.connect_task_sync)
 
     async def _give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
         try:

@@ -1,12 +1,14 @@
 -- Free held visits whose holder was seen dead, or whose work timeout was seen passed. A death is counted (and parks the
--- visit at the queue's limit), a work timeout in a column of its own. The version stays: the overtaken run's result is
+-- visit at the queue's limit) where the run can have caused it (note_death.sql), together with earlier ones unless the run
+-- had lasted for an hour since; a work timeout in a column of its own. The version stays: the overtaken run's result is
 -- still as good as any; but where only the newest run's counts (accept = last) it is a new one.
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
 -- A process learns at once of a task of its own that is parked so: its look is due, as if it were offered.
--- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the looks, then counters in
+-- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the deaths (so nobody takes
+-- one back meanwhile), the looks, then counters in
 -- the order of their keys. Answers what was freed.
 with lost as materialized (
-  select v.shard, v.key, v.queue, v.holder, v.pass = any(%(orphaned)s::bigint[]) as orphaned
+  select v.shard, v.key, v.queue, v.id, v.holder, v.started_at, v.crashes, v.pass = any(%(orphaned)s::bigint[]) as orphaned
   from mainspring.visit v
   where v.pass is not null
     and v.shard = any(%(shards)s::integer[])
@@ -15,20 +17,37 @@ with lost as materialized (
   order by v.shard, v.key, v.queue
   for update of v skip locked
 ),
+verdict as materialized (
+  select worker_id, beat_at, blames_since
+  from mainspring.death
+  where worker_id in (select holder from lost where orphaned)
+  for share
+),
+judged as (
+  select l.*, l.orphaned and coalesce(l.started_at > d.blames_since, true) as blamed, d.worker_id is not null as noted,
+    case when coalesce(d.beat_at, mainspring.now()) - l.started_at > interval '1 hour' then 0 else l.crashes end as before
+  from lost l
+  left join verdict d on d.worker_id = l.holder
+),
 freed as (
   update mainspring.visit v
   set version = case when q.policy ->> 'accept' = 'last' then mainspring.token() else v.version end,
     pass = null, holder = null, started_at = null, held_until = null,
-    crashes = v.crashes + case when l.orphaned then 1 else 0 end,
+    crashes = case when l.blamed then l.before + 1 else v.crashes end,
     work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
-    parked_at = case when l.orphaned and v.crashes + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
-    error = case when l.orphaned then 'the worker that ran it died (' || (v.crashes + 1) || ' of ' || coalesce(q.crash_limit, 3)
+    parked_at = case when l.blamed and l.before + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
+    error = case when l.blamed then 'the worker that ran it died (' || (l.before + 1) || ' of ' || coalesce(q.crash_limit, 3)
       || '): ' || l.holder else v.error end,
     changed_at = mainspring.now()
-  from lost l
+  from judged l
   left join mainspring.queue q on q.name = l.queue
   where v.shard = l.shard and v.key = l.key and v.queue = l.queue
   returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked, v.due_at, v.payload
+),
+blames as (
+  insert into mainspring.blame (worker_id, shard, key, queue, id)
+  select holder, shard, key, queue, id from judged where blamed and noted
+  on conflict do nothing
 ),
 due_look as materialized (  -- one at a time along the primary key: a join might read all that waits
   select v.address
