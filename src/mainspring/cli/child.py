@@ -16,6 +16,7 @@ from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
 from mainspring.loops import run_here
+from mainspring.serve import WornOut
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,6 +47,8 @@ def main(orders: Orders) -> None:
             app.redirect(os.environ["MAINSPRING_URL"])
         run_here(_work(app, orders))
         code = codes.OK
+    except WornOut:
+        code = codes.WORN_OUT
     except Exception as error:
         code = codes.code_of(error) or codes.PROBLEM
         if codes.code_of(error) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, queue_rows
 from mainspring.cli.target import ask_app, existing
-from mainspring.kernel.status import Status
+from mainspring.kernel.status import HangingRun, Status
 from mainspring.kernel.words import counted
 from mainspring.processes.actors import Counts
 from mainspring.reactive.operator import ReactiveLoad, TaskState
@@ -84,6 +85,13 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
+def _by_queue(runs: Sequence[HangingRun]) -> dict[str, list[HangingRun]]:
+    found: dict[str, list[HangingRun]] = {}
+    for run in runs:
+        found.setdefault(run.queue, []).append(run)
+    return found
+
+
 def _shown(sight: _Sight) -> Group:
     found = sight.status
     head = (
@@ -131,6 +139,16 @@ def _shown(sight: _Sight) -> Group:
     for queue in found.unserved:
         waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
         parts.append(Text(f"{waiting} in queue {queue.name!r}, which no worker knows"))
+    for worker in found.workers:
+        for name, runs in _by_queue(worker.hanging).items():
+            hanging = counted(len(runs), "run", "hangs", "hang")
+            since = show.cell(min(run.started_at for run in runs))
+            parts.append(
+                Text(
+                    f"{hanging} in queue {name!r}, overtaken or stopped and still under way in "
+                    f"{worker.host} process {worker.process}, the oldest since {since}"
+                )
+            )
     if sight.load:
         parts.append(
             show.table(

@@ -1,7 +1,8 @@
 """The supervisor: keeps a number of worker processes alive.
 
 A process that dies (a poison task, a fence, the kernel's memory killer) is declared dead at once and
-replaced after a pause that grows while they keep dying. A drain gives up in the end, and so does a
+replaced after a pause that grows while they keep dying. One in which too many runs hang ends in order,
+and another takes its place at once. A drain gives up in the end, and so does a
 worker whose processes all end because they were told what cannot be (exit code 2). The first signal
 lets them end in order, a second one ends everything at once. Each process has a session of its own,
 so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a process that still imports
@@ -182,7 +183,7 @@ class Supervisor:
         assert seat.worker_id is not None
         end = End(seat.process.pid, code, lived=now - seat.began)
         seat.process = None
-        if code == 0:
+        if code in (codes.OK, codes.WORN_OUT):  # it has left its pool itself
             self._follow(seat, end, had_joined=False)
         else:
             seat.burial = Burial(self._bury, seat.worker_id, end)
@@ -193,6 +194,10 @@ class Supervisor:
         if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)
+            return
+        if code == codes.WORN_OUT:
+            log.warning("worker.process_replaced", extra=facts)
+            seat.start_at = 0.0
             return
         if code == 0 and self._orders.drain:
             seat.drained = True

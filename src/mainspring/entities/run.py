@@ -40,6 +40,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.retry import describe
+from mainspring.kernel.threads import to_its_end
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -130,9 +131,10 @@ class StageRunner:
             return await self._stage.process(entity, state)
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
+        future = loop.run_in_executor(
             self._threads, context.run, _plain, self._stage.process, entity, state
         )
+        return await to_its_end(future)
 
     def _outcome(self, run: Run, picture: Picture, answer: Answer, now: datetime) -> Outcome:
         assert picture.entity is not None

@@ -19,6 +19,7 @@ from mainspring.kernel import moment, steps
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.course import Course
 from mainspring.kernel.hand import Hand
+from mainspring.kernel.hanging import GONE_SECONDS, ROOM_SECONDS, STOP_SECONDS, Hanging
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
 from mainspring.kernel.retry import decide
 from mainspring.kernel.tries import Tries
@@ -65,6 +66,7 @@ class Runner:
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
         self.tries = Tries(buffer)
+        self.hanging = Hanging()
         self._closing = False
         self._verbose = False
 
@@ -134,6 +136,8 @@ class Runner:
                 run.slot = None
                 while slot.cancelling():
                     slot.uncancel()  # a stop is meant for one run, never for the next
+            if run.hangs:
+                return  # the slot has gone on without it
             if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
                 self._yielded_at = moment.local()
@@ -264,15 +268,21 @@ class Runner:
             left = max(0.0, timeout - (moment.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
-            run.outcome = await course
-        except BaseException as error:
-            if (failure := self._failed(run, error)) is None:
-                self._abandon(run)
-                return
-            run.outcome = failure
+            outcome, error = await course, None
+        except BaseException as raised:
+            outcome, error = None, raised
         finally:
             if alarm is not None:
                 alarm.cancel()
+        if run.hangs:
+            self._end_hanging(run, outcome, error)
+            return
+        if error is not None:
+            outcome = self._failed(run, error)
+        if outcome is None:
+            self._abandon(run)
+            return
+        run.outcome = outcome
         self._conclude(run)
         self._give_up_place(run)
         self._finished([run])
@@ -336,7 +346,7 @@ class Runner:
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
             stopped = "stopping"
-        if stopped in ("fenced", "stopping"):
+        if stopped in ("fenced", "stopping", "gone"):
             return None
         if stopped == "cancelled":
             return Cancelled(error="cancelled while it ran")
@@ -372,10 +382,70 @@ class Runner:
         if run.slot is not None and run.stopped is None and run.outcome is None:
             run.stopped = why
             run.slot.cancel()
+            if why not in ("fenced", "stopping"):  # a fence has an end of its own
+                after = GONE_SECONDS if why == "gone" else STOP_SECONDS
+                asyncio.get_running_loop().call_later(after, self.let_hang, run)
+
+    def call_off(self, run: Run) -> None:
+        """Nothing will come of it any more."""
+        if run.hangs:
+            self._stop_hanging(run)
+        else:
+            self.stop_run(run, "gone")
+
+    # -- runs that hang
+
+    def let_hang(self, run: Run) -> None:
+        """A run was overtaken, or told to end, and is still under way: its slot goes on without it, and so
+        do its queue, its group and its key. What an overtaken one brings may still count."""
+        if run.slot is None or run.hangs or run.outcome is not None or self._closing:
+            return
+        if self.hanging.is_full:
+            self._make_room(run)
+            return
+        self._slots.discard(run.slot)
+        self._beside.discard(run.slot)
+        self.hanging.add(run)
+        outcome = None if run.stopped is None else self._failed(run, asyncio.CancelledError())
+        if outcome is None:
+            self._abandon(run)
+        else:
+            run.outcome = outcome
+            self._conclude(run)
+            self._give_up_place(run)
+            self._finished([run])
+        self.fill()
+
+    def _make_room(self, run: Run) -> None:
+        """Stop the oldest that may still have a result, so that one more may hang; it keeps its slot until
+        there is room."""
+        oldest = self.hanging.keep(run)
+        if oldest is not None:
+            self._stop_hanging(oldest)
+            asyncio.get_running_loop().call_later(ROOM_SECONDS, self.let_hang, run)
+
+    def _stop_hanging(self, run: Run) -> None:
+        if run.stopped is None:
+            run.stopped = "gone"
+            run.slot.cancel()
+
+    def _end_hanging(self, run: Run, outcome: Outcome | None, error: BaseException | None) -> None:
+        """It has ended after all. Its result counts as any other's, unless it was stopped."""
+        self.hanging.ended(run)
+        if run.stopped is None:
+            outcome = outcome if error is None else self._failed(run, error)
+            if outcome is not None:
+                run.outcome = outcome
+                self._conclude(run)
+                self._finished([run])
+        for other in self.hanging.take_kept():
+            self.let_hang(other)
 
     def stop_all(self, why: str) -> None:
         for run in self.hand.snapshot():
             self.stop_run(run, why)
+        for run in list(self.hanging.runs.values()):
+            self._stop_hanging(run)
 
     def close(self) -> None:
         """No further visit is started; idle slots end."""
@@ -388,10 +458,14 @@ class Runner:
             self._alarm.cancel()
 
     async def ended(self, timeout: float) -> bool:
-        """Wait until all slots have ended."""
-        if slots := self._slots | self._beside:
-            await asyncio.wait(slots, timeout=timeout)
-        return not (self._slots or self._beside)
+        """Wait until all slots have ended, but those whose runs hang."""
+        deadline = moment.local() + timeout
+        while slots := (self._slots | self._beside) - self.hanging.slots:
+            left = deadline - moment.local()
+            if left <= 0:
+                return False
+            await asyncio.wait(slots, timeout=left)
+        return True
 
 
 def _yield_every(visit: Visit) -> float:
