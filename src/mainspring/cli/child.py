@@ -47,8 +47,6 @@ def main(orders: Orders) -> None:
             app.redirect(os.environ["MAINSPRING_URL"])
         run_here(_work(app, orders))
         code = codes.OK
-    except WornOut:
-        code = codes.WORN_OUT
     except Exception as error:
         code = codes.code_of(error) or codes.PROBLEM
         if codes.code_of(error) is None:
@@ -60,11 +58,15 @@ def main(orders: Orders) -> None:
 
 
 async def _work(app: Mainspring, orders: Orders) -> None:
+    code = codes.OK
     async with app:
-        await app.run_worker(
-            drain=orders.drain, fence="exit", worker_id=orders.worker_id, **orders.settings
-        )
-    _leave(codes.OK)
+        try:
+            await app.run_worker(
+                drain=orders.drain, fence="exit", worker_id=orders.worker_id, **orders.settings
+            )
+        except WornOut:
+            code = codes.WORN_OUT
+    _leave(code)  # from within: the loop's own end would wait for what hangs
 
 
 def _leave(code: int) -> None:

@@ -11,7 +11,6 @@ import msgspec
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.text import Text
 
 from mainspring.app import Mainspring
 from mainspring.cli import options, show
@@ -98,7 +97,7 @@ def _shown(sight: _Sight) -> Group:
         f"{counted(len(found.workers), 'worker')}, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
     )
-    parts: list[Any] = [Text(sight.database), Text(head)]
+    parts: list[Any] = [show.line(sight.database), show.line(head)]
     workers = show.table(
         (
             "worker",
@@ -138,13 +137,13 @@ def _shown(sight: _Sight) -> Group:
     parts += [shown for shown in (workers, pools, queues) if shown.row_count]
     for queue in found.unserved:
         waiting = counted(queue.waiting + queue.scheduled, "visit", "waits", "wait")
-        parts.append(Text(f"{waiting} in queue {queue.name!r}, which no worker knows"))
+        parts.append(show.line(f"{waiting} in queue {queue.name!r}, which no worker knows"))
     for worker in found.workers:
         for name, runs in _by_queue(worker.hanging).items():
             hanging = counted(len(runs), "run", "hangs", "hang")
             since = show.cell(min(run.started_at for run in runs))
             parts.append(
-                Text(
+                show.line(
                     f"{hanging} in queue {name!r}, overtaken or stopped and still under way in "
                     f"{worker.host} process {worker.process}, the oldest since {since}"
                 )
@@ -161,8 +160,10 @@ def _shown(sight: _Sight) -> Group:
             )
         )
     for task in sight.missed:
-        parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
+        parts.append(
+            show.line(f"{task.task} missed its expectation at {show.cell(task.missed_at)}")
+        )
     for counts in sight.counted:
         listed = ", ".join(counted(n, name.replace("_", " ")) for name, n in counts.counts.items())
-        parts.append(Text(f"{counts.actor} in the last hour: {listed}"))
+        parts.append(show.line(f"{counts.actor} in the last hour: {listed}"))
     return Group(*parts)

@@ -40,6 +40,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.retry import describe
+from mainspring.kernel.shape import fault
 from mainspring.kernel.threads import to_its_end
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
@@ -116,7 +117,8 @@ class StageRunner:
             model = self._patcher.whole.type.__name__
             raise UnreadableEntity(
                 f"{self._stage.kind} {entity.key!r} does not fit model {model}: "
-                f"{error}; correct the entity, or let the model take it as it is, then restart the visit"
+                f"{fault(error)}; correct the entity, or let the model take it as it is, then restart "
+                "the visit"
             ) from None
 
     def _handed_on(self, run: Run, queue: str, priority: int) -> StageOffer:

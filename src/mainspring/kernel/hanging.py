@@ -56,12 +56,13 @@ class Hanging:
             },
         )
 
-    def keep(self, run: Run) -> Run | None:
-        """There is no room for it: it keeps its slot. Answers the oldest that has not been told to end."""
-        if run not in self.kept:
-            self.kept.append(run)
-        oldest = next((run for run in self.runs.values() if run.stopped is None), None)
-        if oldest is None and not self.worn_out.is_set():
+    def oldest(self) -> Run | None:
+        """The oldest that has not been told to end."""
+        return next((run for run in self.runs.values() if run.stopped is None), None)
+
+    def wear_out(self) -> None:
+        """There is no room, and nothing more to be done about it."""
+        if not self.worn_out.is_set():
             self.worn_out.set()
             text = (
                 f"{len(self.runs)} runs hang and cannot be stopped: further ones keep their slots "
@@ -69,7 +70,6 @@ class Hanging:
             )
             queues = sorted({run.visit.queue for run in self.runs.values()})
             log.error("worker.worn_out", extra={"queues": queues, "text": text})
-        return oldest
 
     def take_kept(self) -> list[Run]:
         """Those that may hang now that there is room."""

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.literals import numbers
-from mainspring.kernel import moment, steps
+from mainspring.kernel import moment, run_log, steps
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
 from mainspring.kernel.session import Session
@@ -66,6 +66,8 @@ class Holds:
         held = {row[0] for row in rows}
         for run, _ in due:
             run.held = run.held or run.token in held
+        told = [run for run, _ in due if run.token in held]
+        run_log.held(told, str(self._hand.worker_id))
         steps.reach("hold.written")
 
     def look(self) -> None:

@@ -1,6 +1,7 @@
 -- Free held visits whose holder was seen dead, or whose work timeout was seen passed. A death is counted (and parks the
 -- visit at the queue's limit), a work timeout in a column of its own. The version stays: the overtaken run's result is
 -- still as good as any; but where only the newest run's counts (accept = last) it is a new one.
+-- What was overtaken goes behind all that is due: as many that hang as there are slots would else be first for ever.
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
 -- A process learns at once of a task of its own that is parked so: its look is due, as if it were offered.
 -- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the looks, then counters in
@@ -19,6 +20,7 @@ freed as (
   update mainspring.visit v
   set version = case when q.policy ->> 'accept' = 'last' then mainspring.token() else v.version end,
     pass = null, holder = null, started_at = null, held_until = null,
+    due_at = case when l.orphaned then v.due_at else greatest(v.due_at, mainspring.now()) end,
     crashes = v.crashes + case when l.orphaned then 1 else 0 end,
     work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
     parked_at = case when l.orphaned and v.crashes + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
