@@ -26,7 +26,7 @@ def shape(value: Any) -> str:
         return f"{type(value).__name__} of {', '.join(named) or 'nothing'}{more}"
     if isinstance(value, list | tuple | set | frozenset):
         return f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
+    return "None" if value is None else type(value).__name__
 
 
 def shape_of_json(text: str | bytes) -> str:
