@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from benchmarks import command_lines
 from benchmarks.probe import FAIL_ONCE, NOTHING, STAMP
 
 Payload = dict[str, Any]
@@ -224,6 +225,9 @@ def start() -> None:
     name, role, url, settings = sys.argv[1:5]
     system = importlib.import_module(f"benchmarks.systems.{name}").System
     adapter: Adapter = system(url, json.loads(settings))
+    if role == "worker" and adapter.settings.get("cli"):
+        command, variables = command_lines.command(name, url, adapter.settings)
+        os.execve(command[0], command, {**os.environ, **variables})
     if role == "worker":
         collect_less(adapter.settings.get("gc", 0))
         run(adapter.work())

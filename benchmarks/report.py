@@ -16,6 +16,7 @@ Plot = tuple[str, str, str]  # workload, title, a sentence
 THROUGHPUT: tuple[Plot, ...] = (
     ("drain-1", "Drain, one worker process", "No-op jobs a second, from the first start on."),
     ("drain-2", "Drain, two worker processes", "The same queue and the same cores."),
+    ("drain-cli", "Drain, by the command line", "As each manual starts its worker, with its log."),
     ("enqueue-bulk", "Enqueue, many at once", "By each system's fastest public call."),
     ("enqueue-one", "Enqueue, one by one", "Each call awaited until it is committed."),
 )

@@ -155,6 +155,11 @@ class Stage:
                 )
                 self.workers.append(worker)
 
+    def end_workers(self) -> None:
+        """In order: those of a command line have processes of their own."""
+        end(self.workers, seconds=STORE_SECONDS)
+        self.workers.clear()
+
     def stop(self) -> None:
         """End all at once: their store goes away with them."""
         end(self.workers, seconds=0)

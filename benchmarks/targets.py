@@ -53,6 +53,10 @@ TARGETS = (
     Target("drain, one process, to Graphile Worker", "drain-1", ("drain-1", "graphile"), least=1),
     Target("drain, one process, to the bare loop", "drain-1", ("drain-1", BARE), least=0.6),
     Target("drain, two processes, to one", "drain-2", ("drain-1", OURS), least=1.2),
+    Target("drain by command lines, to PgQueuer", "drain-cli", ("drain-cli", "pgqueuer"), least=2),
+    Target(
+        "drain by the command line, to the quiet one", "drain-cli", ("drain-1", OURS), least=0.4
+    ),
     Target("bulk enqueue", "enqueue-bulk", least=100_000, unit="jobs/s"),
     Target("bulk enqueue, to bare COPY", "enqueue-bulk", ("enqueue-bulk", BARE), least=0.55),
     Target("single enqueue, to a bare insert", "enqueue-one", ("enqueue-one", BARE), least=0.8),

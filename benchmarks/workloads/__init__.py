@@ -33,6 +33,7 @@ WORKLOADS: tuple[Workload, ...] = (
     enqueue.BULK,
     drain.ONE,
     drain.TWO,
+    drain.CLI,
     latency.IDLE,
     latency.HALF,
     backlog.SMALL,

@@ -3,7 +3,8 @@
 The start of the worker process is not counted. Two processes have twice as many jobs, as many each: else
 the moments in which the second one joins and the first one is through would weigh twice as much. Afterwards
 the store itself must say that nothing is left. One process also gives the cost: CPU, write-ahead log, peak
-memory. `cores` is what worker and server had of the machine meanwhile: a second process can add no more
+memory. `drain-cli` starts the worker by the system's own command line, as its manual does, with what that
+logs. `cores` is what worker and server had of the machine meanwhile: a second process can add no more
 than is left of it.
 """
 
@@ -15,6 +16,7 @@ from benchmarks import meter
 from benchmarks.workloads.workload import Figure, Trial, Workload
 
 MOST_SECONDS = 90.0
+CLI_JOBS = 50_000
 
 
 def drain(trial: Trial, processes: int) -> list[Figure]:
@@ -49,6 +51,22 @@ def drain(trial: Trial, processes: int) -> list[Figure]:
     return figures
 
 
+def drain_cli(trial: Trial) -> list[Figure]:
+    """The same with the worker that each system's own command line starts, its log in a file."""
+    n = min(trial.drain_jobs, CLI_JOBS)
+    settings = {**trial.settings, "cli": True}
+    with trial.lab.stage(trial.system, settings, jobs=n) as stage:
+        stage.start_workers(1)
+        stage.wait_for(n, seconds=MOST_SECONDS)
+        time.sleep(0.05)
+        end = stage.look()
+        note = stage.wait_until_stored()
+        stage.end_workers()
+    rate = (end.count - 1) / ((end.last - end.first) / 1e9)
+    extra = {"n": n, "settings": settings, "note": note}
+    return [Figure("drain-cli", rate, extra=extra)]
+
+
 def cost(name: str, value: float, unit: str) -> Figure:
     return Figure(name, value, unit, higher_is_better=False)
 
@@ -60,3 +78,9 @@ ONE = Workload(
     quick=True,
 )
 TWO = Workload("drain-2", lambda trial: drain(trial, 2), quick=True)
+CLI = Workload(
+    "drain-cli",
+    drain_cli,
+    systems=("mainspring", "pgqueuer"),
+    others="their workers have no command line of their own, or log nothing of a run",
+)

@@ -9,6 +9,7 @@ workers, and nothing is counted where nobody asks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mainspring.kernel.status import Status
@@ -71,6 +72,7 @@ def _pools(status: Status) -> list[str]:
 
 def _queues(status: Status) -> list[str]:
     queues = status.queues
+    hanging = Counter(run.queue for worker in status.workers for run in worker.hanging)
     return [
         *_gauge(
             "visits",
@@ -85,6 +87,11 @@ def _queues(status: Status) -> list[str]:
             "lag_seconds",
             "For how long the oldest visit that could run has been due.",
             (({"queue": q.name}, q.lag_seconds) for q in queues),
+        ),
+        *_gauge(
+            "runs_hanging",
+            "Runs that were overtaken or told to end, and still hang outside of their worker's slots.",
+            (({"queue": queue}, n) for queue, n in sorted(hanging.items())),
         ),
         *_gauge(
             "queue_paused",

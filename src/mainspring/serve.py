@@ -21,6 +21,10 @@ ECHO_SECONDS = 0.1
 COLLECT_AFTER = 20_000
 
 
+class WornOut(Exception):
+    """So many runs hang in this process that another should take its place. It has left in order."""
+
+
 async def serve(working: AbstractAsyncContextManager[Worker], *, drain: bool) -> None:
     """Run a worker until a signal stops it, or (`drain`) until nothing is due.
 
@@ -37,12 +41,18 @@ async def serve(working: AbstractAsyncContextManager[Worker], *, drain: bool) ->
             ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
             if drain:
                 ends.append(worker.drained())
+            if worker.settings.fence == "exit":  # the process is the worker's own
+                ends.append(worn_out(worker))
             waits = [loop.create_task(end) for end in ends]
             done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in pending:
                 wait.cancel()
             for wait in done:
-                wait.result()  # a worker that may not work says why
+                wait.result()  # a worker that may not work, or no longer can, says why
+
+    async def worn_out(worker: Worker) -> None:
+        await worker.worn_out()
+        raise WornOut("too many runs hang: another process should take this one's place")
 
     def signalled() -> None:
         nonlocal first_at

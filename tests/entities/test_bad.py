@@ -92,13 +92,13 @@ async def test_a_column_that_nobody_can_write_is_refused_at_the_start(
     ("answer", "error"),
     [
         (None, "must return Untouched(...) or Update(...), got None"),
-        ({"price": 3}, "must return Untouched(...) or Update(...), got {'price': 3}"),
+        ({"price": 3}, "must return Untouched(...) or Update(...), got dict of price: int"),
         (
             Update(title="x"),
             "changes 'title', which it does not declare; add it to writes= (now: price)",
         ),
         (Update(nonsense=1), "changes 'nonsense', a field that the entity does not have"),
-        (Update(price="much"), 'invalid input syntax for type integer: "much"'),
+        (Update(price="much"), "invalid input syntax for type integer; nothing was saved"),
         (Update(price=10**12), "out of range for type integer"),
         (Update(price=object()), "field 'price' cannot be written"),
         (Untouched(state=object()), "the state of stage 'wrong' cannot be written"),
@@ -127,7 +127,7 @@ async def test_a_wrong_outcome_fails_its_visit_and_changes_nothing(
     assert stages.state("wrong") is None
 
 
-async def test_a_refusal_of_the_database_names_stage_entity_values_and_constraint(
+async def test_a_refusal_of_the_database_names_stage_entity_fields_and_constraint(
     stages: Stages,
 ) -> None:
     stages.query("alter table listing add constraint fair check (price < 100)")
@@ -151,11 +151,11 @@ async def test_a_refusal_of_the_database_names_stage_entity_values_and_constrain
     first, _, rest = visit["error"].partition("\n")
     assert first == (
         "asyncpg.exceptions.CheckViolationError: the database refused the save of stage 'price' for "
-        "listing '2' (price = 500, title = 'sofa'): new row for relation \"listing\" violates check "
+        "listing '2' (price: int, title: str): new row for relation \"listing\" violates check "
         'constraint "fair"; nothing was saved: let the stage return what the table takes, or change '
         "the table"
     )
-    assert rest.startswith("DETAIL: Failing row contains (2, sofa, 500")
+    assert "sofa" not in rest
     assert [stages.listing(id)["price"] for id in (1, 2, 3)] == [5, 0, 5]
 
 

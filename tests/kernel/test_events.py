@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+from datetime import datetime
 
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge, working
+from workers import Gate, Gauge, working
 
 
-async def test_a_run_s_start_and_end_are_events_with_fields(
+async def test_the_end_of_a_run_is_one_event_with_both_its_times(
     visits: Visits, database_url: str, caplog
 ) -> None:
     """T12: start, end, duration in milliseconds, worker and task of each run."""
@@ -20,14 +21,44 @@ async def test_a_run_s_start_and_end_are_events_with_fields(
         await wait_until(lambda: visits.row("a") is None)
         worker_id = str(worker.hand.worker_id)
 
-    events = {record.msg: record for record in caplog.records}
-    started, ended = events["run.started"], events["run.ended"]
-    for event in (started, ended):
-        assert (event.queue, event.key, event.attempt) == ("ring", "a", 1)
-        assert event.worker == worker_id
-    assert ended.outcome == "done"
+    [ended] = [record for record in caplog.records if record.msg.startswith("run.")]
+    assert ended.msg == "run.ended"
+    assert (ended.queue, ended.key, ended.attempt) == ("ring", "a", 1)
+    assert (ended.worker, ended.outcome) == (worker_id, "done")
     assert 5 < ended.duration_ms < 5000
-    assert started.run == ended.run
+    started_at, ended_at = map(datetime.fromisoformat, (ended.started_at, ended.ended_at))
+    assert abs((ended_at - started_at).total_seconds() * 1000 - ended.duration_ms) < 0.01
+
+
+async def test_a_run_that_lasts_is_announced_when_it_is_held(
+    visits: Visits, database_url: str, caplog
+) -> None:
+    """T12: whoever reads the log of a run of hours sees it before its end."""
+    caplog.set_level(logging.INFO, "mainspring")
+    visits.offer("a")
+    gate = Gate()
+    async with working(database_url, queue(handler=gate, hold_after=0.05)):
+        await wait_until(lambda: "run.held" in [record.msg for record in caplog.records], 10)
+        [held] = [record for record in caplog.records if record.msg == "run.held"]
+        assert (held.queue, held.key, held.attempt) == ("ring", "a", 1)
+        gate.open.set()
+        await wait_until(lambda: visits.row("a") is None)
+    [ended] = [record for record in caplog.records if record.msg == "run.ended"]
+    assert (held.run, held.started_at) == (ended.run, ended.started_at)
+
+
+async def test_at_level_debug_each_start_is_an_event(
+    visits: Visits, database_url: str, caplog
+) -> None:
+    caplog.set_level(logging.DEBUG, "mainspring")
+    visits.offer("a")
+    async with working(database_url, queue(handler=Gauge(seconds=0))):
+        await wait_until(lambda: visits.row("a") is None)
+
+    assert [r.msg for r in caplog.records if r.msg.startswith("run.")] == [
+        "run.started",
+        "run.ended",
+    ]
 
 
 async def test_a_worker_s_start_and_stop_are_events(

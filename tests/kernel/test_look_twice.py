@@ -64,7 +64,7 @@ async def test_a_visit_must_be_gone_at_two_looks_before_its_run_is_stopped(
 
     worker.heart._holds.look()
     await asyncio.sleep(0)
-    assert run.stopped == "fenced"
+    assert run.stopped == "gone"
     await asyncio.wait([run.slot])
 
 

@@ -116,7 +116,7 @@ async def test_stops_hit_their_own_runs_only_and_every_run_ends(executor: Execut
 
     assert stopped
     assert executor._running == {}
-    assert len([t for t in executor._threads._threads if t.is_alive()]) == THREADS
+    assert all(thread.is_alive() for thread in executor._threads._threads)
 
 
 async def test_the_exception_of_a_stopped_function_is_not_complained_of(

@@ -44,7 +44,7 @@ class TestTimes:
 
         assert told(InvalidArguments, lambda: remind.bind("ann", at=NAIVE)) == (
             "arguments of task 'remind' do not fit its signature: Expected `datetime` with a timezone "
-            "component - at `$.at`; got {'person': 'ann', 'at': datetime.datetime(2030, 1, 1, 12, 0)}; "
+            "component - at `$.at`; got dict of person: str, at: datetime; "
             "use datetime.now(UTC) or .replace(tzinfo=...), or declare a time without a zone: "
             "Annotated[datetime, msgspec.Meta(tz=False)]"
         )
@@ -182,7 +182,7 @@ class TestCalls:
 
         assert str(caught.value) == (
             "call 2 of enqueue_many: arguments of task 'note' do not fit its signature: Expected "
-            "`int`, got `str` - at `$.n`; got {'n': 'three'}"
+            "`int`, got `str` - at `$.n`; got dict of n: str"
         )
 
     async def test_many_of_any_task_are_bound_first(self, app: Mainspring) -> None:

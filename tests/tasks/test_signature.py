@@ -459,3 +459,70 @@ def test_settings_of_a_worker_out_of_range_are_refused(settings) -> None:
 def test_a_policy_is_checked_where_it_is_written() -> None:
     with pytest.raises(InvalidSetting, match="attempts must be 1 to 1000000, got 0"):
         RetryPolicy(attempts=0)
+
+
+def deep(levels: int, inside: object = 1) -> object:
+    for _ in range(levels):
+        inside = [inside]
+    return inside
+
+
+@pytest.mark.parametrize("what", ["digits", "depth", "depth of nulls", "digits inside"])
+def test_a_number_or_a_depth_beyond_json_is_a_clear_error(what: str) -> None:
+    value = {
+        "digits": 10**5000,
+        "depth": deep(10_000),
+        "depth of nulls": deep(10_000, None),
+        "digits inside": {"a": 10**5000},
+    }[what]
+
+    def store(value: Any) -> None: ...
+
+    signature = Signature("store", store, Context)
+    with pytest.raises(
+        InvalidArguments, match="arguments of task 'store' cannot be written as JSON"
+    ):
+        signature.encode((), {"value": value})
+
+
+@pytest.mark.parametrize("levels", range(300, 1000, 100))
+def test_no_depth_gets_past_as_a_bare_error(levels: int) -> None:
+    """What JSON can write may still be too deep to look through."""
+
+    def store(value: Any) -> Any: ...
+
+    signature = Signature("store", store, Context)
+    for inside in (None, "\x00"):
+        try:
+            signature.encode((), {"value": deep(levels, inside)})
+            signature.encode_result(deep(levels, inside))
+        except InvalidArguments:
+            pass
+
+
+def test_errors_name_fields_and_types_and_no_values() -> None:
+    """T12: they go to logs and history."""
+
+    def pay(amount: int, kind: Literal["card"] = "card") -> int: ...
+
+    signature = Signature("pay", pay, Context)
+    faults: list[str] = []
+    for arguments in (
+        {"amount": "CANARY"},
+        {"amount": 1, "kind": "CANARY"},
+        {"amount": 1, "unknown": "CANARY"},
+        {"amount": object},
+    ):
+        with pytest.raises(InvalidArguments) as refused:
+            signature.encode((), arguments)
+        faults.append(str(refused.value))
+    for text in ('{"amount": "CANARY"}', '{"amount": 1, "kind": "CANARY"}', "CANARY", '["CANARY"]'):
+        with pytest.raises(InvalidArguments) as refused:
+            signature.decode(text)
+        faults.append(str(refused.value))
+    with pytest.raises(InvalidArguments) as refused:
+        signature.decode_result('"CANARY"')
+    faults.append(str(refused.value))
+
+    assert not [text for text in faults if "CANARY" in text]
+    assert "got dict of amount: str" in faults[0]

@@ -17,6 +17,7 @@ from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
 from mainspring.kernel.insist import until_let_in
 from mainspring.loops import run_here
+from mainspring.serve import WornOut
 
 _PR_SET_PDEATHSIG = 1
 
@@ -60,15 +61,19 @@ def main(orders: Orders) -> None:
 
 async def _work(app: Mainspring, orders: Orders) -> None:
     await until_let_in(app.database)
+    code = codes.OK
     async with app:
-        await app.run_worker(
-            drain=orders.drain,
-            fence="exit",
-            worker_id=orders.worker_id,
-            exit_mark=orders.exit_mark,
-            **orders.settings,
-        )
-    _leave(codes.OK)
+        try:
+            await app.run_worker(
+                drain=orders.drain,
+                fence="exit",
+                worker_id=orders.worker_id,
+                exit_mark=orders.exit_mark,
+                **orders.settings,
+            )
+        except WornOut:
+            code = codes.WORN_OUT
+    _leave(code)  # from within: the loop's own end would wait for what hangs
 
 
 def _leave(code: int) -> None:

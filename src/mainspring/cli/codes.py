@@ -30,6 +30,7 @@ PROBLEM = 1
 USAGE = 2
 UNAVAILABLE = 3
 NOT_FOUND = 4
+WORN_OUT = 75  # of a worker process: too many of its runs hang; it left in order, start another
 INTERRUPTED = 130  # as a shell says it: twice signalled, or before anything began
 
 HELP = (

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from mainspring.cli import codes, options, show
 from mainspring.cli.target import existing
+from mainspring.cli.visible import visible
 from mainspring.kernel.doctor import Finding
 
 
@@ -50,7 +51,7 @@ def _print(found: list[Finding]) -> None:
     marks = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
     console = show.console()
     for finding in found:
-        text = escape(f"{finding.name}: {finding.text}")
+        text = escape(visible(f"{finding.name}: {finding.text}", lines=True))
         console.print(f"{marks[finding.level]} {text}", soft_wrap=True)
         if finding.remedy:
-            console.print(f"     {escape(finding.remedy)}", soft_wrap=True)
+            console.print(f"     {escape(visible(finding.remedy, lines=True))}", soft_wrap=True)

@@ -1,32 +1,30 @@
-"""How events are written: the logger "mainspring", rendered by structlog, for people or as JSON."""
+"""How events are written: the logger "mainspring" and those of users, rendered by structlog, for people or
+as JSON. The ends of runs, many at once, are written by hand (`run_lines`)."""
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TextIO
 
-import msgspec
 import structlog
 
+from mainspring.cli.run_lines import JsonLines, Lines, concerns_people
+from mainspring.cli.visible import visible
 from mainspring.errors import InvalidSetting
-from mainspring.events import Event, facts_of
+from mainspring.events import Event
 from mainspring.kernel.config import OWN
-from mainspring.reactive.names import RUN
+from mainspring.kernel.current import running
+from mainspring.kernel.visit import Run
 
-_FIRST = ("queue", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")
+_FIRST = ("queue", "task", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")
 LEVELS = ("debug", "info", "warning", "error")
-# The two lines of every run, which are nearly all that a worker says.
-_RUNS = frozenset({"run.started", "run.ended"})
-_NEEDS_QUOTES = re.compile("""[ \t=\r\n"']""")
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_BLOCKS = ("exception", "stack")  # texts of several lines
 
 
 def configure(level: str, *, json: bool) -> None:
-    """Send every event of this process to standard error."""
+    """Send every event of this process to standard error, and what users log at this level or above."""
     if level not in LEVELS:
         raise InvalidSetting(f"--log-level must be one of {', '.join(LEVELS)}, got {level!r}")
     before: list[Any] = [
@@ -35,63 +33,62 @@ def configure(level: str, *, json: bool) -> None:
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    last: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,  # plain: no values of local variables
+    ]
+    colours = sys.stderr.isatty()
+    lines: Lines | JsonLines
     if json:
-        last += [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ]
+        last.append(structlog.processors.JSONRenderer(default=str))
+        lines = JsonLines()
     else:
         console = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), pad_event_to=20, pad_level=False, sort_keys=False
+            colors=colours,
+            pad_event_to=20,
+            pad_level=False,
+            sort_keys=False,
+            exception_formatter=structlog.dev.plain_traceback,
         )
         last += [_for_people, console]
-    handler = logging.StreamHandler(sys.stderr)
-    quick = _quick_json if json else None if sys.stderr.isatty() else _quick_line
-    handler.setFormatter(_Formatter(quick, foreign_pre_chain=before, processors=last))
+        lines = Lines(colours=colours, everything=level == "debug")
+    handler = Handler(sys.stderr, lines)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=last)
+    )
     if not json and level != "debug":
         handler.addFilter(_concerns_people)
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    handler.addFilter(_name_run)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("mainspring").setLevel(level.upper())
 
 
-class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """By structlog, but for runs that started or ended well: it takes several times as long for their lines
-    as a short task takes, and there are two for each. `quick` writes these, to the same effect."""
+class Handler(logging.StreamHandler[TextIO]):
+    """Writes records one by one, and the ends of runs many at once."""
 
-    def __init__(self, quick: Callable[[Event], str] | None, **how: Any) -> None:
-        super().__init__(**how)
-        self._quick = quick
+    def __init__(self, stream: TextIO, lines: Lines | JsonLines) -> None:
+        super().__init__(stream)
+        self._lines = lines
 
-    def format(self, record: logging.LogRecord) -> str:
-        is_usual = record.levelno == logging.INFO and record.msg in _RUNS
-        if self._quick is not None and is_usual and isinstance(record, Event):
-            return self._quick(record)
-        return super().format(record)
-
-
-def _quick_line(record: Event) -> str:
-    facts = facts_of(record)
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.created))
-    facts.pop("run", None)
-    facts.pop("id", None)
-    if worker := facts.get("worker"):
-        facts["worker"] = str(worker)[:8]
-    ordered = {name: facts.pop(name) for name in _FIRST if name in facts} | facts
-    shown = " ".join([f"{name}={_shown(value)}" for name, value in ordered.items()])
-    return f"{stamp}.{int(record.msecs):03}Z [info] {record.msg:20} {shown}"
+    def runs_ended(self, runs: Sequence[Run], worker: str) -> None:
+        """Never raises: a line that cannot be written must not cost a result."""
+        try:
+            if text := self._lines.text(runs, worker):
+                with self.lock:  # type: ignore[union-attr]
+                    self.stream.write(text)
+                    self.flush()
+        except Exception:
+            self.handleError(logging.makeLogRecord({"msg": "run.ended"}))
 
 
-def _shown(value: object) -> str:
-    is_plain = isinstance(value, str) and not _NEEDS_QUOTES.search(value)
-    return str(value) if is_plain else repr(value)
-
-
-def _quick_json(record: Event) -> str:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    micro = int(record.created % 1 * 1_000_000)
-    event = {"event": record.msg, "level": "info", **facts_of(record)}
-    return _encode({**event, "timestamp": f"{stamp}.{micro:06}Z"}).decode()
+def _name_run(record: logging.LogRecord) -> bool:
+    """What a user's own code logs says who it is and in which run."""
+    if not isinstance(record, Event):
+        record.logger = record.name
+        if (run := running.get()) is not None:
+            record.task, record.id = run.visit.queue, str(run.visit.id)
+            record.key, record.attempt = run.visit.key, run.visit.attempt + 1
+    return True
 
 
 def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
@@ -103,9 +100,7 @@ def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
 
 def _concerns_people(record: logging.LogRecord) -> bool:
     """Whether a line is of a user's task, or of something that went wrong; JSON and debug have all."""
-    queue = str(getattr(record, "queue", ""))
-    own = queue.startswith(OWN) and not queue.startswith(RUN)
-    return record.levelno > logging.INFO or not own
+    return record.levelno > logging.INFO or concerns_people(str(getattr(record, "queue", "")))
 
 
 def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
@@ -114,9 +109,13 @@ def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     What names the task comes first, a traceback below.
     """
     event["timestamp"] = f"{event['timestamp'][:23].replace('T', ' ')}Z"
-    if event["event"].startswith("run."):
+    if str(event["event"]).startswith("run."):
         event.pop("run", None)
         event.pop("id", None)  # its key is that, or what the user named it by
+        if event.pop("ended_at", None) is not None:
+            event.pop("started_at", None)  # so long before the line's own time as it took
+    elif event.get("id") == event.get("key"):
+        event.pop("key", None)
     if worker := event.get("worker"):
         event["worker"] = str(worker)[:8]
     if isinstance(queues := event.get("queues"), list):
@@ -124,6 +123,9 @@ def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     first, _, rest = str(event.get("error") or "").partition("\n")
     if rest:
         event |= {"error": first, "exception": rest}
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = visible(value, lines=name in _BLOCKS)
     return {name: event.pop(name) for name in _FIRST if name in event} | event
 
 

@@ -12,6 +12,7 @@ from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
+from mainspring.cli.visible import visible
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.kernel.operation import Operation
 from mainspring.operator import Operator
@@ -131,9 +132,9 @@ def show_process(
     if json:
         show.as_json(found)
     elif dot:
-        print(graph.dot(found))
+        print(visible(graph.dot(found), lines=True))
     elif mermaid:
-        print(graph.mermaid(found))
+        print(visible(graph.mermaid(found), lines=True))
     else:
         for line in graph.tree(found):
             show.say(line)

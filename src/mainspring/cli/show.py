@@ -13,7 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from mainspring.cli.visible import visible
 from mainspring.kernel.keys import user_key
 from mainspring.kernel.words import instant
 
@@ -47,14 +49,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
         numeric = bool(listed) and all(isinstance(row[n], int | float) for row in listed)
         made.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
-        made.add_row(*(escape(cell(value)) for value in row))
+        made.add_row(*(escape(visible(cell(value))) for value in row))
     return made
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """Print a table, or a sentence if there is nothing in it."""
     listed = list(rows)
-    console().print(table(columns, listed) if listed else escape(empty))
+    console().print(table(columns, listed) if listed else escape(visible(empty)))
 
 
 def cell(value: Any) -> str:
@@ -93,15 +95,20 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in pairs:
-        made.add_row(escape(name), escape(cell(value)))
+        made.add_row(escape(visible(name)), escape(visible(cell(value), lines=True)))
     console().print(made)
+
+
+def line(text: str) -> Text:
+    """A sentence among tables."""
+    return Text(visible(text))
 
 
 def say(text: str) -> None:
     """Print a sentence."""
-    console().print(escape(text), soft_wrap=True)
+    console().print(escape(visible(text, lines=True)), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print an error as one line to standard error."""
-    sys.stderr.write(f"mainspring: {' '.join(text.split())}\n")
+    sys.stderr.write(f"mainspring: {visible(' '.join(text.split()))}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -10,14 +11,13 @@ import msgspec
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.text import Text
 
 from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_app, existing
 from mainspring.kernel.doctor import UNSERVED
-from mainspring.kernel.status import Status
+from mainspring.kernel.status import HangingRun, Status
 from mainspring.kernel.words import counted
 from mainspring.processes.actors import Counts
 from mainspring.reactive.operator import ReactiveLoad, TaskState
@@ -86,13 +86,20 @@ def _as_builtins(found: Status) -> dict[str, Any]:
     }
 
 
+def _by_queue(runs: Sequence[HangingRun]) -> dict[str, list[HangingRun]]:
+    found: dict[str, list[HangingRun]] = {}
+    for run in runs:
+        found.setdefault(run.queue, []).append(run)
+    return found
+
+
 def _shown(sight: _Sight) -> Group:
     found = sight.status
     head = (
         f"{counted(len(found.workers), 'worker')}, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
     )
-    parts: list[Any] = [Text(sight.database), Text(head)]
+    parts: list[Any] = [show.line(sight.database), show.line(head)]
     workers = show.table(
         (
             "worker",
@@ -132,11 +139,21 @@ def _shown(sight: _Sight) -> Group:
     queues = show.table(COLUMNS, map(queue_row, shown[:SHOWN]), title="queues")
     parts += [made for made in (workers, pools, queues) if made.row_count]
     if left := left_out(shown, SHOWN):
-        parts.append(Text(f"{left}; mainspring queues list --limit {len(shown)} shows all"))
+        parts.append(show.line(f"{left}; mainspring queues list --limit {len(shown)} shows all"))
     for queue in found.unserved[:UNSERVED]:
-        parts.append(Text(f"{queue.waits} in queue {queue.name!r}, which no worker knows"))
+        parts.append(show.line(f"{queue.waits} in queue {queue.name!r}, which no worker knows"))
     if (more := len(found.unserved) - UNSERVED) > 0:
-        parts.append(Text(f"and {counted(more, 'more queue')} that no worker knows"))
+        parts.append(show.line(f"and {counted(more, 'more queue')} that no worker knows"))
+    for worker in found.workers:
+        for name, runs in _by_queue(worker.hanging).items():
+            hanging = counted(len(runs), "run", "hangs", "hang")
+            since = show.cell(min(run.started_at for run in runs))
+            parts.append(
+                show.line(
+                    f"{hanging} in queue {name!r}, overtaken or stopped and still under way in "
+                    f"{worker.host} process {worker.process}, the oldest since {since}"
+                )
+            )
     if sight.load:
         parts.append(
             show.table(
@@ -149,8 +166,10 @@ def _shown(sight: _Sight) -> Group:
             )
         )
     for task in sight.missed:
-        parts.append(Text(f"{task.task} missed its expectation at {show.cell(task.missed_at)}"))
+        parts.append(
+            show.line(f"{task.task} missed its expectation at {show.cell(task.missed_at)}")
+        )
     for counts in sight.counted:
         listed = ", ".join(counted(n, name.replace("_", " ")) for name, n in counts.counts.items())
-        parts.append(Text(f"{counts.actor} in the last hour: {listed}"))
+        parts.append(show.line(f"{counts.actor} in the last hour: {listed}"))
     return Group(*parts)

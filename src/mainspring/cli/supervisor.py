@@ -2,11 +2,12 @@
 
 A process that dies (a poison task, the kernel's memory killer) is declared dead at once and replaced
 after a pause that grows while they keep dying. One that its watchdog ended for want of the database is
-said to have been fenced, as soon as somebody is there to be told: none of its runs is to blame. A drain
-gives up in the end, and so does a worker whose processes all end because they were told what cannot be
-(exit code 2). The first signal lets them end in order, a second one ends everything at once. Each process
-has a session of its own, so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a
-process that still imports then ends without a traceback.
+said to have been fenced, as soon as somebody is there to be told: none of its runs is to blame. One in
+which too many runs hang ends in order, and another takes its place at once. A drain gives up in the
+end, and so does a worker whose processes all end because they were told what cannot be (exit code 2).
+The first signal lets them end in order, a second one ends everything at once. Each process has a session
+of its own, so that a terminal's Ctrl-C reaches it once, through here, and as SIGTERM: a process that
+still imports then ends without a traceback.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class Supervisor:
             worker_id = last_known or worker_id
         end = End(seat.process.pid, code, lived=now - seat.began, fenced=fenced)
         seat.process = seat.mark = None
-        if code == 0:
+        if code in (codes.OK, codes.WORN_OUT):  # it has left its pool itself
             self._follow(seat, end, had_joined=False)
         else:
             seat.burial = Burial(self._bury, worker_id, end)
@@ -217,6 +218,10 @@ class Supervisor:
         if self._signals or seat.leaving or seat.given_up:
             seat.leaving = False
             log.info("worker.process_ended", extra=facts)
+            return
+        if code == codes.WORN_OUT:
+            log.warning("worker.process_replaced", extra=facts)
+            seat.start_at = 0.0
             return
         if code == 0 and self._orders.drain:
             seat.drained = True

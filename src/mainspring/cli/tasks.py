@@ -146,8 +146,8 @@ def enqueue(
 def _object(text: str) -> dict[str, Any]:
     try:
         value = jsonlib.loads(text)
-    except ValueError as error:
-        raise InvalidArguments(f"arguments must be JSON, got {text!r}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"arguments must be JSON, got {text[:200]!r}: {error}") from None
     if not isinstance(value, dict):
-        raise InvalidArguments(f"arguments must be a JSON object, got {text!r}")
+        raise InvalidArguments(f"arguments must be a JSON object, got {text[:200]!r}")
     return value

@@ -2232,7 +2232,8 @@ CREATE TABLE mainspring.worker (
     process integer NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    bundles boolean DEFAULT false NOT NULL
+    bundles boolean DEFAULT false NOT NULL,
+    hanging jsonb DEFAULT '[]'::jsonb NOT NULL
 )
 WITH (fillfactor='50');
 

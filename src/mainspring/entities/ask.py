@@ -31,6 +31,7 @@ from mainspring.errors import InvalidTime, MainspringError
 from mainspring.kernel import moment
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import clean
+from mainspring.kernel.shape import shape
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
 
 log = logging.getLogger("mainspring")
@@ -267,7 +268,7 @@ def _checked(answer: object, stage: str) -> bool | datetime:
             )
         return answer
     raise TypeError(
-        f"should_process of stage {stage!r} must answer True, False or a datetime, got {answer!r:.100}"
+        f"should_process of stage {stage!r} must answer True, False or a datetime, got {shape(answer)}"
     )
 
 

@@ -16,6 +16,7 @@ from mainspring.entities.dao import Change, Dao
 from mainspring.entities.model import Model
 from mainspring.entities.source import Loaded, Patch, Written
 from mainspring.errors import InvalidKind
+from mainspring.kernel.shape import shape
 
 if TYPE_CHECKING:
     from mainspring.entities.kind import Kind
@@ -94,7 +95,7 @@ class DaoSource:
         ):
             raise TypeError(
                 f"load of the dao must answer (entity, version) for {key!r}, a version being an int, "
-                f"got {answer!r:.200}"
+                f"got {shape(answer)}"
             )
         entity, version = answer
         return Loaded(key, version, None, _encode(self._model.encode(entity)).decode(), entity)
@@ -110,7 +111,7 @@ def _most(kind: str, dao: Dao) -> int:
 def _check_ids(method: str, answer: Any, keys: Sequence[str]) -> None:
     """An id that is not one of those asked for would be taken for an entity that is not there."""
     if not isinstance(answer, Mapping):
-        raise TypeError(f"{method} of the dao must answer a mapping by id, got {answer!r:.200}")
+        raise TypeError(f"{method} of the dao must answer a mapping by id, got {shape(answer)}")
     for id in answer.keys() - set(keys):
         raise TypeError(
             f"{method} of the dao answered for the id {id!r}, which it was not asked for; ids are the "

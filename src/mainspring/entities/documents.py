@@ -18,6 +18,7 @@ from mainspring.entities.changed import Connection
 from mainspring.entities.kind import Kind
 from mainspring.entities.queue import call
 from mainspring.errors import InvalidArguments, InvalidSetting
+from mainspring.kernel.shape import fault, shape
 
 
 class Documents(Kind):
@@ -66,7 +67,7 @@ class Documents(Kind):
             self.model.decode_json(text)
         except (TypeError, ValueError) as error:
             raise InvalidArguments(
-                f"no document of kind {self.name!r}: {error}; got {value!r:.200}"
+                f"no document of kind {self.name!r}: {fault(error)}; got {shape(value)}"
             ) from error
         if "\\u0000" in text:
             raise InvalidArguments(

@@ -28,6 +28,7 @@ from mainspring.entities.sources import checked, fields_of, source_of, writable
 from mainspring.entities.store import SQL
 from mainspring.entities.table import Shape
 from mainspring.errors import SaveRefused, UndeclaredField
+from mainspring.kernel.shape import told
 
 if TYPE_CHECKING:
     from mainspring.entities.kind import Kind
@@ -194,7 +195,7 @@ def _fail(batch: Sequence[Edit], error: Exception) -> None:
 def _explained(kind: Kind, edit: Edit, error: asyncpg.PostgresError) -> Exception:
     """What a caller can do about it; the server's own error is its cause."""
     found = SaveRefused(
-        f"the database refused the edit of {kind.name} {edit.key!r}: {error}; nothing was saved"
+        f"the database refused the edit of {kind.name} {edit.key!r}: {told(error)}; nothing was saved"
     )
     found.__cause__ = error
     return found

@@ -22,6 +22,7 @@ from mainspring.entities.patch import Patcher
 from mainspring.entities.saving import changes_of, own_save
 from mainspring.entities.source import Loaded, Patch, Source, Written, stand
 from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
+from mainspring.kernel.shape import shape
 from mainspring.kernel.visit import shard_of
 
 if TYPE_CHECKING:
@@ -195,12 +196,12 @@ class Batch:
         if not isinstance(answer, Update | Untouched):
             raise InvalidOutcome(
                 f"the change of an edit must be a plain function that returns Update(...) or "
-                f"Untouched(), got {answer!r:.200}"
+                f"Untouched(), got {shape(answer)}"
             )
         if answer.state is not KEEP or answer.visit_at is not None or answer.visit_in is not None:
             raise InvalidOutcome(
-                f"an edit changes the entity alone, got {answer!r:.200}; offer and set_state are for "
-                "visits and states, patch={...} for fields of these names"
+                "an edit changes the entity alone, got one with a state or a visit; offer and set_state "
+                "are for visits and states, patch={...} for fields of these names"
             )
         return self._patcher.patch(body, answer) if isinstance(answer, Update) else {}
 

@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from mainspring.errors import InvalidKind
+from mainspring.kernel.shape import fault, shape
 
 
 class Model:
@@ -68,13 +69,13 @@ class Model:
                 try:
                     msgspec.convert(value, self.types[name], strict=False)
                 except msgspec.ValidationError as error:
-                    raise ValueError(f"{name!r} as {value!r:.100}: {error}") from None
+                    raise ValueError(f"{name!r} as {shape(value)}: {fault(error)}") from None
 
     def encode(self, entity: Any) -> dict[str, Any]:
         """All fields of an entity as plain JSON values."""
         value = msgspec.to_builtins(entity, str_keys=True)
         if not isinstance(value, dict):
-            raise InvalidKind(f"an entity must be an object with fields, got {entity!r:.200}")
+            raise InvalidKind(f"an entity must be an object with fields, got {shape(entity)}")
         return value
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainspring.errors import InvalidOutcome, InvalidTime
+from mainspring.kernel.shape import shape
 
 # A timer further away than this is taken for a mistake (days).
 FURTHEST_DAYS = 3660
@@ -81,7 +82,7 @@ class Update:
         **fields: Any,
     ) -> None:
         if patch is not None and not isinstance(patch, Mapping):
-            raise InvalidOutcome(f"patch must be a mapping of fields to values, got {patch!r}")
+            raise InvalidOutcome(f"patch must be a mapping of fields to values, got {shape(patch)}")
         if entity is not None and (patch is not None or fields):
             raise InvalidOutcome("an Update has a whole entity or a patch, not both")
         self.entity = entity
@@ -112,7 +113,7 @@ def check_answer(answer: object, stage: str) -> Answer:
         return answer
     raise InvalidOutcome(
         f"process of stage {stage!r} must return Untouched(...) or Update(...), "
-        f"got {_short(answer)}; a stage that changes nothing returns Untouched()"
+        f"got {shape(answer)}; a stage that changes nothing returns Untouched()"
     )
 
 
@@ -178,8 +179,3 @@ def _shown(answer: Answer) -> str:
     if answer.visit_in is not None:
         parts.append(f"visit_in={answer.visit_in!r}")
     return ", ".join(parts)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -11,9 +11,11 @@ turns with stages: a slow hook stops none.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +37,7 @@ from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.line import Line
 from mainspring.kernel.locks import lock_visits
 from mainspring.kernel.outcome import Again, Done, Outcome, Verdict
+from mainspring.kernel.threads import to_its_end
 from mainspring.kernel.visit import Run
 
 # Events that one run delivers before it settles.
@@ -60,8 +63,11 @@ class Waiting:
 class Relay:
     """All relays of a worker."""
 
-    def __init__(self, database: Database, kinds: Sequence[Kind]) -> None:
+    def __init__(
+        self, database: Database, kinds: Sequence[Kind], threads: Executor | None = None
+    ) -> None:
         self._kinds = list(kinds)
+        self._threads = threads  # for plain functions; none: the event loop's own
         self._reader = _Reader(Line(database, "relay"))
         self._acknowledge = _Acknowledge()
 
@@ -93,7 +99,7 @@ class Relay:
         failed = False
         for row in waiting:
             try:
-                await _call(consumer, events.read(run.visit.key, row))
+                await _call(consumer, events.read(run.visit.key, row), self._threads)
             except Exception:
                 if not delivered:
                     raise
@@ -114,7 +120,7 @@ class Relay:
         await self._reader.close()
 
 
-async def _call(consumer: Consumer, event: Saved) -> None:
+async def _call(consumer: Consumer, event: Saved, threads: Executor | None) -> None:
     """Call a consumer; a plain function in a thread, where it may block."""
     hearer = consumer.hearer(event)
     if hearer is None:
@@ -122,7 +128,8 @@ async def _call(consumer: Consumer, event: Saved) -> None:
     if inspect.iscoroutinefunction(hearer):
         await hearer(event)
         return
-    answer = await asyncio.to_thread(hearer, event)
+    context, loop = contextvars.copy_context(), asyncio.get_running_loop()
+    answer = await to_its_end(loop.run_in_executor(threads, context.run, hearer, event))
     if inspect.isawaitable(answer):
         await answer
 

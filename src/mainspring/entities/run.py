@@ -42,6 +42,8 @@ from mainspring.errors import (
 )
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked
 from mainspring.kernel.retry import describe
+from mainspring.kernel.shape import fault
+from mainspring.kernel.threads import to_its_end
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
 
 log = logging.getLogger("mainspring")
@@ -122,7 +124,8 @@ class StageRunner:
             model = self._patcher.whole.type.__name__
             raise UnreadableEntity(
                 f"{self._stage.kind} {entity.key!r} does not fit model {model}: "
-                f"{error}; correct the entity, or let the model take it as it is, then restart the visit"
+                f"{fault(error)}; correct the entity, or let the model take it as it is, then restart "
+                "the visit"
             ) from None
 
     def _handed_on(self, run: Run, queue: str, priority: int) -> StageOffer:
@@ -137,9 +140,10 @@ class StageRunner:
             return await self._stage.process(entity, state)
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
+        future = loop.run_in_executor(
             self._threads, context.run, _plain, self._stage.process, entity, state
         )
+        return await to_its_end(future)
 
     def _outcome(self, run: Run, picture: Picture, answer: Answer, now: datetime) -> Outcome:
         assert picture.entity is not None

@@ -30,6 +30,7 @@ from mainspring.entities.sources import fields_of, source_of, writable
 from mainspring.entities.stage import Stage
 from mainspring.entities.table import Shape
 from mainspring.kernel.config import Handler, QueueSettings
+from mainspring.kernel.hanging import MOST
 from mainspring.kernel.line import Line
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.visit import Run
@@ -106,7 +107,8 @@ class Runtime:
     ) -> None:
         shared = Line(database, "loader", **PRINTING)
         self._lines = [shared]
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.stage")
+        # One for each slot, and for each run that hangs beside them.
+        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.stage")
         self.kinds: dict[str, KindRuntime] = {}
         for kind in kinds:
             line = shared
@@ -117,7 +119,7 @@ class Runtime:
                 kind, shapes.get(kind.name), database, line, self._threads
             )
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
-        self._relay = Relay(database, list(declared.values()))
+        self._relay = Relay(database, list(declared.values()), self._threads)
 
     def queues(self) -> list[QueueSettings]:
         """The queues of all kinds and of their relays."""

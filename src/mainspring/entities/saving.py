@@ -18,6 +18,7 @@ from mainspring.entities.table import literal
 from mainspring.errors import SaveRefused
 from mainspring.kernel.outcome import Again, Done, Verdict
 from mainspring.kernel.retry import decide
+from mainspring.kernel.shape import told
 from mainspring.kernel.visit import Run
 
 
@@ -106,19 +107,19 @@ def refused(run: Run, why: str) -> Verdict:
 
 
 def explained(run: Run, error: Exception) -> str | None:
-    """What the server says of a save that it refused, with whose save it was and what it would have set.
+    """What the server says of a save that it refused, with whose save it was and which fields it sets.
 
     An error that is not the server's came from the user's own code, and says where itself.
     """
     if not isinstance(error, asyncpg.PostgresError):
         return None
     save: Save = run.note
-    values = ", ".join(f"{name} = {value!r:.60}" for name, value in sorted(save.patch.items()))
-    more = {"DETAIL": error.detail, "HINT": error.hint, "CONTEXT": error.context}
+    fields = [f"{name}: {type(value).__name__}" for name, value in sorted(save.patch.items())]
+    more = {"HINT": error.hint, "CONTEXT": error.context}  # a DETAIL quotes the row
     return (
         f"the database refused the save of stage {save.stage.name!r} for {save.stage.kind} "
-        f"{run.visit.key!r} ({values or 'its state alone'}): {error.args[0]}; nothing was saved: let "
-        "the stage return what the table takes, or change the table"
+        f"{run.visit.key!r} ({', '.join(fields) or 'its state alone'}): {told(error)}; nothing was "
+        "saved: let the stage return what the table takes, or change the table"
         + "".join(f"\n{word}: {text}" for word, text in more.items() if text)
     )
 

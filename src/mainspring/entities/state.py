@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.entities.model import is_equal
 from mainspring.errors import InvalidOutcome, InvalidStage, NewerState, UnreadableState
+from mainspring.kernel.shape import fault, shape
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 TYPE_PREFIX = "type.googleapis.com/"
@@ -88,7 +89,7 @@ class StateType:
                 msgspec.json.decode(text, type=self.type)  # what could not be read is not written
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidOutcome(
-                f"the state of stage {self.stage!r} cannot be written: {error}; got {value!r:.200}"
+                f"the state of stage {self.stage!r} cannot be written: {fault(error)}; got {shape(value)}"
             ) from error
         if _NUL.search(text):
             raise InvalidOutcome(
@@ -99,7 +100,7 @@ class StateType:
     def _encode_message(self, value: Any) -> Stored:
         if not isinstance(value, self.type):
             raise InvalidOutcome(
-                f"the state of stage {self.stage!r} must be a {self.type.__name__}, got {value!r:.200}"
+                f"the state of stage {self.stage!r} must be a {self.type.__name__}, got {shape(value)}"
             )
         name = value.DESCRIPTOR.full_name
         if name == "google.protobuf.Any":
@@ -127,8 +128,9 @@ class StateType:
             return self._upgraded(stored)
         except Exception as error:
             raise UnreadableState(
-                f"the state of stage {self.stage!r} (schema {stored.schema}) cannot be read: {error}; "
-                "give the stage an upgrade for it, or set the state anew, then restart the visit"
+                f"the state of stage {self.stage!r} (schema {stored.schema}) cannot be read: "
+                f"{fault(error)}; give the stage an upgrade for it, or set the state anew, then restart "
+                "the visit"
             ) from error
 
     def _read(self, stored: Stored) -> Any:

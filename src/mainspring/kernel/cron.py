@@ -29,6 +29,11 @@ def check_schedule(cron: str, zone: str) -> None:
             f"no time zone is named {zone!r}{near}; names are those of the IANA database, "
             "such as 'Europe/Berlin'"
         ) from None
+    if isinstance(cron, str) and len(cron.split()) == 6:
+        raise InvalidSetting(
+            f"cron line {cron!r} has 6 fields, and seconds are no part of one; write minute hour "
+            "day-of-month month day-of-week, such as '30 4 * * MON-FRI'"
+        )
     try:
         next(CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC)))
     except StopIteration:

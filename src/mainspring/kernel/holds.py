@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from mainspring.db.literals import numbers
-from mainspring.kernel import moment, steps
+from mainspring.kernel import moment, run_log, steps
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
 from mainspring.kernel.session import Session
@@ -30,7 +32,12 @@ class Holds:
         self._mind = mind
         self._retry_after = retry_after
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
-        self._gone: set[int] = set()  # runs of mine that had no visit at the last look
+        # Runs of mine whose visit was gone or another's at the last look, and which of these.
+        self._lost: dict[int, str] = {}
+        self._listed: list[
+            dict[str, Any]
+        ] = []  # the runs that hang, as the worker's row names them
+        self._listed_by: UUID | None = None
 
     def next_in(self, now: float) -> float:
         """Seconds until the next run has lasted long enough to be held."""
@@ -59,13 +66,16 @@ class Holds:
         held = {row[0] for row in rows}
         for run, _ in due:
             run.held = run.held or run.token in held
+        told = [run for run, _ in due if run.token in held]
+        run_log.held(told, str(self._hand.worker_id))
         steps.reach("hold.written")
 
     def look(self) -> None:
         """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
         at two looks running, and my own for runs that I no longer have. And stop runs of mine whose
         visits are gone."""
-        self._stop_gone(self._release_lost())
+        self._let_go_of_lost(self._release_lost())
+        self._list_hanging()
         if not self._hand.shards:
             return
         shards = list(self._hand.shards)
@@ -100,8 +110,9 @@ class Holds:
             self._mind.shards_changed()
         return set(held)
 
-    def _stop_gone(self, held: set[int]) -> None:
-        """Runs whose visits were deleted: by their hold, or because no hold could be had.
+    def _let_go_of_lost(self, held: set[int]) -> None:
+        """Runs whose visits were deleted (by their hold, or because no hold could be had), and those that
+        were overtaken: another worker may have done that, whose word was lost.
 
         At two looks running, for one that has just settled itself is not to be stopped.
         """
@@ -110,21 +121,45 @@ class Holds:
             for run in self._hand.active()
             if not run.settled and run.token not in held and (run.held or run.hold_at)
         ]
-        gone: set[int] = set()
+        lost: dict[int, str] = {}
         if doubtful:
-            rows = self._session.call(
-                "find_gone",
-                shards=[run.visit.shard for run in doubtful],
-                keys=[run.visit.key for run in doubtful],
-                queues=[run.visit.queue for run in doubtful],
-                ids=[run.visit.id for run in doubtful],
-                runs=[run.token for run in doubtful],
-            )
-            gone = {row[0] for row in rows}
-        stopping = [run for run in doubtful if run.token in gone & self._gone]
-        self._gone = gone
-        if stopping:
-            self._mind.gone(stopping)
+            rows = self._session.call("find_gone", **gone_arguments(doubtful))
+            lost = lost_of(doubtful, rows)
+        for void in (True, False):
+            words = ("gone", "changed") if void else ("overtaken",)
+            runs = [r for r in doubtful if lost.get(r.token) in words and r.token in self._lost]
+            if runs:
+                self._mind.lost_hold(runs, void=void)
+        self._lost = lost
+
+    def _list_hanging(self) -> None:
+        """Name the runs that hang in my row, for operators."""
+        listed, me = self._mind.hanging(), self._hand.worker_id
+        if self._listed_by != me:  # a new row, which names none
+            self._listed, self._listed_by = [], me
+        if listed != self._listed:
+            text = msgspec.json.encode(listed).decode()
+            self._session.call("list_hanging", worker_id=me, hanging=text)
+            self._listed = listed
+
+
+def gone_arguments(runs: Sequence[Run]) -> dict[str, Any]:
+    """The arguments of find_gone.sql."""
+    return {
+        "shards": [run.visit.shard for run in runs],
+        "keys": [run.visit.key for run in runs],
+        "queues": [run.visit.queue for run in runs],
+        "ids": [run.visit.id for run in runs],
+        "versions": [run.visit.version for run in runs],
+        "runs": [run.token for run in runs],
+    }
+
+
+def lost_of(runs: Sequence[Run], rows: Sequence[Any]) -> dict[int, str]:
+    """What find_gone.sql says of runs, by token. One that never had a hold has lost nothing but a visit
+    that is gone: it was offered meanwhile."""
+    had_hold = {run.token for run in runs if run.held}
+    return {token: what for token, what in rows if what == "gone" or token in had_hold}
 
 
 def hold_arguments(

@@ -174,18 +174,18 @@ class Mind:
     def overdue(self, rows: Sequence[Any]) -> set[int]:
         return self.take_overdue(rows)
 
-    def gone(self, runs: Sequence[Run]) -> None:
-        self._tell(self._stop_gone, runs)
+    def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
+        self._tell(self.overtaken, runs, void)
 
-    def _stop_gone(self, runs: Sequence[Run]) -> None:
-        """Their visits were deleted: nothing will come of them, so their slots can be free."""
+    def overtaken(self, runs: Sequence[Run], void: bool) -> None:
+        """Their visits go on without them. What will come of them counts no more (`void`: deleted, or the
+        newest run's alone counts), or if it is the first; either way their slots can be free."""
         for run in runs:
-            log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
-            self.runner.stop_run(run, "fenced")
-
-    def called_off(self, versions: frozenset[int]) -> None:
-        """A layer has deleted the visits of these versions."""
-        self._stop_gone([run for run in self.hand.active() if run.visit.version in versions])
+            if not void:
+                self.runner.let_hang(run)
+            elif run.stopped is None:
+                log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
+                self.runner.call_off(run)
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
@@ -233,6 +233,9 @@ class Mind:
     def waiting_by_shard(self) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
         return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER)
+
+    def hanging(self) -> list[dict[str, Any]]:
+        return self.runner.hanging.listed()
 
     def free_slots(self) -> int:
         if self.hand.closed:

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome, Parked, Retry
+from mainspring.kernel.shape import told
 
 ERROR_BYTES = 16_000
 GROUP_SHOWN = 3  # of the exceptions of a group
@@ -124,7 +125,7 @@ def _name_of(error: BaseException) -> str:
 
 def _message_of(error: BaseException) -> str:
     try:
-        return str(error)
+        return told(error)
     except BaseException as broken:  # an exception whose __str__ raises is still an exception
         return f"(its text cannot be had: {type(broken).__name__})"
 

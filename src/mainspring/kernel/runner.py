@@ -15,11 +15,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mainspring.kernel import moment, steps
+from mainspring.kernel import moment, run_log, steps
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.course import Course
+from mainspring.kernel.current import running
 from mainspring.kernel.hand import Hand
-from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome, Parked, Retry
+from mainspring.kernel.hanging import GONE_SECONDS, ROOM_SECONDS, STOP_SECONDS, Hanging
+from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
 from mainspring.kernel.retry import decide
 from mainspring.kernel.tries import Tries
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
@@ -65,8 +67,9 @@ class Runner:
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
         self.tries = Tries(buffer)
+        self.hanging = Hanging()
         self._closing = False
-        self._verbose = False
+        self._says_ends = self._says_starts = False
 
     @property
     def free(self) -> int:
@@ -78,7 +81,8 @@ class Runner:
         One is enough: a run that suspends passes the word on, and one that does not leaves its slot
         free for the next. So there are only as many slots at work as runs are under way.
         """
-        self._verbose = log.isEnabledFor(logging.INFO)
+        self._says_ends = log.isEnabledFor(logging.INFO)
+        self._says_starts = self._says_ends and log.isEnabledFor(logging.DEBUG)
         now = moment.local()
         if self._closing or not (self.buffer.can_start(now) or self.tries.stranded):
             self._set_alarm(now)
@@ -134,6 +138,8 @@ class Runner:
                 run.slot = None
                 while slot.cancelling():
                     slot.uncancel()  # a stop is meant for one run, never for the next
+            if run.hangs:
+                return  # the slot has gone on without it
             if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
                 self._yielded_at = moment.local()
@@ -235,22 +241,22 @@ class Runner:
                 run = entered
         finally:
             if ended:
-                self._finished(ended)
+                self._finish(ended)
 
     def _begin(self, run: Run) -> Course | None:
         """Call a handler up to where it first suspends; answers what is left of it, or notes how it
         ended."""
         if steps.listener is not None:
             steps.reach("run.started")
-        if self._verbose:
-            log.info("run.started", extra=_facts(run, self.hand))
+        if self._says_starts:
+            run_log.began(run, str(self.hand.worker_id))
         if run.visit.expires_at is not None and _is_expired(run):
             run.outcome = Expired()
             return None
         in_context = _EMPTY.copy().run
         coroutine = run.settings.handler(run)
         try:
-            first = in_context(coroutine.send, None)
+            first = in_context(_send_first, run, coroutine)
         except StopIteration as end:
             run.outcome = end.value
             return None
@@ -264,18 +270,24 @@ class Runner:
             left = max(0.0, timeout - (moment.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
-            run.outcome = await course
-        except BaseException as error:
-            if (failure := self._failed(run, error)) is None:
-                self._abandon(run)
-                return
-            run.outcome = failure
+            outcome, error = await course, None
+        except BaseException as raised:
+            outcome, error = None, raised
         finally:
             if alarm is not None:
                 alarm.cancel()
+        if run.hangs:
+            self._end_hanging(run, outcome, error)
+            return
+        if error is not None:
+            outcome = self._failed(run, error)
+        if outcome is None:
+            self._abandon(run)
+            return
+        run.outcome = outcome
         self._conclude(run)
         self._give_up_place(run)
-        self._finished([run])
+        self._finish([run])
 
     def _failed(self, run: Run, error: BaseException) -> Outcome | None:
         """What an error of a handler comes to; None: the run counts for nothing."""
@@ -289,10 +301,15 @@ class Runner:
         run.seconds = now - run.began
         if steps.listener is not None:
             steps.reach("run.ended")
-        outcome = run.outcome
-        if self._verbose or type(outcome) is Retry or type(outcome) is Parked:
-            self._log_end(run, outcome)
         return now
+
+    def _finish(self, runs: Sequence[Run]) -> None:
+        """Runs have their outcomes: said, and handed in to be written."""
+        if self._says_ends:
+            run_log.ended(runs, str(self.hand.worker_id))
+        else:
+            run_log.failed(runs, str(self.hand.worker_id))
+        self._finished(runs)
 
     def _give_up_place(self, run: Run) -> None:
         """Its place in queue and group is free; others may start that waited for it."""
@@ -300,21 +317,6 @@ class Runner:
             self._tried(run)
         if run.ends_turn:
             self.buffer.turn_over(run.visit)  # its slot goes on with whoever waited
-
-    def _log_end(self, run: Run, outcome: Outcome) -> None:
-        duration = round(run.seconds * 1000, 3)
-        facts: dict[str, Any] = {
-            **_facts(run, self.hand),
-            "outcome": type(outcome).__name__.lower(),
-            "duration_ms": duration,
-        }
-        match outcome:
-            case Retry(error=error):
-                log.warning("run.ended", extra={**facts, "error": error.splitlines()[0][:300]})
-            case Parked(error=error):
-                log.error("run.ended", extra={**facts, "error": error[:4000]})
-            case _:
-                log.info("run.ended", extra=facts)
 
     async def _hold_first(self, run: Run) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""
@@ -324,9 +326,11 @@ class Runner:
         except asyncio.CancelledError:
             held = False
         except Exception:
-            log.exception("hold.failed", extra=_facts(run, self.hand))
+            log.exception("hold.failed", extra=run_log.facts(run, str(self.hand.worker_id)))
             held = False
-        if not held:
+        if held:
+            run_log.held([run], str(self.hand.worker_id))
+        else:
             self._abandon(run, HOLD_AGAIN)
         return held
 
@@ -336,7 +340,7 @@ class Runner:
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
             stopped = "stopping"
-        if stopped in ("fenced", "stopping"):
+        if stopped in ("fenced", "stopping", "gone"):
             return None
         if stopped == "cancelled":
             return Cancelled(error="cancelled while it ran")
@@ -372,10 +376,78 @@ class Runner:
         if run.slot is not None and run.stopped is None and run.outcome is None:
             run.stopped = why
             run.slot.cancel()
+            if why not in ("fenced", "stopping"):  # a fence has an end of its own
+                after = GONE_SECONDS if why == "gone" else STOP_SECONDS
+                asyncio.get_running_loop().call_later(after, self.let_hang, run)
+
+    def call_off(self, run: Run) -> None:
+        """Nothing will come of it any more."""
+        if run.hangs:
+            self._stop_hanging(run)
+        else:
+            self.stop_run(run, "gone")
+
+    # -- runs that hang
+
+    def let_hang(self, run: Run) -> None:
+        """A run was overtaken, or told to end, and is still under way: its slot goes on without it, and so
+        do its queue, its group and its key. What an overtaken one brings may still count."""
+        if run.slot is None or run.hangs or run.outcome is not None or self._closing:
+            return
+        if self.hanging.is_full:
+            if run not in self.hanging.kept:
+                self.hanging.kept.append(run)
+                self._make_room(run)
+            return
+        self._slots.discard(run.slot)
+        self._beside.discard(run.slot)
+        self.hanging.add(run)
+        outcome = None if run.stopped is None else self._failed(run, asyncio.CancelledError())
+        if outcome is None:
+            self._abandon(run)
+        else:
+            run.outcome = outcome
+            self._conclude(run)
+            self._give_up_place(run)
+            self._finish([run])
+        self.fill()
+
+    def _make_room(self, run: Run) -> None:
+        """Stop the oldest that may still have a result, so that one more may hang; it keeps its slot until
+        there is room."""
+        if run not in self.hanging.kept:
+            return
+        if run.slot is None:
+            self.hanging.kept.remove(run)  # it has ended
+            return
+        if (oldest := self.hanging.oldest()) is None:
+            self.hanging.wear_out()
+        else:
+            self._stop_hanging(oldest)
+            asyncio.get_running_loop().call_later(ROOM_SECONDS, self._make_room, run)
+
+    def _stop_hanging(self, run: Run) -> None:
+        if run.stopped is None:
+            run.stopped = "gone"
+            run.slot.cancel()
+
+    def _end_hanging(self, run: Run, outcome: Outcome | None, error: BaseException | None) -> None:
+        """It has ended after all. Its result counts as any other's, unless it was stopped."""
+        self.hanging.ended(run)
+        if run.stopped is None:
+            outcome = outcome if error is None else self._failed(run, error)
+            if outcome is not None:
+                run.outcome = outcome
+                self._conclude(run)
+                self._finish([run])
+        for other in self.hanging.take_kept():
+            self.let_hang(other)
 
     def stop_all(self, why: str) -> None:
         for run in self.hand.snapshot():
             self.stop_run(run, why)
+        for run in list(self.hanging.runs.values()):
+            self._stop_hanging(run)
 
     def close(self) -> None:
         """No further visit is started; idle slots end."""
@@ -388,10 +460,20 @@ class Runner:
             self._alarm.cancel()
 
     async def ended(self, timeout: float) -> bool:
-        """Wait until all slots have ended."""
-        if slots := self._slots | self._beside:
-            await asyncio.wait(slots, timeout=timeout)
-        return not (self._slots or self._beside)
+        """Wait until all slots have ended, but those whose runs hang."""
+        deadline = moment.local() + timeout
+        while slots := (self._slots | self._beside) - self.hanging.slots:
+            left = deadline - moment.local()
+            if left <= 0:
+                return False
+            await asyncio.wait(slots, timeout=left)
+        return True
+
+
+def _send_first(run: Run, coroutine: Any) -> Any:
+    """Begin in the run's context, which knows the run."""
+    running.set(run)
+    return coroutine.send(None)
 
 
 def _yield_every(visit: Visit) -> float:
@@ -401,15 +483,3 @@ def _yield_every(visit: Visit) -> float:
 def _is_expired(run: Run) -> bool:
     expires_at = run.visit.expires_at
     return expires_at is not None and expires_at.timestamp() <= run.started
-
-
-def _facts(run: Run, hand: Hand) -> dict[str, Any]:
-    visit = run.visit
-    return {
-        "queue": visit.queue,
-        "key": visit.key,
-        "id": str(visit.id),
-        "attempt": visit.attempt + 1,
-        "run": run.token,
-        "worker": str(hand.worker_id),
-    }

@@ -44,6 +44,7 @@ from mainspring.kernel.settling import (
     short_form,
     sort_of,
 )
+from mainspring.kernel.shape import told
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import Run
 
@@ -152,7 +153,7 @@ class Settler:
                 tries = 0
             except Exception as error:
                 if tries % 20 == 0:
-                    log.warning("settle.waiting", extra={"runs": len(left), "error": str(error)})
+                    log.warning("settle.waiting", extra={"runs": len(left), "error": told(error)})
                 await line.lost()
                 self._enter_again(left.values())
                 left = {}
@@ -230,7 +231,7 @@ class Settler:
                 raise error  # even a plain failure cannot be stored
             run.refused = True
             run.outcome = explained(sort, run, error, self._failed(run, error))
-            log.error("settle.refused", extra={"key": run.visit.key, "error": str(error)[:1000]})
+            log.error("settle.refused", extra={"key": run.visit.key, "error": told(error)[:1000]})
             self._enter_again([left.pop(run.token)])
 
     def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:

@@ -7,11 +7,23 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.queues import QueueLoad, list_queues
 
 THROUGHPUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HangingRun:
+    """A run that hangs."""
+
+    queue: str
+    key: str
+    started_at: datetime
+    reason: str  # 'overtaken', or why it was told to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,8 @@ class WorkerStatus:
     silent_seconds: float  # since its last beat; it beats five times a lease time
     shards: int
     holds: int
+    # Runs that were overtaken, or told to end, and are still under way outside of its slots.
+    hanging: list[HangingRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +107,8 @@ async def read_status(database: Database, connection: Any, *, exact: bool = Fals
 async def list_workers(database: Database, connection: Any) -> list[WorkerStatus]:
     """All workers."""
     rows = await ask(database, connection, "list_workers")
-    return [WorkerStatus(**dict(row)) for row in rows]
+    return [WorkerStatus(**{**dict(row), "hanging": _hanging(row["hanging"])}) for row in rows]
+
+
+def _hanging(text: str) -> list[HangingRun]:
+    return msgspec.json.decode(text, type=list[HangingRun])

@@ -73,8 +73,10 @@ class Run(msgspec.Struct, eq=False):
     held: bool = False
     # Not before this local moment is a hold that failed tried again.
     hold_at: float = 0.0
-    # Why the run was stopped from outside, if it was: 'timeout', 'fenced', 'stopping', 'cancelled'.
+    # Why the run was stopped from outside, if it was: 'timeout', 'fenced', 'stopping', 'cancelled', 'gone'.
     stopped: str | None = None
+    # It goes on outside of the count: overtaken, or stopped and not ended. Its places are given up.
+    hangs: bool = False
     # The slot (an asyncio task) that executes it; None before the start and for what runs elsewhere.
     slot: Any = None
     # Set by a transaction that settled the run itself.

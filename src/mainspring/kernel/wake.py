@@ -17,6 +17,9 @@ from mainspring.kernel.line import Line
 
 log = logging.getLogger("mainspring")
 CHANNEL = "mainspring"
+# A word that has the worker beat is followed at most so often (seconds), however often it is said.
+_SELDOM = 0.1
+_MOST_WORDS = 100  # of different ones that wait: there are few pools
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,6 +42,8 @@ class Listener:
         self._settings_changed = settings_changed
         self._called_off = called_off
         self._connected = connected
+        self._next_at: dict[str, float] = {}  # when a word may be followed again
+        self._later: set[str] = set()  # words that will be
 
     async def run(self) -> None:
         tries = 0
@@ -69,12 +74,35 @@ class Listener:
         raise ConnectionError("the listening connection was closed")
 
     def _heard(self, _connection: Any, _process: int, _channel: str, payload: object) -> None:
-        word, _, rest = str(payload).partition(" ")
+        """Anybody who is connected can say anything: what makes no sense is passed over."""
+        try:
+            self._understand(str(payload))
+        except (ValueError, OverflowError):
+            log.debug("listen.not_understood", extra={"payload": str(payload)[:100]})
+
+    def _seldom(self, word: str, action: Callable[..., None], *values: str) -> None:
+        """Now, or when it was done lately a moment later, once for all that is said until then."""
+        loop = asyncio.get_running_loop()
+        at = self._next_at.get(word, 0.0)
+        if at <= loop.time():
+            self._next_at = {w: t for w, t in self._next_at.items() if t > loop.time()}
+            self._next_at[word] = loop.time() + _SELDOM
+            action(*values)
+        elif word not in self._later and len(self._later) < _MOST_WORDS:
+            self._later.add(word)
+            loop.call_at(at, self._do_later, word, action, *values)
+
+    def _do_later(self, word: str, action: Callable[..., None], *values: str) -> None:
+        self._later.discard(word)
+        self._seldom(word, action, *values)
+
+    def _understand(self, payload: str) -> None:
+        word, _, rest = payload.partition(" ")
         if word == "shards":
-            self._shards_freed(rest)
+            self._seldom(payload, self._shards_freed, rest)
         elif word == "settings":
-            self._settings_changed()
+            self._seldom(word, self._settings_changed)
         elif word == "stop":
             self._called_off(frozenset(map(int, rest.split())))
-        elif word.lstrip("-").isdigit():
+        else:
             self._offered(rest, _EPOCH + timedelta(microseconds=int(word)))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from shlex import join, quote
 from typing import Any
 
 from mainspring.db.connect import Database
-from mainspring.kernel.ask import ask
+from mainspring.kernel.ask import ask, decoded
 from mainspring.kernel.history import HistoryFilter, PastRun, search_history
 from mainspring.kernel.keys import stored_keys, user_key
 from mainspring.kernel.queues import nearest_queue
@@ -42,6 +43,8 @@ REMEDIES: Mapping[str, str] = {
     "turn_busy": "nothing: it runs when the other run of its key has ended",
     "queue_full": "raise the queue's limit, or wait",
     "rate_limited": "raise the queue's rate, or wait",
+    "hanging": "find what it waits for (its worker's log names it at run.hangs); a timeout= ends an async "
+    "function, work_timeout_limit= gives a step up",
     "about_to_run": "nothing: it runs when its turn comes",
 }
 
@@ -104,9 +107,10 @@ def causes(row: Any) -> list[Cause]:
     """All causes that hold, the strongest first."""
     found = list(_stopping(row))
     if any(cause.name in ("parked", "running", "orphaned") for cause in found):
-        return found
+        return [*found, *_hanging(row)]
     found += _serving(row)
     found += _crowding(row)
+    found += _hanging(row)
     if not found:
         text = f"nothing holds it back: {row['ahead']} are before it in its queue"
         found.append(Cause("about_to_run", text, {"ahead": row["ahead"]}))
@@ -235,6 +239,25 @@ def _crowding(row: Any) -> Iterator[Cause]:
         facts = {"rate": row["rate"], "ahead": row["ahead"]}
         text = f"{row['ahead']} are before it, and {row['rate']:g} a second may start"
         yield Cause("rate_limited", text, facts)
+
+
+def _hanging(row: Any) -> Iterator[Cause]:
+    """Runs of it that were overtaken or told to end, and did not."""
+    hanging = decoded(row["hanging"])
+    if hanging:
+        first = hanging[0]
+        since = instant(datetime.fromisoformat(first["since"]))
+        verb = (
+            "was overtaken or stopped and still hangs",
+            "were overtaken or stopped and still hang",
+        )
+        where = f"{first['host']} process {first['process']}"
+        text = f"{counted(len(hanging), 'run', *verb)}, the oldest in {where} since {since}"
+        yield Cause("hanging", text, {"runs": len(hanging), "since": since, **_process_of(first)})
+
+
+def _process_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"host": run["host"], "process": run["process"]}
 
 
 def _restart(row: Any) -> str:

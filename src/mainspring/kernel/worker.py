@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.db.connect import Database
@@ -17,7 +18,7 @@ from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.heart import Heart
-from mainspring.kernel.holds import hold_arguments
+from mainspring.kernel.holds import gone_arguments, hold_arguments, lost_of
 from mainspring.kernel.insist import insist
 from mainspring.kernel.line import Line
 from mainspring.kernel.mind import SHARE_AFTER, Mind
@@ -38,6 +39,8 @@ log = logging.getLogger("mainspring")
 TAKEN_IN = 4000
 # A server that does not answer is not waited for longer at the end (seconds).
 END_SECONDS = 10.0
+# Visits that are said to be gone are looked up at most so often (seconds).
+LOOK_UP_EVERY = 0.1
 
 
 class Worker:
@@ -103,6 +106,8 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
         self._filling = False  # a look for what can be started is on its way
+        self._doubted: set[int] = set()  # versions that are said to be gone
+        self._doubting = False  # a look for them is on its way
         self.chores: list[upkeep.Chore] = []  # what layers drop by age
 
     # -- life
@@ -153,7 +158,7 @@ class Worker:
                 offered=self.reader.hint,
                 shards_freed=self._shards_freed,
                 settings_changed=self.heart.poke_beat,
-                called_off=self.mind.called_off,
+                called_off=self._called_off,
                 connected=self._catch_up,
             )
             loops.append(listener.run())
@@ -198,6 +203,10 @@ class Worker:
             log.warning("drain.waiting", extra={"error": str(error)})
             await self._side.lost()
             return True
+
+    async def worn_out(self) -> None:
+        """Wait until this worker has so many runs that hang that it should be replaced."""
+        await self.runner.hanging.worn_out.wait()
 
     async def _watch_lease(self) -> None:
         """The heart fences the worker when it cannot beat; this does when the heart itself hangs."""
@@ -250,11 +259,14 @@ class Worker:
 
     async def _in_time(self, part: Callable[[], None]) -> None:
         """A part of the end that may hang in a statement, as long as the server does: it is cut then."""
-        alarm = asyncio.get_running_loop().call_later(END_SECONDS, self.heart.break_off)
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(END_SECONDS, self.heart.break_off)
+        thread = ThreadPoolExecutor(1)  # its own: those of the loop may all hang in users' calls
         try:
-            await asyncio.to_thread(part)
+            await loop.run_in_executor(thread, part)
         finally:
             alarm.cancel()
+            thread.shutdown(wait=False)
 
     async def _settle_rest(self, timeout: float) -> None:
         """Results that are in must get out, if the database is there to take them."""
@@ -305,13 +317,51 @@ class Worker:
             self.reader.met(fresh)
             self._filled()
 
+    def _called_off(self, versions: frozenset[int]) -> None:
+        """Somebody says that these versions are gone. Anybody may say so: the database is asked."""
+        self._doubted |= versions
+        if not self._doubting and self._doubtful():
+            self._doubting = True
+            self._begin(self._look_up())
+
+    def _doubtful(self) -> list[Run]:
+        hanging = [run for run in self.runner.hanging.runs.values() if run.stopped is None]
+        runs = [*self.hand.active(), *hanging]
+        found = [run for run in runs if run.visit.version in self._doubted]
+        self._doubted &= {run.visit.version for run in found}
+        return found
+
+    async def _look_up(self) -> None:
+        """Stop the doubted runs that have lost their visits; one look at a time, and not too often."""
+        try:
+            while runs := self._doubtful():
+                self._doubted.clear()
+                values = gone_arguments(runs)
+                async with self._side.lock:
+                    connection = await self._side.get()
+                    rows = await self._database.fetch(
+                        connection, SQL["find_gone"], *SQL["find_gone"].arguments(values)
+                    )
+                lost = lost_of(runs, rows)
+                void = [run for run in runs if lost.get(run.token) in ("gone", "changed")]
+                self.mind.overtaken(void, void=True)
+                await asyncio.sleep(LOOK_UP_EVERY)
+        except Exception as error:  # the heart's next looks find them
+            log.warning("call_off.waiting", extra={"error": str(error)})
+            await self._side.lost()
+        finally:
+            self._doubting = False
+
     def serves(self, queue: str, shard: int) -> bool:
         """Whether a visit of this queue and shard is this worker's to start."""
         return queue in self.buffer.queues and shard in self.hand.shards
 
-    def overtaken(self, visits: Sequence[Visit]) -> None:
-        """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on; the
-        visit may be run again all the same, here too."""
+    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
+        """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on without
+        its slot, or (`void`: its result does not count any more) is stopped. The visit may be run again,
+        here too."""
+        versions = {visit.version for visit in visits}
+        self.mind.overtaken([r for r in self.hand.active() if r.visit.version in versions], void)
         for visit in visits:
             if visit.queue in self.buffer.queues:
                 self.buffer.forget(visit)
@@ -330,12 +380,18 @@ class Worker:
 
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
         self.hand.end(runs)
-        if self.buffer.settled(runs):
+        if self.buffer.settled(self._in_place(runs)):
             self._fill_soon()
         if answer == "settled":
             runs = [run for run in runs if type(run.outcome) is not Done or run.visit.group]
         for run in runs:
             self._go_back(run, answer)
+
+    def _in_place(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """Without those that were overtaken: their places were given up then, and others may have them."""
+        if not self.runner.hanging.had_any:
+            return runs
+        return [run for run in runs if not run.hangs or run.stopped is not None]
 
     def _go_back(self, run: Run, answer: str) -> None:
         """Its visit goes on, or a group has room: what the reader and the slots should look at."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
+from mainspring.kernel.shape import shape
 from mainspring.tasks.signature import check_storable
 
 
@@ -14,12 +15,12 @@ def check_attrs(attrs: Any) -> None:
     """Refuse what cannot be an attribute, or cannot be stored as one."""
     if not isinstance(attrs, dict | None):
         raise InvalidArguments(
-            f'attrs must be a dict of names and values, got {attrs!r}; such as {{"shop": 3}}'
+            f'attrs must be a dict of names and values, got {shape(attrs)}; such as {{"shop": 3}}'
         )
     for name, value in (attrs or {}).items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
             raise InvalidArguments(
-                f"attribute {name!r} must be a text, a number or a truth, got {value!r}"
+                f"attribute {name!r} must be a text, a number or a truth, got {shape(value)}"
             )
         one = {name: value}
         try:

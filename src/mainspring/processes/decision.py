@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
+from mainspring.kernel.shape import fault
 from mainspring.kernel.visit import PRIORITIES
 from mainspring.processes.arguments import read_holes
 from mainspring.tasks.promise import Failure
@@ -247,7 +248,7 @@ def _of_json(text: str, decoder: Any) -> str | None:
     except InvalidArguments as error:
         return str(error)
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-        return f"cannot be read as JSON: {error}; got {text[:80]!r}"
+        return f"cannot be read as JSON: {fault(error)}; got {len(text)} characters"
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -62,6 +62,16 @@ class Late(msgspec.Struct):
         return self.policy.on_work_timeout == "fail" or is_last
 
 
+class Overtaken(Protocol):
+    """Told of visits that were queued again; `void`: what their runs bring counts no more."""
+
+    def __call__(self, visits: Sequence[Visit], *, void: bool) -> None: ...
+
+
+def _nobody(visits: Sequence[Visit], *, void: bool) -> None:
+    pass
+
+
 class Recovery:
     """Of one worker."""
 
@@ -81,8 +91,7 @@ class Recovery:
         self._under_way: set[int] = set()  # passes
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker_id = worker_id
-        # Told of visits that were queued again.
-        self.overtaken: Callable[[Sequence[Visit]], None] = lambda visits: None
+        self.overtaken: Overtaken = _nobody
 
     def take_overdue(self, rows: Sequence[Any]) -> set[int]:
         """Take the overdue visits of processes (rows of read_held.sql). Called by the heart's thread."""
@@ -158,8 +167,10 @@ class Recovery:
                 told = call_off_values(overtaken)
                 await connection.fetch(call_off.numbered, *call_off.arguments(told))
         keys = {(row["queue"], row["key"]) for row in freed}
-        visits = [one.run.visit for one in late]
-        self.overtaken([visit for visit in visits if (visit.queue, visit.key) in keys])
+        for accept in ("first", "last"):
+            visits = [one.run.visit for one in late if one.policy.accept == accept]
+            visits = [visit for visit in visits if (visit.queue, visit.key) in keys]
+            self.overtaken(visits, void=accept == "last")
         for row in freed:
             log.warning("task.requeued", extra={"actor": row["queue"], "task": row["key"]})
 

@@ -20,6 +20,7 @@ from mainspring.db.connect import Database
 from mainspring.errors import InvalidArguments
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.shape import shape
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.processes.arguments import fill
 from mainspring.processes.decision import Decision
@@ -228,7 +229,7 @@ class Remote:
             except InvalidArguments as error:
                 raise InvalidArguments(
                     f"the result of {actor!r} does not fit its declaration: {error}; "
-                    f"got {value!r:.200}"
+                    f"got {shape(value)}"
                 ) from None
         return Decision(result=result)
 

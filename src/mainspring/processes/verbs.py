@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
+from mainspring.kernel.shape import fault, shape
 from mainspring.processes.attrs import check_attrs
 from mainspring.processes.decider import Recorder, current
 from mainspring.processes.draft import ScopeDraft
@@ -130,7 +131,8 @@ class Signal(Generic[T]):
             self._decoder.decode(text)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidArguments(
-                f"the payload of signal {self.name!r} does not fit its type: {error}; got {value!r:.200}"
+                f"the payload of signal {self.name!r} does not fit its type: {fault(error)}; "
+                f"got {shape(value)}"
             ) from None
         what = f"the payload of signal {self.name!r}"
         if len(text) > PAYLOAD_BYTES:

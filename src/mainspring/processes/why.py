@@ -114,6 +114,9 @@ async def _queued_cause(database: Database, connection: Any, row: Any) -> Proces
         return ProcessCause("running", text, row["id"])
     found = await why_visit(database, connection, row["queue"], row["id"])
     first = found.causes[0]
+    if (hanging := next((c for c in found.causes if c.name == "hanging"), None)) is not None:
+        also = "" if first is hanging else f"; {first.text}"
+        return ProcessCause("hanging", f"{row['actor']!r}: {hanging.text}{also}", row["id"])
     ahead = first.facts.get("ahead")
     if row["remote"] and first.name == "no_worker":
         text = f"{row['actor']!r} waits for an actor elsewhere to pull it"

@@ -14,7 +14,9 @@ from typing import Any
 
 from mainspring.errors import Fenced
 from mainspring.kernel.config import Handler
+from mainspring.kernel.hanging import MOST
 from mainspring.kernel.outcome import DONE, Done, Outcome
+from mainspring.kernel.threads import to_its_end
 from mainspring.kernel.visit import Run
 from mainspring.tasks.connections import Connections
 from mainspring.tasks.context import Context, concluded
@@ -32,7 +34,8 @@ class Executor:
 
     def __init__(self, connections: Connections, *, threads: int) -> None:
         self._connections = connections
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring.task")
+        # One for each slot, and for each run that hangs beside them.
+        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.task")
         # Run token -> thread, while a stop may be raised in it: each run is stopped once at most.
         self._running: dict[int, int] = {}
         self._gate = threading.Lock()  # to look a thread up and stop it, and to leave
@@ -106,14 +109,7 @@ class Executor:
                 raise RuntimeError(f"the task raised {type(error).__name__}") from error
 
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        future.add_done_callback(_retrieve)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            self.interrupt([run])
-            # The slot is free only when the thread is: a run that goes on still counts.
-            await _ended(future)
-            raise
+        return await to_its_end(future, lambda: self.interrupt([run]))
 
     def interrupt(self, runs: Sequence[Run]) -> None:
         """Raise a stop inside the threads of these runs, once; it comes with the next bytecode."""
@@ -137,17 +133,3 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
     """Raise an exception in a thread at its next bytecode, or call back one that is still to come."""
     raised = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """asyncio complains of an exception that nobody asked for; a stopped run's is not wanted."""
-    if not future.cancelled():
-        future.exception()
-
-
-async def _ended(future: asyncio.Future[Any]) -> None:
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError:
-            return

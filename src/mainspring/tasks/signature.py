@@ -20,6 +20,7 @@ import msgspec
 import msgspec.inspect
 
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
+from mainspring.kernel.shape import fault, shape, shape_of_json
 from mainspring.tasks.promise import Promise
 
 PAYLOAD_BYTES = 2 * 1024 * 1024
@@ -133,8 +134,8 @@ class Signature:
             payload = _encoder.encode(self._in_order(arguments))
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
             raise InvalidArguments(
-                f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {error}; "
-                f"got {_shown(arguments)}"
+                f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {fault(error)}; "
+                f"got {shape(arguments)}"
             ) from None
         if len(payload) > PAYLOAD_BYTES:
             raise PayloadTooLarge(
@@ -143,10 +144,10 @@ class Signature:
             )
         try:
             self._given_decoder.decode(payload)
-        except msgspec.ValidationError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
-                f"arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
-                f"got {_shown(arguments)}{_hint(error)}"
+                f"arguments of {self.noun} {self.name!r} do not fit its signature: {fault(error)}; "
+                f"got {shape(arguments)}{_hint(error)}"
             ) from None
         text = payload.decode()  # a text is searched three times as fast as bytes are
         if "null" in text or "\\u0000" in text:
@@ -170,10 +171,10 @@ class Signature:
             self._decoders[name] = decoder
         try:
             decoder.decode(text)
-        except msgspec.ValidationError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
-                f"argument {name!r} of {self.name!r} does not fit its type: {error}; "
-                f"got {text[:200].decode(errors='replace')}{_hint(error)}"
+                f"argument {name!r} of {self.name!r} does not fit its type: {fault(error)}; "
+                f"got {shape_of_json(text)}{_hint(error)}"
             ) from None
 
     def check_values(self, payload: bytes, arguments: Any) -> None:
@@ -204,10 +205,10 @@ class Signature:
     def _read(self, payload: str) -> Any:
         try:
             return self._decoder.decode(payload)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
-                f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: {error}; "
-                f"got {payload[:200]}"
+                f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: "
+                f"{fault(error)}; got {shape_of_json(payload)}"
             ) from None
 
     def encode_result(self, result: Any) -> str | None:
@@ -218,10 +219,10 @@ class Signature:
         """A stored result as the function's return type."""
         try:
             return None if result is None else self._result_decoder.decode(result)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
-                f"the stored result of {self.noun} {self.name!r} does not fit its return type: {error}; "
-                f"got {result[:200] if result else result}"
+                f"the stored result of {self.noun} {self.name!r} does not fit its return type: "
+                f"{fault(error)}; got {shape_of_json(result or '')}"
             ) from None
 
 
@@ -260,6 +261,15 @@ def encode_result(noun: str, name: str, result: Any) -> str | None:
 
 def check_storable(what: str, payload: bytes, value: Any) -> None:
     """Refuse what was written as JSON and says something else there, or cannot be stored."""
+    try:
+        _check_storable(what, payload, value)
+    except RecursionError:
+        raise InvalidArguments(
+            f"{what} values inside values, too many deep to look through"
+        ) from None
+
+
+def _check_storable(what: str, payload: bytes, value: Any) -> None:
     if b"null" in payload and _has_nan(value):
         raise InvalidArguments(
             f"{what} NaN or an infinity, which JSON cannot say; pass None, or a text"
@@ -283,7 +293,7 @@ def with_zone(kind: Any) -> Any:
     return typing.Union[zoned] if origin is types.UnionType else origin[zoned]  # noqa: UP007
 
 
-def _hint(error: msgspec.ValidationError) -> str:
+def _hint(error: Exception) -> str:
     if "timezone" not in str(error):
         return ""
     return (
@@ -408,8 +418,3 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, str | int | float | bytes | bytearray | None):
         return False
     return _has_nul(msgspec.to_builtins(value))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -20,7 +20,12 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
     select from mainspring.visit a
     where a.queue = v.queue and a.pass is null and a.parked_at is null and a.due_at <= mainspring.now()
       and (a.priority > v.priority or (a.priority = v.priority and (a.due_at, a.key) < (v.due_at, v.key)))
-    limit 10000) ahead) as ahead
+    limit 10000) ahead) as ahead,
+  (select json_agg(json_build_object('host', w.host, 'process', w.process, 'since', r ->> 'started_at',
+      'reason', r ->> 'reason') order by r ->> 'started_at')::text
+    from mainspring.worker w
+    cross join lateral jsonb_array_elements(w.hanging) r
+    where w.hanging <> '[]' and r ->> 'queue' = v.queue and r ->> 'key' = v.key) as hanging
 from mainspring.visit v
 left join mainspring.queue q on q.name = v.queue
 left join mainspring.worker h on h.id = v.holder

@@ -2,6 +2,7 @@
 -- visit at the queue's limit) where the run can have caused it (note_death.sql), together with earlier ones unless the run
 -- had lasted for an hour since; a work timeout in a column of its own. The version stays: the overtaken run's result is
 -- still as good as any; but where only the newest run's counts (accept = last) it is a new one.
+-- What was overtaken goes behind all that is due: as many that hang as there are slots would else be first for ever.
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
 -- A process learns at once of a task of its own that is parked so: its look is due, as if it were offered.
 -- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the deaths (so nobody takes
@@ -33,10 +34,11 @@ freed as (
   update mainspring.visit v
   set version = case when q.policy ->> 'accept' = 'last' then mainspring.token() else v.version end,
     pass = null, holder = null, started_at = null, held_until = null,
-    crashes = case when l.blamed then l.before + 1 else v.crashes end,
-    work_timeouts = v.work_timeouts + case when l.orphaned then 0 else 1 end,
-    parked_at = case when l.blamed and l.before + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
-    error = case when l.blamed then 'the worker that ran it died (' || (l.before + 1) || ' of ' || coalesce(q.crash_limit, 3)
+    due_at = case when l.orphaned then v.due_at else greatest(v.due_at, mainspring.now()) end,
+    crashes = case when l.blamed then least(l.before, 2147483646) + 1 else v.crashes end,
+    work_timeouts = least(v.work_timeouts, 2147483646) + case when l.orphaned then 0 else 1 end,
+    parked_at = case when l.blamed and least(l.before, 2147483646) + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
+    error = case when l.blamed then 'the worker that ran it died (' || (least(l.before, 2147483646) + 1) || ' of ' || coalesce(q.crash_limit, 3)
       || '): ' || l.holder else v.error end,
     changed_at = mainspring.now()
   from judged l

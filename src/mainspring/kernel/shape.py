@@ -1,0 +1,52 @@
+"""Values in error texts: their fields and types, never themselves.
+
+An error goes to logs, history and operators. What it is about may be a password or a card number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_MOST = 20  # fields that are named
+# Where msgspec quotes what it was given: "Invalid enum value 'x' - at `$.a`".
+_QUOTED = re.compile(r"^(Invalid (?:enum )?value)\b.*?( - at `.*`)?$", re.DOTALL)
+# Where PostgreSQL does: 'invalid input syntax for type integer: "x"'.
+_INPUT = re.compile(r': ".*', re.DOTALL)
+
+
+def shape(value: Any) -> str:
+    """'dict of a: int, b: str', 'list of 3', 'str'."""
+    if isinstance(value, Mapping):
+        named = [f"{name!s:.60}: {type(each).__name__}" for name, each in value.items()][:_MOST]
+        more = ", ..." if len(value) > _MOST else ""
+        return f"{type(value).__name__} of {', '.join(named) or 'nothing'}{more}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"{type(value).__name__} of {len(value)}"
+    return "None" if value is None else type(value).__name__
+
+
+def shape_of_json(text: str | bytes) -> str:
+    """The same of a value that is JSON as yet."""
+    try:
+        return shape(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return f"{len(text)} characters that are no JSON"
+
+
+def fault(error: Exception) -> str:
+    """What is wrong with a value, without the value."""
+    return _QUOTED.sub(r"\1\2", str(error))
+
+
+def told(error: BaseException) -> str:
+    """The text of an error; of the server's own, without rows and inputs that it quotes."""
+    text = str(error)
+    state = getattr(error, "sqlstate", None)
+    if not isinstance(state, str):
+        return text
+    primary = text.partition("\nDETAIL:")[0].partition("\nLINE ")[0].rstrip()
+    return _INPUT.sub("", primary) if state.startswith("22") else primary
