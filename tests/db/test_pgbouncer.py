@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +264,34 @@ async def test_on_a_direct_connection_names_settings_and_listen_are_used(
     seen = of_a_session(statements(server, name))
     assert any(s.startswith("execute __asyncpg_stmt") for s in seen)
     assert any("LISTEN" in s for s in seen)
+
+
+async def test_what_a_task_does_to_its_session_reaches_no_other_client(
+    app: Mainspring, server: EmbeddedServer, bouncer: PgBouncer, name: str
+) -> None:
+    """T9: the session behind a pooler is everybody's."""
+
+    @app.task(retry=RetryPolicy(attempts=1))
+    def leave(ctx: Context) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("set search_path = 'tenant_a'")
+            connection.execute("set work_mem = '1MB'")
+            connection.execute("create temp table t_leak (n integer)")
+
+    handles = await leave.enqueue_many({} for _ in range(5))
+    async with app.worker(**WORKER):
+        for handle in handles:
+            await handle.result(timeout=10)
+    asked = "show search_path; show work_mem; select to_regclass('pg_temp.t_leak') is null"
+    found = set()
+    with ExitStack() as stack:
+        for _ in range(20):  # as many as the pooler has
+            other = psycopg.connect(bouncer.url(name), prepare_threshold=None)
+            stack.enter_context(other)
+            cursor = other.execute(asked.encode())
+            found.add(tuple(row for results in cursor.results() for row in results.fetchall()))
+
+    assert found == {(('"$user", public',), ("4MB",), (True,))}
 
 
 async def test_two_workers_share_the_work(

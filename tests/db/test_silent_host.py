@@ -7,20 +7,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 import netns
+from mainspring import Mainspring
 from mainspring.db import hosts, keepalive
 from mainspring.db.connect import Database, probe
 from mainspring.errors import DatabaseUnavailable
-from mainspring.testing import wait_until
+from mainspring.testing import WorkerProcess, wait_until
 from netns import Network, TcpServer
 
 pytestmark = pytest.mark.skipif(netns.reason() is not None, reason=str(netns.reason()))
 
+APPS = Path(__file__).parent.parent / "crash"
 _LEFT = """
 select count(*) from pg_stat_activity where application_name like 'mainspring:%'
 """
@@ -83,6 +86,26 @@ async def test_a_silent_first_host_is_passed_and_not_waited_for_again(
     assert first + 0.01 >= hosts.EACH_SECONDS
     assert first < 2 * hosts.EACH_SECONDS
     assert second < hosts.EACH_SECONDS
+
+
+async def test_a_worker_process_works_though_the_first_host_is_silent(
+    network: Network, server: TcpServer, url: str, tmp_path: Path
+) -> None:
+    """T13: it looks, joins, reads, runs and settles by the second."""
+    network.database(server, "silent")
+    app = Mainspring(server.url("silent"))
+
+    @app.task(name="note")
+    async def note(n: int) -> int:
+        return n
+
+    handle = await note.enqueue(n=1)
+    places = network.url("silent", 0, 1)
+    with (tmp_path / "log").open("wb") as output, network.in_workers():
+        worker = WorkerProcess("failover_app:app", places, path=APPS, output=output, lease=10.0)
+        with worker:
+            assert await handle.result(timeout=40) == 1
+    await app.close()
 
 
 async def test_who_is_in_a_hurry_gives_each_host_less(network: Network, url: str) -> None:

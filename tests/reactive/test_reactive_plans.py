@@ -118,6 +118,7 @@ CASES = {
             "tasks": ["task6"],
             "succeeded": [True],
             "failed": [False],
+            "void": [False],
             "backoffs": [1.0],
             "errors": [None],
             "turns": [2],

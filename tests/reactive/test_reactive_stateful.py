@@ -47,7 +47,7 @@ from mainspring.reactive.names import CHANGE, CHECK, run_queue
 from mainspring.reactive.rewinds import fact_of
 from mainspring.reactive.run import Start, Starting
 from mainspring.reactive.spread import Spread
-from mainspring.reactive.triggers import Delta, Trigger, any_of
+from mainspring.reactive.triggers import Delta, Trigger, any_of, params_of
 from mainspring.reactive.values import Param
 from mainspring.testing import TestServer
 
@@ -256,16 +256,20 @@ class Schedulers(RuleBasedStateMachine):
     def step_run(self, job: Job, *, fails: bool) -> bool:
         if job.stage == "read":
             firing = int(json.loads(job.visit.payload)["firing"])
-            item = Starting(job.visit.key, firing, job.run.token, "[]")
-            row = self.do(Start(self.database)(self.connection, [item]))[0]
+            item = Starting(job.visit.key, firing, job.run.token, self.needs(job.visit.key))
+            start = Start(self.database)
+            start.release = self.rows("select max(number) as n from mainspring.reactive_release")[
+                0
+            ]["n"]
+            row = self.do(start(self.connection, [item]))[0]
             ending = Ending(job.visit.key, firing, job.run.token, "success")
             if row["answer"] == "other":
                 self.settle(job, Done())
                 return True
             if row["answer"] == "again":
                 ending.run, ending.how, ending.error = row["run"], "failed", "died"
-            elif row["rewound"]:
-                ending.how, ending.error = "void", "rewound"
+            elif row["rewound"] or not row["exact"]:
+                ending.how, ending.error = "void", "rewound, or fired by the trigger of before"
             elif fails:
                 ending.how, ending.error = "failed", "no"
             job.captured = json.loads(row["captured"])
@@ -278,6 +282,11 @@ class Schedulers(RuleBasedStateMachine):
         assert job.ending is not None
         self.do(self.end(job))
         return True
+
+    def needs(self, task: str) -> str:
+        """What the newest code of a task names."""
+        trigger = TRIGGERS[task][self.variant if task == "report" else 0]
+        return json.dumps([param.key for param in params_of(trigger)])
 
     async def end(self, job: Job) -> None:
         """The kernel's settle with the layer's writes in one transaction, as the settler does it."""

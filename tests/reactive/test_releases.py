@@ -212,6 +212,33 @@ async def test_a_release_that_came_and_went_leaves_no_task_behind(
     assert notes == [("daily", {orders.key: day(1)})]
 
 
+async def test_a_process_that_was_silent_for_long_declares_its_newer_tasks_again(
+    app: Mainspring,
+    release: Release,
+    base: Base,
+    orders: Param,
+    rates: Param,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R12, trap: the older release took it for dead; its code may not run what the old trigger fires,
+    and would call it void for ever."""
+    await run_release(release(daily=Delta(orders)))
+    monkeypatch.setattr(runtime, "LIVING_SECONDS", 0.6)  # it looks around some times a second
+    notes: list[Any] = []
+    new = release(notes, daily=all_of(Delta(orders), Delta(rates)))
+    async with new, new.worker(**FAST_SETTINGS | {"lease": 5.0}):
+        newer = base.state("daily")["fingerprint"]
+        base.rows("update mainspring.reactive_instance set seen_at = seen_at - interval '1 hour'")
+        old = release(daily=Delta(orders))
+        async with old:
+            await old.reactive_apply()
+        await wait_until(lambda: base.state("daily")["fingerprint"] == newer, 15)
+        await app.advance_many([(orders, day(1)), (rates, day(1))])
+        await wait_until(lambda: len(notes) == 1, 15)
+
+    assert notes == [("daily", {orders.key: day(1), rates.key: day(1)})]
+
+
 async def test_a_baseline_written_while_a_run_is_in_flight_outlives_its_success(
     app: Mainspring, release: Release, base: Base, orders: Param, rates: Param
 ) -> None:

@@ -79,7 +79,7 @@ async def apply(
 ) -> list[str]:
     """Write those of the tasks that differ; answers the ones that a newer release holds."""
     names = [t.name for t in tasks]
-    rows = await ask(database, connection, "read_declared", tasks=names, above=0)
+    rows = await ask(database, connection, "read_declared", tasks=names)
     known = {r["task"]: r["declared"] for r in rows if not r["retired"]}
     changed = [t for t in tasks if known.get(t.name) != t.declared]
     refused: list[str] = []
@@ -95,24 +95,26 @@ async def apply(
     return refused
 
 
-async def apply_held(
+async def apply_again(
     database: Database,
     connection: Any,
     tasks: Mapping[str, ReactiveTask],
     refused: Iterable[str],
     release: int,
 ) -> list[str]:
-    """Write the tasks that a newer release holds, if nobody carries it any more; answers those left.
+    """Write the tasks that another release declares, if this one is newer or nobody carries that one any
+    more; answers those left.
 
-    Not only those that were refused: a release that came and went since (a roll-back, a trial)
-    leaves tasks behind whose firings the code of this one may not start.
+    Not only those that were refused: a release that came and went since (a roll-back, a trial) leaves
+    tasks behind whose firings the code of this one may not start; and a process that was silent for
+    long finds that an older release has declared its tasks again.
     """
-    names = list(tasks)
-    rows = await ask(database, connection, "read_declared", tasks=names, above=release)
-    held = {*refused, *(row["task"] for row in rows)}
-    if not held:
+    values = {"tasks": list(tasks), "declared": [task.declared for task in tasks.values()]}
+    rows = await ask(database, connection, "list_differing", **values)
+    differing = {*refused, *(row["task"] for row in rows)}
+    if not differing:
         return []
-    return await apply(database, connection, [tasks[name] for name in sorted(held)], release)
+    return await apply(database, connection, [tasks[name] for name in sorted(differing)], release)
 
 
 async def _make_params(

@@ -39,7 +39,7 @@ from mainspring.reactive.names import (
     nobody,
     run_queue,
 )
-from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply_held, register
+from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply_again, register
 from mainspring.reactive.run import Execute, Runs, Start
 from mainspring.reactive.spread import Spread
 from mainspring.reactive.store import ask
@@ -147,9 +147,9 @@ class Runtime:
                 await line.lost()
 
     async def look_after(self, connection: Any) -> None:
-        """Say that this process lives; apply what a newer release held, if that is gone."""
+        """Say that this process lives; declare again what a release says that is older, or gone."""
         await self._say_alive(connection)
-        self.refused = await apply_held(
+        self.refused = await apply_again(
             self._database, connection, self._tasks, self.refused, self._start.release
         )
         await retire(self._database, connection, living=LIVING_SECONDS)
