@@ -14,6 +14,7 @@ from mainspring.kernel.steps import STEPS
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "Change",
+        "Codec",
         "Context",
         "Crawl",
         "Dao",
@@ -71,6 +72,7 @@ def test_the_names_of_the_test_kit() -> None:
         "TimerLost",
         "WorkerProcess",
         "check_confluence",
+        "check_deletes",
         "check_early_visits",
         "check_stages",
         "check_unasked",

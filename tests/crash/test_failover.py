@@ -139,6 +139,7 @@ async def fail_over_under_load(scene: Scene, times: int, calls: int) -> None:
         scene.check(ledger)
 
 
+@pytest.mark.timeout(300)
 async def test_a_synchronous_failover_loses_nothing(tmp_path: Path) -> None:
     """T1, T13."""
     with opened(tmp_path, synchronous=True) as scene:

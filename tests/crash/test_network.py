@@ -194,29 +194,26 @@ def test_half_open_connections_leave_no_backend(scene: NetScene) -> None:
 @slow
 @pytest.mark.timeout(600)
 def test_after_a_cut_of_a_minute_the_rate_and_the_backends_are_as_before(scene: NetScene) -> None:
-    """As many are done in the same time after the cut as before it; a half is what noise may take."""
+    """The same work takes no longer after the cut than before it; a half more is what noise may take."""
     workers = [scene.worker(lease=10.0), scene.worker(lease=10.0)]
     scene.joined(*workers)
 
-    def done_in(seconds: float) -> int:
-        scene.enqueue("silent", range(60_000))
-        before, until = scene.waiting(), time.monotonic() + seconds
-        scene.wait(lambda: time.monotonic() > until, "the time is over", seconds + 10)
-        done = before - scene.waiting()
-        scene.wait(lambda: scene.waiting() == 0, "the rest is done", 120)
-        return done
+    def seconds() -> float:
+        began = time.monotonic()
+        scene.enqueue("silent", range(4000))
+        scene.wait(lambda: scene.waiting() == 0, "all is done", 120)
+        return time.monotonic() - began
 
-    done_in(5)
-    rate, backends = done_in(5), len(scene.backends())
+    before, backends = min(seconds() for _ in range(3)), len(scene.backends())
     scene.enqueue("effect_amid", range(20), seconds=30)
     scene.wait(lambda: scene.sql(HELD) == [(20,)], "transactions are open", 40)
     scene.shorten()
     cut_for(scene, 60)
     scene.wait(lambda: scene.waiting() == 0, "the work goes on", 60)
 
-    again = max(done_in(5) for _ in range(3))
-    print(f"{rate} in 5 s before the cut, {again} after: {again / rate:.0%}")
-    assert again > 0.5 * rate
+    after = min(seconds() for _ in range(3))
+    print(f"{before:.2f} s before the cut, {after:.2f} s after: {before / after:.0%} of the rate")
+    assert after < 1.5 * before
     scene.wait(lambda: len(scene.backends()) <= backends + 20, "backends are bounded", 60)
     scene.check(timeout=60)
     assert [worker.process.poll() for worker in workers] == [None, None]

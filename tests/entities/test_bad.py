@@ -179,7 +179,9 @@ async def test_a_trigger_that_raises_is_named_by_the_visit_that_it_failed(stages
 
     visit = stages.visit("listing/price")
     assert visit is not None
-    assert "of stage 'price' for listing '1' (price = 7): price 7 is odd; nothing" in visit["error"]
+    assert (
+        "of stage 'price' for listing '1' (price: int): price 7 is odd; nothing" in visit["error"]
+    )
     assert "\nCONTEXT: PL/pgSQL function guard_price() line 1 at RAISE" in visit["error"]
 
 
@@ -481,9 +483,12 @@ def _error(stages: Stages) -> Any:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Update(title=5), "the model Draft does not take: 'title' as 5: Expected `str`, got `int`"),
+        (
+            Update(title=5),
+            "the model Draft does not take: 'title' as int: Expected `str`, got `int`",
+        ),
         (Update(price=None), "'price' as None: Expected `int`, got `null`"),
-        (Update(Draft("a", price="much")), "'price' as 'much': Expected `int`, got `str`"),  # type: ignore[arg-type]
+        (Update(Draft("a", price="much")), "'price' as str: Expected `int`, got `str`"),  # type: ignore[arg-type]
     ],
 )
 async def test_a_value_that_the_model_does_not_take_fails_its_visit(

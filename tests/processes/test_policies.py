@@ -361,3 +361,32 @@ async def test_a_passed_work_timeout_is_acted_on_at_the_second_beat(
         await stage.attempts.begun(2)
         stage.attempts.answers[1].set_result("second")
         assert await handle.result(10) == "second"
+
+
+async def test_a_step_that_hangs_with_every_default_leaves_the_slots_to_others(
+    app: Mainspring, clock: Clock, database_url: str
+) -> None:
+    """P3, P4: overtaken more often than there are slots; the first of its runs still has the result."""
+    stage = Stage(app, database_url)
+
+    @app.task
+    async def short() -> int:
+        return 1
+
+    @app.process
+    def quick() -> Promise[int]:
+        return short()
+
+    handle = await stage.order.start()
+    async with app.worker(lease=3.0, poll=0.05, grace=1.0, concurrency=3) as worker:
+        for n in range(1, 5):
+            await wait_until(lambda n=n: len(stage.attempts.answers) >= n, 30)
+            await stage.held()
+            await clock.advance(MINUTE)
+            await wait_until(lambda n=n: len(worker.runner.hanging.runs) >= n, 30)
+        other = await quick.start()
+        assert await other.result(30) == 1
+        assert stage.attempts.stopped == []
+        stage.attempts.answers[0].set_result("first")
+        assert await handle.result(30) == "first"
+        await wait_until(lambda: not worker.runner.hanging.runs, 30)

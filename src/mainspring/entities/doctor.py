@@ -59,9 +59,9 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
             judged += judge_empty(kind, await _count_empty(database, connection, kind, shape))
         found += judged
     found += [_unserved(row["name"]) for row in rows_of if row["unserved"]]
-    found += [
-        _restless(row) for row in await database.fetch(connection, SQL["list_restless"], FREE_HOPS)
-    ]
+    if ("SELECT", "mainspring.stage") not in lacking:
+        restless = await database.fetch(connection, SQL["list_restless"], FREE_HOPS)
+        found += [_restless(row) for row in restless]
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
 
 

@@ -56,9 +56,9 @@ class Hanging:
             },
         )
 
-    def oldest(self) -> Run | None:
-        """The oldest that has not been told to end."""
-        return next((run for run in self.runs.values() if run.stopped is None), None)
+    def hopeful(self) -> list[Run]:
+        """Those that have not been told to end, the oldest first. Called by the heart's thread too."""
+        return [run for run in list(self.runs.values()) if run.stopped is None]
 
     def wear_out(self) -> None:
         """There is no room, and nothing more to be done about it."""

@@ -118,7 +118,7 @@ class Holds:
         """
         doubtful = [
             run
-            for run in self._hand.active()
+            for run in [*self._hand.active(), *self._mind.hanging_runs()]
             if not run.settled and run.token not in held and (run.held or run.hold_at)
         ]
         lost: dict[int, str] = {}

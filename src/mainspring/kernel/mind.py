@@ -234,6 +234,10 @@ class Mind:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
         return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER)
 
+    def hanging_runs(self) -> list[Run]:
+        """Those that may still have a result: until their visits are gone."""
+        return self.runner.hanging.hopeful()
+
     def hanging(self) -> list[dict[str, Any]]:
         return self.runner.hanging.listed()
 

@@ -420,10 +420,10 @@ class Runner:
         if run.slot is None:
             self.hanging.kept.remove(run)  # it has ended
             return
-        if (oldest := self.hanging.oldest()) is None:
+        if not (hopeful := self.hanging.hopeful()):
             self.hanging.wear_out()
         else:
-            self._stop_hanging(oldest)
+            self._stop_hanging(hopeful[0])
             asyncio.get_running_loop().call_later(ROOM_SECONDS, self._make_room, run)
 
     def _stop_hanging(self, run: Run) -> None:

@@ -325,8 +325,7 @@ class Worker:
             self._begin(self._look_up())
 
     def _doubtful(self) -> list[Run]:
-        hanging = [run for run in self.runner.hanging.runs.values() if run.stopped is None]
-        runs = [*self.hand.active(), *hanging]
+        runs = [*self.hand.active(), *self.runner.hanging.hopeful()]
         found = [run for run in runs if run.visit.version in self._doubted]
         self._doubted &= {run.visit.version for run in found}
         return found
