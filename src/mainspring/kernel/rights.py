@@ -40,6 +40,7 @@ WORK: tuple[tuple[str, str], ...] = (
             "worker",
             "reach",
             "lease",
+            "band",
             "part",
             "history_run",
             "history_other",

@@ -8,7 +8,10 @@ create or replace view mainspring.visit_status as
       when v.due_at > mainspring.now() then 'scheduled'
       else 'waiting'
     end::mainspring.visit_state as state,
-    v.due_at, case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.crashes, v.work_timeouts, v.holder, l.worker_id as leased_by, v.started_at, v.held_until,
+    v.due_at, case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.crashes, v.work_timeouts, v.holder, case when l.worker_id <> '00000000-0000-0000-0000-000000000000' then l.worker_id else (
+      -- The pool is cut: its leases are those of the band that has the queue.
+      select b.worker_id from mainspring.band n join mainspring.lease b on b.pool = n.name and b.shard = v.shard
+      where n.pool = q.pool and n.queues @> array[v.queue::text] limit 1) end as leased_by, v.started_at, v.held_until,
     v.expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard
   from mainspring.visit v
   left join mainspring.queue q on q.name = v.queue
@@ -31,7 +34,7 @@ create or replace view mainspring.violation as
     where not isfinite(due_at) or priority not between 0 and 9 or octet_length(key) not between 1 and 1300
   union all
   select 'a shard has no lease row', p.pool || ' ' || n
-    from (select distinct pool from mainspring.lease) p, mainspring.install,
+    from (select distinct pool from mainspring.lease where strpos(pool, chr(31)) = 0) p, mainspring.install,
       generate_series(0, shard_count - 1) n
     where not exists (select from mainspring.lease l where l.pool = p.pool and l.shard = n)
   union all
@@ -52,7 +55,17 @@ create or replace view mainspring.violation as
   union all
   select 'a lease belongs to no living worker', pool || ' ' || shard
     from mainspring.lease l
-    where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id)
+    where worker_id <> '00000000-0000-0000-0000-000000000000' and not exists (select from mainspring.worker w where w.id = l.worker_id)
+  union all
+  select 'a shard is whole and cut, or neither', l.pool || ' ' || l.shard
+    from mainspring.lease l
+    where strpos(l.pool, chr(31)) = 0
+      and (l.worker_id is not distinct from '00000000-0000-0000-0000-000000000000') <> exists (
+        select from mainspring.lease b where b.pool > l.pool and b.pool < l.pool || ' ' and b.shard = l.shard)
+  union all
+  select 'a queue of a shard is in two bands', n.pool || ' ' || b.shard || ' ' || u.queue
+    from mainspring.band n join mainspring.lease b on b.pool = n.name cross join unnest(n.queues) as u(queue)
+    group by n.pool, b.shard, u.queue having count(*) > 1
   union all
   select 'a visit is of a stage that its kind never had', v.queue || ' ' || v.key
     from mainspring.kind k
