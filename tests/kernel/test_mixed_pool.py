@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from uuid import UUID
+from functools import partial
 
-import pytest
-
-from mainspring.errors import MixedPool
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge, working
+from workers import working as any_working
 
 OWN = queue("mainspring.operation")
-BANDS = "select count(distinct pool) from mainspring.lease where pool > 'default' and pool < 'default '"
+working = partial(any_working, lease=5.0)
+BANDS = (
+    "select count(distinct pool) from mainspring.lease where pool > 'default' and pool < 'default '"
+)
 WAITING = "select count(*) from mainspring.visit"
 
 

@@ -63,9 +63,7 @@ class State(NamedTuple):
 
     def put(self, slot: int, **values: object) -> "State":
         changed = self.workers[slot]._replace(**values)  # type: ignore[arg-type]
-        return self._replace(
-            workers=(*self.workers[:slot], changed, *self.workers[slot + 1 :])
-        )
+        return self._replace(workers=(*self.workers[:slot], changed, *self.workers[slot + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,9 @@ class MixedProtocol:
     def start(self) -> State:
         codes, up = self.bounds.codes, self.bounds.up
         workers = tuple(Worker(UP if n < up else OUT) for n in range(len(codes)))
-        return State(frozenset({Lease(WHOLE)}), frozenset(f"{NAMES[n]}1" for n in range(up)), workers)
+        return State(
+            frozenset({Lease(WHOLE)}), frozenset(f"{NAMES[n]}1" for n in range(up)), workers
+        )
 
     def code(self, worker_id: str) -> Code:
         return self.bounds.codes[NAMES.index(worker_id[0])]
@@ -128,6 +128,7 @@ class MixedProtocol:
     def target(self, rows: Iterable[str]) -> list[str]:
         codes = tuple(sorted({self.code(row) for row in rows}))
         return _target(codes, self.rules.whole_beside_old, self.rules.turns_of_all_codes)
+
     # -- steps
 
     def steps(self, state: State) -> Steps:
@@ -216,9 +217,9 @@ class MixedProtocol:
                 continue
             if code.has_all(lease.band) or self.rules.part_may_take:
                 yield self._send(state, slot, "take", lease)
-        if not self.rules.whole_is_closed and all(x.band != WHOLE for x in state.leases):
-            if not code.knows_bands:
-                yield self._send(state, slot, "take", Lease(WHOLE))
+        is_open = not self.rules.whole_is_closed and not code.knows_bands
+        if is_open and all(lease.band != WHOLE for lease in state.leases):
+            yield self._send(state, slot, "take", Lease(WHOLE))
 
     def give(self, state: State, slot: int, worker: Worker) -> Steps:
         """Memory lets go, then the lease is freed. Which, and when, is a policy: any, at any time."""
@@ -243,16 +244,21 @@ class MixedProtocol:
         slot = NAMES.index(by[0])
         worker = state.workers[slot]
         mine = worker.mine
-        if verb == "take" and row is None and asked.band == WHOLE and not self.rules.whole_is_closed:
+        if (
+            verb == "take"
+            and row is None
+            and asked.band == WHOLE
+            and not self.rules.whole_is_closed
+        ):
             row = Lease(WHOLE)  # beside the bands
         if verb == "take" and row is not None and not row.owner and by in state.rows:
             taken = row._replace(owner=by, epoch=_newest(state) + 1)
             done = done._replace(leases=(state.leases - {row}) | {taken})
             mine = mine | {taken._replace(band=asked.band)}
         if verb == "give":
-            if row is not None and row.owner == by:
-                if row.epoch == asked.epoch or not self.rules.give_compares_epoch:
-                    done = done._replace(leases=(state.leases - {row}) | {Lease(row.band)})
+            compares = self.rules.give_compares_epoch
+            if row and row.owner == by and (row.epoch == asked.epoch or not compares):
+                done = done._replace(leases=(state.leases - {row}) | {Lease(row.band)})
             mine = mine - {asked}
         if worker.mode == UP and worker.waits and f"{by[0]}{worker.life}" == by:
             done = done.put(slot, waits=False, mine=mine)
@@ -276,7 +282,11 @@ class MixedProtocol:
             freed = {x for x in state.leases if x.owner == dead_id and (knows or x.band == WHOLE)}
             free = (state.leases - freed) | {Lease(x.band) for x in freed}
             yield f"{me} buries {dead_id}", self._without(state._replace(leases=free), dead_id)
-            if not self.rules.burial_waits_for_recut and knows and state.losses < self.bounds.losses:
+            if (
+                not self.rules.burial_waits_for_recut
+                and knows
+                and state.losses < self.bounds.losses
+            ):
                 for _, after in self.recut(state, slot, worker):
                     late = after._replace(losses=state.losses + 1)
                     yield f"{me} buries {dead_id} during a recut", self._without(late, dead_id)
@@ -293,9 +303,9 @@ class MixedProtocol:
                 return
             living, state = worker.saw, state.put(slot, saw=None)
         target = self.target(living)
-        if target == [WHOLE] and is_cut and not self.rules.whole_when_old_comes:
-            if not all(self.code(row).knows_bands for row in living):
-                return
+        has_old = not all(self.code(row).knows_bands for row in living)
+        if has_old and is_cut and target == [WHOLE] and not self.rules.whole_when_old_comes:
+            return
         pieces = self._pieces(state.leases, target, living)
         before = {(x.band, x.owner) for x in state.leases}
         if pieces == before:
@@ -390,7 +400,9 @@ class MixedProtocol:
         codes = self._living(state)
         if not codes:
             return True
-        if not all(code.knows_bands for code in codes):  # a queue may wait, as before; the shard does not
+        if not all(
+            code.knows_bands for code in codes
+        ):  # a queue may wait, as before; the shard does not
             return bool(self.run_by(state))
         run = {queue for queue, _ in self.run_by(state)}
         for family in _families(tuple(codes)):

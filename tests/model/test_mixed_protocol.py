@@ -5,7 +5,19 @@ from dataclasses import fields
 import pytest
 from explorer import Report
 from liveness import explore_goals
-from mixed_protocol import CRASHED, GONE, UP, Bounds, Code, Lease, MixedProtocol, Rules, State, Worker, is_fault
+from mixed_protocol import (
+    CRASHED,
+    GONE,
+    UP,
+    Bounds,
+    Code,
+    Lease,
+    MixedProtocol,
+    Rules,
+    State,
+    Worker,
+    is_fault,
+)
 from traps import Trap, assert_sound, by_rule
 
 QUEUE = "a queue has one owner"
@@ -34,9 +46,7 @@ SOUND = {
     ),
     "three codes": Bounds((Code("xyz"), Code("xy"), Code("x")), up=2, losses=0, failures=0),
     "the release before joins": Bounds((*CANARY, OLD), up=2, losses=0),
-    "back to the release before": Bounds(
-        (*CANARY, OLD), up=2, losses=0, failures=0, changes=3
-    ),
+    "back to the release before": Bounds((*CANARY, OLD), up=2, losses=0, failures=0, changes=3),
 }
 
 # The old code's worker has left, one of the two others is dead: the pool is to be whole.

@@ -170,7 +170,10 @@ def members(band: Band, peers: Sequence[Peer], codes: Mapping[UUID, Code | None]
 
 
 def must_yield(
-    mine: Piece, pieces: Iterable[Piece], target: Sequence[Band], staying: Mapping[UUID, Code | None]
+    mine: Piece,
+    pieces: Iterable[Piece],
+    target: Sequence[Band],
+    staying: Mapping[UUID, Code | None],
 ) -> bool:
     """Whether a piece of mine has to go, so that the pieces of a band get one owner.
 

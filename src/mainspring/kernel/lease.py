@@ -28,7 +28,9 @@ class Peer:
     host: str
     process: int
     bundles: bool  # it finds what is in bundles of history
-    code: str | None = None  # the digest of its code; none: of the release before, which knows no bands
+    code: str | None = (
+        None  # the digest of its code; none: of the release before, which knows no bands
+    )
 
     def is_stranger(self, queues: Collection[str]) -> bool:
         """Whether it has no queue in common with these: it is of another application."""

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from mainspring.db.literals import rows as as_rows
-from mainspring.kernel import steps
+from mainspring.kernel import moment, steps
 from mainspring.kernel.bands import (
     CLOSED,
     WHOLE,
@@ -28,6 +28,9 @@ from mainspring.kernel.session import Session
 from mainspring.kernel.visit import token
 
 log = logging.getLogger("mainspring")
+
+# So many shards are recut in one transaction: others wait for no longer than that takes.
+AT_ONCE = 256
 
 Ask = Callable[..., list[Any]]  # of a session: in a transaction that is open, or in one of its own
 Cut = dict[int, frozenset[Piece]]  # the pieces of each shard
@@ -75,37 +78,45 @@ def planned(cut: Cut, target: Sequence[Band], living: Mapping[UUID, Code | None]
     return {shard: known[pieces] for shard, pieces in cut.items()}
 
 
-def carry_out(session: Session, book: Book, *, me: UUID) -> int:
-    """Recut what is to be and can be locked; answers how many shards were."""
-    pool = book.pool
+def carry_out(
+    session: Session, book: Book, *, me: UUID, shards: Sequence[int], seconds: float
+) -> bool:
+    """Recut what of these shards can be locked, some at a time, until these seconds are over; answers
+    whether any was. No rule crosses shards, so each part is whole in itself."""
+    began, done = moment.local(), 0
+    for first in range(0, len(shards), AT_ONCE):
+        if first and moment.local() - began > seconds:
+            break
+        done += _carry_out(session, book, me=me, shards=shards[first : first + AT_ONCE])
+    if done:
+        with session.transaction():
+            session.fetch("forget_bands", pool=book.pool)
+            session.fetch("wake_all", pool=book.pool)
+        log.info("pool.recut", extra={"pool": book.pool, "shards": done, "by": str(me)})
+    return done > 0
+
+
+def _carry_out(session: Session, book: Book, *, me: UUID, shards: Sequence[int]) -> int:
     with session.transaction():
         steps.reach("recut.locking")
-        before = _lock(session, book)
+        before = _lock(session, book, shards)
         # Only now: an owner of what is locked has joined before it took, so whoever has no row is dead.
-        living = book.codes(session.fetch, session.fetch("lock_workers", pool=pool))
+        living = book.codes(session.fetch, session.fetch("lock_workers", pool=book.pool))
         steps.reach("recut.workers_read")
         if me not in living:
             return 0
         after = planned(before, bands_for(set(living.values())), living)
         changed = {shard for shard, pieces in after.items() if pieces != before[shard]}
-        if not changed:
-            return 0
-        _write(session, pool, {s: before[s] for s in changed}, {s: after[s] for s in changed})
-        session.fetch("forget_bands", pool=pool)
-        session.fetch("wake_all", pool=pool)
+        if changed:
+            was = {shard: before[shard] for shard in changed}
+            _write(session, book.pool, was, {shard: after[shard] for shard in changed})
         steps.reach("recut.written")
-    bands = {piece.band for pieces in after.values() for piece in pieces}
-    facts = {"pool": pool, "shards": len(changed), "by": str(me)}
-    if bands == {WHOLE}:
-        log.info("pool.whole", extra=facts)
-    else:
-        log.info("pool.cut", extra={**facts, "bands": len(bands - {WHOLE})})
     return len(changed)
 
 
-def _lock(session: Session, book: Book) -> Cut:
-    """The pieces of every shard whose rows could all be locked."""
-    whole = session.fetch("lock_shards", pool=book.pool)
+def _lock(session: Session, book: Book, shards: Sequence[int]) -> Cut:
+    """The pieces of those of these shards whose rows could all be locked."""
+    whole = session.fetch("lock_shards", pool=book.pool, shards=list(shards))
     cut: Cut = {}
     closed: dict[int, set[Piece]] = {}
     for shard, worker_id, suspect_of in whole:
@@ -119,35 +130,38 @@ def _lock(session: Session, book: Book) -> Cut:
     bands = book.bands(session.fetch, {row[0] for row in rows})
     for name, shard, worker_id, suspect_of in rows:
         closed[shard].add(Piece(bands[name], worker_id, suspect_of))
-    counts = dict(session.fetch("count_bands", pool=book.pool))
+    counts = dict(session.fetch("count_bands", pool=book.pool, shards=list(closed)))
     return cut | {s: frozenset(p) for s, p in closed.items() if len(p) == counts.get(s, 0)}
 
 
 def _write(session: Session, pool: str, before: Cut, after: Cut) -> None:
     """Rows that stay as they are keep their epochs; all others are new to whoever has them."""
-    epoch = token()
-    made: dict[Band, list[tuple[int, UUID | None, UUID | None]]] = {}
-    gone: dict[Band, list[int]] = {}
+    made: list[tuple[str, int, UUID | None, UUID | None]] = []
+    gone: dict[str, list[int]] = {}
+    named = {band: band_name(pool, band) for band in _bands(before) | _bands(after)}
     for shard, pieces in after.items():
-        for piece in pieces - before[shard]:
-            made.setdefault(piece.band, []).append((shard, piece.owner, piece.suspect_of))
         bands = {piece.band for piece in pieces}
+        for piece in pieces - before[shard]:
+            made.append((named[piece.band], shard, piece.owner, piece.suspect_of))
         for piece in before[shard]:
             if piece.band is WHOLE and WHOLE not in bands:
-                made.setdefault(WHOLE, []).append((shard, CLOSED, None))
+                made.append((pool, shard, CLOSED, None))
             elif piece.band not in bands:
-                gone.setdefault(piece.band, []).append(shard)
-    new = sorted((band_name(pool, band), sorted(band)) for band in made if band is not None)
-    listed = as_rows([{"name": name, "queues": queues} for name, queues in new])
-    session.fetch("keep_bands", pool=pool, bands=listed)
-    for band, shards in gone.items():
-        session.fetch("drop_leases", pool=band_name(pool, band), shards=shards)
-    for band, rows in made.items():
-        session.fetch(
-            "write_leases",
-            pool=band_name(pool, band),
-            shards=[row[0] for row in rows],
-            owners=[row[1] for row in rows],
-            suspects=[row[2] for row in rows],
-            epoch=epoch,
-        )
+                gone.setdefault(named[piece.band], []).append(shard)
+    kept = [{"name": named[b], "queues": sorted(b)} for b in _bands(after) if b is not None]
+    if kept:
+        session.fetch("keep_bands", pool=pool, bands=as_rows(kept))
+    for name, shards in gone.items():
+        session.fetch("drop_leases", pool=name, shards=shards)
+    session.fetch(
+        "write_leases",
+        pools=[row[0] for row in made],
+        shards=[row[1] for row in made],
+        owners=[row[2] for row in made],
+        suspects=[row[3] for row in made],
+        epoch=token(),
+    )
+
+
+def _bands(cut: Cut) -> set[Band]:
+    return {piece.band for pieces in cut.values() for piece in pieces}

@@ -192,10 +192,17 @@ class Shards:
         if as_read == self._in_order:
             return False
         planned = recut.planned(self._pieces, self.target, self._codes)
-        if planned == self._pieces and len(planned) == self._count:
+        wrong = [n for n in range(self._count) if n not in planned or planned[n] != self._pieces[n]]
+        if not wrong:
             self._in_order = as_read
             return False
-        return recut.carry_out(self._session, self._book, me=self._me) > 0
+        return recut.carry_out(
+            self._session,
+            self._book,
+            me=self._me,
+            shards=wrong,
+            seconds=self._settings.beat_every / 2,
+        )
 
     @property
     def target(self) -> list[Band]:
