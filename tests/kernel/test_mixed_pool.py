@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
+import pytest
+
+from mainspring.errors import InvalidSetting, MixedPool
+from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
+from workers import Gauge
 from workers import working as any_working
 
 OWN = queue("mainspring.operation")
@@ -110,3 +116,55 @@ async def test_a_canary_runs_its_new_queue_and_leaves_the_pool_whole(
         visits.offer(*(f"again {n}" for n in range(100)))
         await wait_until(lambda: visits.value(WAITING) == 0)
         assert_sound(visits)
+
+
+async def test_a_stranger_of_the_release_before_is_not_joined(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: it knows no bands, so neither could run what lies in the other's shards; the error says so."""
+    before = visits.join(queues=["bill"], knows_bands=False)
+    visits.call("make_leases", pool="default")
+    visits.take(before)
+
+    with pytest.raises(MixedPool, match=r"'bill'.*'mail'.*release before.*pool='...'") as error:
+        async with any_working(database_url, queue("mail"), OWN, lease=5.0, wait=False) as worker:
+            while True:
+                visits.call("beat", worker_id=before, slots=4, free=4)
+                worker.heart.poke_beat()
+                worker._check_welcome()
+                await asyncio.sleep(0.05)
+
+    assert (error.value.pool, error.value.mine) == ("default", ["mail"])
+    assert "mainspring.operation" not in str(error.value)
+
+
+async def test_a_stranger_that_leaves_is_no_hindrance(visits: Visits, database_url: str) -> None:
+    leaving = visits.join(queues=["bill"], knows_bands=False)
+    visits.call("beat", worker_id=leaving, slots=0, free=0)
+
+    async with working(database_url, queue("mail")) as worker:
+        assert len(worker.hand.shards) == 1024
+
+
+async def test_a_queue_that_moves_to_another_pool_is_run_there_alone(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: a rolling deploy that changes a task's pool; the old code's worker leaves it alone."""
+    before, after = Gauge(seconds=0), Gauge(seconds=0)
+    async with working(database_url, queue(handler=before)) as old:
+        visits.offer("a")
+        await wait_until(lambda: before.started == ["a"])
+        moved = queue(handler=after, pool="heavy")
+        async with working(database_url, moved, pool="heavy"):
+            await wait_until(lambda: old.buffer.queues["ring"].paused)
+            visits.offer(*(f"key {n}" for n in range(20)))
+            await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
+
+        assert before.started == ["a"]
+        assert len(after.started) == 20
+
+
+def test_a_pool_s_name_has_no_control_characters() -> None:
+    """T2: after one of these a lease names a band of the pool."""
+    with pytest.raises(InvalidSetting, match="a pool's name must be printable"):
+        WorkerSettings(pool="default\x1f")

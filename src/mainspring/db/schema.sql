@@ -1284,6 +1284,10 @@ CREATE FUNCTION mainspring.open_pool() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
+  perform from mainspring.worker where pool = old.pool and code is not null limit 1 for key share skip locked;
+  if found then
+    return null;
+  end if;
   perform from mainspring.lease
   where pool = old.pool and worker_id = '00000000-0000-0000-0000-000000000000'
   order by shard

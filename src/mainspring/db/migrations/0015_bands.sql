@@ -27,10 +27,15 @@ begin
 end $$;
 
 -- When the last worker that knows bands is gone, dead or alive, the pool is whole again: those of the release before that
--- are left could not open it. Locks the closed rows before it looks: of two that go at once one sees that it is the last.
+-- are left could not open it. While another one stays it keeps that one's row for a moment, and does no more. Else it locks the
+-- closed rows before it looks: of two that go at once one sees that it is the last.
 create function mainspring.open_pool() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
+  perform from mainspring.worker where pool = old.pool and code is not null limit 1 for key share skip locked;
+  if found then
+    return null;
+  end if;
   perform from mainspring.lease
   where pool = old.pool and worker_id = '00000000-0000-0000-0000-000000000000'
   order by shard
