@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
@@ -126,13 +125,15 @@ async def test_a_stranger_of_the_release_before_is_not_joined(
     visits.call("make_leases", pool="default")
     visits.take(before)
 
-    with pytest.raises(MixedPool, match=r"'bill'.*'mail'.*release before.*pool='...'") as error:
-        async with any_working(database_url, queue("mail"), OWN, lease=5.0, wait=False) as worker:
-            while True:
-                visits.call("beat", worker_id=before, slots=4, free=4)
-                worker.heart.poke_beat()
-                worker._check_welcome()
-                await asyncio.sleep(0.05)
+    def turned_away() -> bool:
+        visits.call("beat", worker_id=before, slots=4, free=4)
+        worker.heart.poke_beat()
+        return worker.mind.turned_away_by is not None
+
+    async with working(database_url, queue("mail"), OWN, wait=False) as worker:
+        await wait_until(turned_away)
+        with pytest.raises(MixedPool, match=r"'bill'.*'mail'.*release before.*pool='...'") as error:
+            await worker.rejected()
 
     assert (error.value.pool, error.value.mine) == ("default", ["mail"])
     assert "mainspring.operation" not in str(error.value)
