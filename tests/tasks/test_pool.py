@@ -7,11 +7,12 @@ import pytest
 from mainspring import Mainspring
 from mainspring.crew import pools_of
 from mainspring.errors import InvalidSetting
+from mainspring.reactive import Delta
 
 
 def declared(app: Mainspring) -> dict[str, str]:
     """A task, a process, a kind, documents and a reactive task, with their pools."""
-    data = app.data("data")
+    loaded = app.data("data").param("loaded_to", external=True)
 
     @app.task
     def bare() -> None: ...
@@ -22,7 +23,7 @@ def declared(app: Mainspring) -> dict[str, str]:
     @app.process
     def process() -> None: ...
 
-    @app.task(when=data.number("count") >= 1)
+    @app.task(when=Delta(loaded))
     def reactive() -> None: ...
 
     kind = app.entities("kind", table="kind")

@@ -217,7 +217,7 @@ def judge_mixed(rows: list[Any]) -> Iterator[Finding]:
     """Pools whose workers have different code: a deploy, a canary, or several services."""
     for row in rows:
         text = f"pool {row['pool']!r} has {row['workers']} workers with different queues"
-        if row["workers_before"] and row["codes"] > 1:
+        if row["workers_before"]:
             before = counted(row["workers_before"], "worker", "is", "are")
             text += f"; {before} of the release before, so what the owner of its shard lacks waits there"
             yield Finding("mixed_pool", "warn", text, "replace the workers of the release before")
