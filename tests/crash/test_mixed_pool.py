@@ -15,10 +15,12 @@ import mixed_app
 import pytest
 from mixed_app import NEW, OLD
 from scene import Scene, stop
+from test_upgrade import git, unpacked
 
 from mainspring.testing import WorkerProcess
 
 LEASE = 5.0
+MIGRATION = "src/mainspring/db/migrations/0015_bands.sql"
 BANDS = "select count(distinct pool) from mainspring.lease where strpos(pool, chr(31)) > 0"
 
 
@@ -41,8 +43,13 @@ class MixedScene(Scene):
         self.app.close_sync()
         self.app = mixed_app.make(url)
 
-    def of(self, code: tuple[str, ...], **options: object) -> WorkerProcess:
+    def of(
+        self, code: tuple[str, ...], *, source: Path | None = None, **options: object
+    ) -> WorkerProcess:
+        """A worker with these tasks; `source`: of the engine, if it is not ours."""
         environment = {"MIXED_CODE": " ".join(code)}
+        if source is not None:
+            environment["PYTHONPATH"] = str(source)
         return self.worker(environment=environment, lease=LEASE, **options)  # type: ignore[arg-type]
 
     def wait(self, condition: Callable[[], Any], what: str, timeout: float = 60.0) -> None:
@@ -178,3 +185,36 @@ def test_a_worker_killed_amid_a_recut_loses_nothing(mixed: MixedScene, step: str
     runs = mixed.ran()
     assert_ran_once(runs)
     assert_limits(runs)
+
+
+@pytest.fixture
+def release_before(tmp_path: Path) -> Path:
+    """The engine's sources before it knew bands."""
+    added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", MIGRATION).decode().strip()
+    if not added:
+        pytest.skip("the history does not reach back to the release before")
+    return unpacked(f"{added}^", tmp_path / "before")
+
+
+def test_the_release_before_joins_a_cut_pool_works_and_leaves(
+    mixed: MixedScene, release_before: Path
+) -> None:
+    """T2: the pool is whole while it lives, what all have is shared; then it is cut again."""
+    services = [mixed.of(("common", "removed")), mixed.of(("common", "added"))]
+    mixed.joined(*services)
+    mixed.wait(lambda: mixed.bands() > 0, "the pool is cut")
+
+    before = mixed.of(("common",), source=release_before)
+    mixed.joined(before)
+    assert mixed.bands() == 0
+    mixed.wait(lambda: min(mixed.shards().values()) >= 341, "three share")
+    mixed.load(("common",), range(60))
+    mixed.wait(lambda: not mixed.unserved("common"), "all of it ran")
+    assert before.process.pid in {r.pid for r in mixed.ran()}
+
+    stop(before)
+
+    mixed.wait(lambda: mixed.bands() > 0, "the pool is cut again")
+    mixed.load(("common", "removed", "added"), range(100, 150))
+    mixed.check()
+    assert_ran_once(mixed.ran())
