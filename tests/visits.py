@@ -14,6 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mainspring.db.connect import Database
+from mainspring.kernel.bands import code_of
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
@@ -119,8 +120,11 @@ class Visits:
     def register(self, *queues: QueueSettings, update: bool = True) -> None:
         self.call("register_queues", update=update, **register_arguments(queues))
 
-    def join(self, *, pool: str = "default", queues: Sequence[str] = (QUEUE,)) -> UUID:
+    def join(
+        self, *, pool: str = "default", queues: Sequence[str] = (QUEUE,), knows_bands: bool = True
+    ) -> UUID:
         worker_id = uuid4()
+        turns = [""] * len(queues)
         self.call(
             "join_pool",
             worker_id=worker_id,
@@ -129,6 +133,8 @@ class Visits:
             slots=4,
             host="here",
             process=1,
+            code=code_of(queues, turns).digest if knows_bands else None,
+            turns=turns if knows_bands else None,
         )
         return worker_id
 

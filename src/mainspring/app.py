@@ -39,7 +39,7 @@ from mainspring.errors import (
     InvalidTask,
     UnknownTask,
 )
-from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings, check_pool
 from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
 from mainspring.kernel.insist import until_let_in
 from mainspring.kernel.register import register_arguments
@@ -109,9 +109,13 @@ class Mainspring(Advancing):
         url: str | None = None,
         *,
         directory: str | Path = ".mainspring",
+        pool: str = DEFAULT_POOL,
         nested_triggers: bool = True,
     ) -> None:
-        """`nested_triggers=False` forbids all_of inside any_of and the reverse."""
+        """`pool`: that of everything declared here without one of its own, and of its workers.
+        `nested_triggers=False` forbids all_of inside any_of and the reverse."""
+        check_pool(pool)
+        self.default_pool = pool
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
             connect.check_url(self._url)
@@ -155,7 +159,7 @@ class Mainspring(Advancing):
         self,
         *,
         name: str | None = None,
-        pool: str = "default",
+        pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = None,
@@ -182,7 +186,7 @@ class Mainspring(Advancing):
         *,
         when: Trigger,
         name: str | None = None,
-        pool: str = "default",
+        pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         produces: Iterable[Param] = (),
         not_before: Cron | str | None = None,
@@ -220,6 +224,7 @@ class Mainspring(Advancing):
         "baseline" (what is there counts as seen). `on_rewind`: "report", "rerun" or "hold".
         `renamed_from`: takes over the state of that task.
         """
+        settings = self._in_pool(settings)
         if function is None:
             return lambda f: self._declare(f, settings)
         return self._declare(function, settings)
@@ -306,7 +311,7 @@ class Mainspring(Advancing):
         *,
         name: str | None = None,
         aliases: Iterable[str] = (),
-        pool: str = "default",
+        pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = 10.0,
@@ -329,9 +334,18 @@ class Mainspring(Advancing):
         names, under which running processes still have tasks. `crash_limit`: a run of the decider is
         parked after so many deaths of a worker that ran it.
         """
+        settings = self._in_pool(settings)
         if function is None:
             return lambda f: self.hub.declare(f, settings)
         return self.hub.declare(function, settings)
+
+    def _in_pool(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """These settings, with the application's pool where they name none."""
+        return (
+            settings
+            if settings.get("pool") is not None
+            else {**settings, "pool": self.default_pool}
+        )
 
     def signal(self, name: str, kind: type[R]) -> Signal[R]:
         """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
@@ -386,7 +400,7 @@ class Mainspring(Advancing):
         model: Any = None,
         ignore: Iterable[str] = (),
         capture: str | None = None,
-        pool: str = "default",
+        pool: str | None = None,
         serial: bool = True,
         jitter: float = 0.0,
         notify: bool = True,
@@ -415,7 +429,7 @@ class Mainspring(Advancing):
             model=model,
             ignore=ignore,
             capture=capture,
-            pool=pool,
+            pool=self.default_pool if pool is None else pool,
             serial=serial,
             jitter=jitter,
             notify=notify,
@@ -428,7 +442,7 @@ class Mainspring(Advancing):
         *,
         id: Codec[Any] | None = None,
         model: Any = None,
-        pool: str = "default",
+        pool: str | None = None,
         serial: bool = True,
         jitter: float = 0.0,
         notify: bool = True,
@@ -442,7 +456,7 @@ class Mainspring(Advancing):
             name,
             codec=id,
             model=model,
-            pool=pool,
+            pool=self.default_pool if pool is None else pool,
             serial=serial,
             jitter=jitter,
             notify=notify,
@@ -455,7 +469,7 @@ class Mainspring(Advancing):
 
     def reactive_pool(
         self,
-        pool: str = "default",
+        pool: str | None = None,
         *,
         cap: int | None = None,
         reserve_max: timedelta = timedelta(minutes=2),
@@ -465,7 +479,8 @@ class Mainspring(Advancing):
         Slots are kept for a more important task while a running one brings its data, for at most
         `reserve_max` each time.
         """
-        self.reactive_pools[pool] = PoolSettings(pool, cap, reserve_max)
+        name = self.default_pool if pool is None else pool
+        self.reactive_pools[name] = PoolSettings(name, cap, reserve_max)
 
     # -- the database
 
@@ -732,7 +747,7 @@ class Mainspring(Advancing):
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
-        wanted = WorkerSettings(**settings)
+        wanted = WorkerSettings(**self._in_pool(settings))
         database, pool = await until_let_in(self.database), await self.pool()
         if database.private_in and self.kinds:
             await self.migrate()  # nobody else puts triggers on the tables of a private database

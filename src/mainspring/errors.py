@@ -247,7 +247,7 @@ class NotFound(MainspringError, LookupError):
 
 
 class MixedPool(MainspringError):
-    """Workers of another application serve this pool: neither could run the other's visits."""
+    """Workers of another application serve this pool, of the release before, which cannot share it."""
 
     code = "mixed_pool"
 
@@ -257,8 +257,9 @@ class MixedPool(MainspringError):
         self.theirs = theirs
         super().__init__(
             f"pool {pool!r} is served by another application ({place}, with the queues "
-            f"{_listed(theirs)}), which cannot run this one's ({_listed(mine)}); give the tasks of "
-            "one of them a pool of their own: @app.task(pool='...') and mainspring worker --pool"
+            f"{_listed(theirs)}), which cannot run this one's ({_listed(mine)}) and is of the "
+            "release before, which cannot share a pool; upgrade it first, or give one of them a pool of "
+            "its own: Mainspring(pool='...')"
         )
 
 

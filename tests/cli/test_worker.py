@@ -197,7 +197,7 @@ def test_a_drain_whose_processes_cannot_start_is_given_up(module, spawn):
     assert "ended 3 times in a row (exit code 2) and is not started again" in err
 
 
-async def test_a_worker_in_another_application_s_pool_ends_with_the_error(
+async def test_a_worker_beside_a_stranger_of_the_release_before_ends_with_the_error(
     work, module, spawn, database_url
 ):
     """T2: the command says what is wrong and ends, instead of trying for ever."""
@@ -206,12 +206,38 @@ async def test_a_worker_in_another_application_s_pool_ends_with_the_error(
     )
     work()
     await joined(database_url, 1)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("update mainspring.worker set code = null")
 
     process = spawn("worker", "mail:app", "--lease", "1", "--log-json")
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert "pool 'default' is served by another application" in err
+
+
+BILLING = """
+    from mainspring import Mainspring
+    app = Mainspring(pool="billing")
+
+    @app.task
+    def bill() -> None: ...
+"""
+
+
+def test_a_worker_serves_the_pool_of_its_application(module, spawn, cli, database_url):
+    """T2: without --pool; with it, another one."""
+    migrated(cli, database_url)
+    module("billing", BILLING)
+
+    process = spawn("worker", "billing:app", "--url", database_url, "--drain", "--log-json")
+    seen = events(process)
+
+    assert process.returncode == 0
+    (started,) = [event for event in seen if event["event"] == "worker.started"]
+    assert started["pool"] == "billing"
+    assert "bill" in started["queues"]
+    assert not [event for event in seen if event["event"] == "worker.pool_unused"]
 
 
 class Blocking:

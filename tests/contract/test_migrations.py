@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
 
@@ -123,6 +124,8 @@ def at_11(empty: str) -> str:
     """The schema of before bundles, as far as these tests need it, with a day of history."""
     folder = Path(mainspring.db.__file__).parent / "functions"
     views, _, _ = (folder / "views.sql").read_text().partition("-- Reactive tasks in numbers")
+    bands = r"case when l\.worker_id <> .*? end as leased_by"  # which came later
+    views = re.sub(bands, "l.worker_id as leased_by", views, flags=re.DOTALL)
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute(migrate._LEDGER)
         for migration in migrate.migrations()[:11]:

@@ -270,6 +270,29 @@ class TestPlans:
 
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 2048
 
+    def test_a_recut_rides_the_leases_primary_key(self, visits: Visits) -> None:
+        """T2: it locks and writes what it names, and others wait no longer than that takes."""
+        visits.call("make_leases", pool="default")
+        shards = list(range(256))
+        band = "default\x1fband"
+        written = {
+            "pools": [band] * 256,
+            "shards": shards,
+            "owners": [None] * 256,
+            "suspects": [None] * 256,
+            "epoch": 1,
+        }
+        plan_of(visits, SQL["write_leases"].text, written)
+        some = {"pool": "default", "shards": shards}
+
+        for name in ("lock_shards", "lock_bands", "count_bands"):
+            nodes = plan_of(visits, SQL[name].text, some)
+            assert_rides_indexes(nodes, "lease_pkey")
+            assert touched(nodes) < 3000
+        nodes = plan_of(visits, SQL["drop_leases"].text, {"pool": band, "shards": shards})
+        assert_rides_indexes(nodes, "lease_pkey")
+        visits.query("delete from mainspring.lease where pool = %s", band)
+
     def test_tasks_are_pulled_along_visit_due(self, visits: Visits) -> None:
         """P3: whoever pulls reads what it takes, not the backlog."""
         values = {"queue": "ring", "most": 10, "work_timeout": 60.0}

@@ -13,8 +13,9 @@ GIVING = {"shards.giving", "shards.given"}
 BURYING = {"dead.declared", "visits.recovered"}
 LEAVING = {"pool.leaving"}
 OPERATING = {"operation.stepping", "operation.stepped"}  # tests/kernel/test_operation.py
+RECUTTING = {"recut.locking", "recut.workers_read", "recut.written"}  # test_mixed_codes.py
 OFTEN = {"page.read", "run.started", "run.ended", "settle.sending", "settle.answered"}
-WORKING = set(STEPS) - GIVING - BURYING - LEAVING - OPERATING
+WORKING = set(STEPS) - GIVING - BURYING - LEAVING - OPERATING - RECUTTING
 
 
 def some_work(scene: Scene) -> None:

@@ -547,7 +547,8 @@ def test_only_visits_that_wait_for_a_slot_for_a_while_may_go_to_another_worker()
         ]
     )
 
-    assert found.waited_by_shard(10.0, 0.2) == {2: 2, 3: 1}
+    assert found.waited_by_shard(10.0, 0.2, found.queues) == {2: 2, 3: 1}
+    assert found.waited_by_shard(10.0, 0.2, {"limited"}) == {}
 
 
 def leaving(slots: int = 8, names: str = "abc") -> Buffer:

@@ -72,6 +72,25 @@ async def test_operations_in_a_pool_without_workers_are_a_finding_with_the_remed
     assert "--pool billing" in finding.remedy
 
 
+async def test_a_pool_of_different_codes_is_told_of(visits, app):
+    """T2: it is served; only beside the release before something may wait."""
+    for queues in (["a", "b"], ["b", "a"]):
+        visits.join(queues=queues)
+    assert named(await app.operator.doctor(), "mixed_pool") == []
+    visits.join(queues=["a"])
+
+    (finding,) = named(await app.operator.doctor(), "mixed_pool")
+    assert finding.level == "ok"
+    text = "pool 'default' has 3 workers with different queues; it is cut into 0 bands"
+    assert finding.text.startswith(text)
+
+    visits.join(queues=["a"], knows_bands=False)
+    (finding,) = named(await app.operator.doctor(), "mixed_pool")
+    assert (finding.level, finding.remedy) == ("warn", "replace the workers of the release before")
+    assert "1 worker is of the release before" in finding.text
+    visits.query("delete from mainspring.worker")
+
+
 async def test_days_of_history_that_are_missing_are_named(visits, app, clock):
     await clock.advance(86_400 * 30)
 

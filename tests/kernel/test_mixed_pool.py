@@ -1,85 +1,150 @@
-"""One pool, two applications: the one that came second is turned away, not half served."""
+"""One pool, workers of different code: each queue is run by whoever has it, exactly as in a whole pool."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from collections import Counter
+from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 
-from mainspring.errors import MixedPool
+from mainspring.errors import InvalidSetting, MixedPool
+from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge, working
+from workers import Gauge
+from workers import working as any_working
 
 OWN = queue("mainspring.operation")
+working = partial(any_working, lease=5.0)
+BANDS = (
+    "select count(distinct pool) from mainspring.lease where pool > 'default' and pool < 'default '"
+)
+WAITING = "select count(*) from mainspring.visit"
 
 
-async def test_a_worker_without_a_queue_in_common_is_turned_away(
+class Log:
+    """A handler that notes which worker ran what."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[tuple[str, str]] = Counter()
+
+    async def __call__(self, run: Run) -> Outcome:
+        self.runs[run.visit.queue, run.visit.key] += 1
+        return Done()
+
+    def keys(self, name: str) -> int:
+        return sum(queue == name for queue, _ in self.runs)
+
+
+def assert_sound(visits: Visits) -> None:
+    assert visits.query("select * from mainspring.violation") == []
+
+
+async def whole(visits: Visits, *workers: Worker) -> None:
+    """Wait until the pool is whole, and the workers have all of it between them."""
+    await wait_until(lambda: visits.value(BANDS) == 0)
+    await wait_until(lambda: sum(len(w.hand.shards) for w in workers) == 1024)
+    await wait_until(lambda: not any(w.hand.by_queue for w in workers))
+
+
+async def test_services_without_a_queue_in_common_share_a_pool(
     visits: Visits, database_url: str
 ) -> None:
-    """T2: neither could run what lies in the other's shards; the error names both and the remedy."""
-    async with working(database_url, queue("bill"), OWN) as first:
-        with pytest.raises(MixedPool, match=r"'bill'.*'mail'.*pool='...'") as error:
-            async with working(database_url, queue("mail"), OWN):
-                pass
+    """T2: each runs all of its own, in every shard; the engine's own queues are shared."""
+    bill, mail = Log(), Log()
+    async with (
+        working(database_url, queue("bill", handler=bill), OWN) as one,
+        working(database_url, queue("mail", handler=mail), OWN) as two,
+    ):
+        visits.offer(*(f"b{n}" for n in range(100)), queue="bill")
+        visits.offer(*(f"m{n}" for n in range(100)), queue="mail")
+        await wait_until(lambda: visits.value(WAITING) == 0)
 
-        assert (error.value.pool, error.value.mine) == ("default", ["mail"])
-        assert "mainspring.operation" not in str(error.value)
-        assert len(first.hand.shards) == 1024
-
-
-async def test_of_two_that_start_at_once_one_works(visits: Visits, database_url: str) -> None:
-    """T2: who goes is decided by the database's order, so it is never both and never none."""
-
-    async def attempt(name: str) -> Worker | None:
-        try:
-            async with working(database_url, queue(name)) as worker:
-                await over.wait()
-                return worker
-        except MixedPool:
-            over.set()
-            return None
-
-    over = asyncio.Event()
-    async with asyncio.timeout(20):
-        ends = await asyncio.gather(attempt("bill"), attempt("mail"))
-
-    assert [worker is None for worker in ends].count(True) == 1
+        assert (bill.keys("bill"), mail.keys("mail")) == (100, 100)
+        await wait_until(lambda: len(two.hand.shards_of("mail")) == 1024)
+        assert len(one.hand.shards_of("bill")) == 1024
+        await wait_until(lambda: len(two.hand.shards_of(OWN.name)) == 512)
+        await wait_until(lambda: len(one.hand.shards_of(OWN.name)) == 512)
+        assert_sound(visits)
 
 
-async def test_a_dead_stranger_only_delays(visits: Visits, database_url: str) -> None:
-    """T2: what does not beat is declared dead after a lease time, as always."""
-    dead = visits.join(queues=["bill"])
+async def test_services_that_share_one_task_leave_nothing_standing(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: 100 calls of each queue, while both live; what both have is run once, by one of them."""
+    first, second = Log(), Log()
+    async with (
+        working(database_url, queue("both", handler=first), queue("old", handler=first)),
+        working(database_url, queue("both", handler=second), queue("new", handler=second)),
+    ):
+        for name in ("old", "new", "both"):
+            visits.offer(*(f"{name} {n}" for n in range(100)), queue=name)
+        await wait_until(lambda: visits.value(WAITING) == 0)
+
+        assert (first.keys("old"), second.keys("new")) == (100, 100)
+        assert first.keys("both") + second.keys("both") == 100
+        assert set((first.runs + second.runs).values()) == {1}
+        assert_sound(visits)
+
+
+async def test_a_canary_runs_its_new_queue_and_leaves_the_pool_whole(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: all calls of what only the canary has are run; the others keep their share of the rest."""
+    old, new = Log(), Log()
+    async with AsyncExitStack() as stack:
+        workers = [
+            await stack.enter_async_context(working(database_url, queue("ring", handler=old)))
+            for _ in range(3)
+        ]
+        codes = [queue("ring", handler=old), queue("new", handler=new)]
+        async with working(database_url, *codes) as canary:
+            visits.offer(*(f"n{n}" for n in range(100)), queue="new")
+            visits.offer(*(f"r{n}" for n in range(100)))
+            await wait_until(lambda: visits.value(WAITING) == 0)
+            assert (new.keys("new"), old.keys("ring")) == (100, 100)
+            await wait_until(lambda: len(canary.hand.shards_of("ring")) == 256)
+            assert len(canary.hand.shards_of("new")) == 1024
+            assert_sound(visits)
+
+        await whole(visits, *workers)
+        visits.offer(*(f"again {n}" for n in range(100)))
+        await wait_until(lambda: visits.value(WAITING) == 0)
+        assert_sound(visits)
+
+
+async def test_a_stranger_of_the_release_before_is_not_joined(
+    visits: Visits, database_url: str
+) -> None:
+    """T2: it knows no bands, so neither could run what lies in the other's shards; the error says so."""
+    before = visits.join(queues=["bill"], knows_bands=False)
     visits.call("make_leases", pool="default")
-    visits.take(dead)
+    visits.take(before)
 
-    async with working(database_url, queue("mail")) as worker:
-        assert len(worker.hand.shards) == 1024
+    def turned_away() -> bool:
+        visits.call("beat", worker_id=before, slots=4, free=4)
+        worker.heart.poke_beat()
+        return worker.mind.turned_away_by is not None
+
+    async with working(database_url, queue("mail"), OWN, wait=False) as worker:
+        await wait_until(turned_away)
+        with pytest.raises(MixedPool, match=r"'bill'.*'mail'.*release before.*pool='...'") as error:
+            await worker.rejected()
+
+    assert (error.value.pool, error.value.mine) == ("default", ["mail"])
+    assert "mainspring.operation" not in str(error.value)
 
 
 async def test_a_stranger_that_leaves_is_no_hindrance(visits: Visits, database_url: str) -> None:
-    leaving = visits.join(queues=["bill"])
+    leaving = visits.join(queues=["bill"], knows_bands=False)
     visits.call("beat", worker_id=leaving, slots=0, free=0)
 
     async with working(database_url, queue("mail")) as worker:
         assert len(worker.hand.shards) == 1024
-
-
-async def test_workers_with_a_queue_in_common_share_the_pool(
-    visits: Visits, database_url: str, caplog
-) -> None:
-    """T2: old and new code of one application, in a rolling deploy; the difference is told."""
-    caplog.set_level(logging.WARNING, "mainspring")
-    async with (
-        working(database_url, queue("ring"), queue("old")) as one,
-        working(database_url, queue("ring"), queue("new")) as two,
-    ):
-        await wait_until(lambda: one.hand.shards and two.hand.shards)
-        await wait_until(lambda: any(r.msg == "pool.mixed" for r in caplog.records))
-
-        assert not one.hand.shards & two.hand.shards
 
 
 async def test_a_queue_that_moves_to_another_pool_is_run_there_alone(
@@ -98,3 +163,9 @@ async def test_a_queue_that_moves_to_another_pool_is_run_there_alone(
 
         assert before.started == ["a"]
         assert len(after.started) == 20
+
+
+def test_a_pool_s_name_has_no_control_characters() -> None:
+    """T2: after one of these a lease names a band of the pool."""
+    with pytest.raises(InvalidSetting, match="a pool's name must be printable"):
+        WorkerSettings(pool="default\x1f")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from mainspring.db.connect import Database
+from mainspring.kernel.bands import code_of
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
@@ -29,7 +30,7 @@ class Thoughtless:
     def __init__(self) -> None:
         self.waiting = {}
 
-    def waiting_by_shard(self) -> dict[int, int]:
+    def waiting_by_shard(self, _queues: Collection[str]) -> dict[int, int]:
         return self.waiting
 
     def free_slots(self) -> int:
@@ -52,7 +53,7 @@ class Owner:
         self.session = Session(Database(url, pooled=True))
         self.hand, self.thoughts = Hand(), Thoughtless()
         mind: Mind = self.thoughts  # type: ignore[assignment]
-        self.shards = Shards(self.session, self.hand, mind, SETTINGS, ["ring"])
+        self.shards = Shards(self.session, self.hand, mind, SETTINGS, code_of(["ring"], [None]))
         self.hand.worker_id = visits.join()
 
     def look(self) -> None:
@@ -105,14 +106,14 @@ def test_what_is_given_twice_is_not_owned_again(visits: Visits, owners) -> None:
     """A3: the second give is of shards that are another's by now."""
     one, two = owners
     one.look()
-    stale = list(one.shards._leases)
+    stale = dict(one.shards._leases)
     given = tuple(range(100))
-    one.shards._give(given, two.hand.worker_id)
+    one.shards._give("default", given, two.hand.worker_id)
     two.look()
     two.shards.take()
     one.shards._leases = stale
 
-    one.shards._give(given, None)
+    one.shards._give("default", given, None)
 
     assert not one.hand.shards & two.hand.shards
     assert set(given) <= table(visits, two)
@@ -175,7 +176,7 @@ def test_a_shard_whose_run_cannot_be_held_stays(visits: Visits, owners) -> None:
     visits.query("delete from mainspring.visit")  # there is nothing to hold any more
     shard = run.visit.shard
 
-    one.shards._give((shard, (shard + 1) % 1024), two.hand.worker_id)
+    one.shards._give("default", (shard, (shard + 1) % 1024), two.hand.worker_id)
 
     assert shard in one.hand.shards
     assert shard in one.hand.let_go_of  # what the loop had of it is dropped all the same
@@ -194,7 +195,7 @@ def test_a_late_give_of_a_shard_that_was_adopted_again_comes_to_nothing(
     assert 5 in one.hand.shards
 
     late = {"pool": "default", "worker_id": one.hand.worker_id, "shards": [5], "offered_to": None}
-    assert visits.call("give_leases", **late, epochs=[epochs[5]], epoch=1) == []
+    assert visits.call("give_leases", **late, epochs=[epochs["default", 5]], epoch=1) == []
     assert 5 in table(visits, one)
 
 
@@ -206,7 +207,7 @@ def test_a_shard_offered_to_a_worker_that_is_leaving_is_anyone_s(visits: Visits,
     """B9: it will not take it, and until its row is gone nobody else would."""
     one, two = owners
     one.look()
-    one.shards._give((1, 2, 3), two.hand.worker_id)
+    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
     leaving(visits, two.hand.worker_id)
 
     one.look()
@@ -219,7 +220,7 @@ def test_a_shard_offered_to_a_worker_that_is_leaving_is_anyone_s(visits: Visits,
 def test_a_shard_offered_to_a_worker_that_stays_is_left_to_it(visits: Visits, owners) -> None:
     one, two = owners
     one.look()
-    one.shards._give((1, 2, 3), two.hand.worker_id)
+    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
 
     one.look()
     one.shards.take()
@@ -262,9 +263,9 @@ def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owner
 def test_leases_are_noted_as_given(owners) -> None:
     one, two = owners
     one.look()
-    before = {lease.shard: lease for lease in one.shards._leases}
+    before = {lease.shard: lease for lease in one.shards._leases["default"]}
 
-    one.shards._give((7,), two.hand.worker_id)
+    one.shards._give("default", (7,), two.hand.worker_id)
 
     expected = replace(before[7], worker_id=None, offered_to=two.hand.worker_id)
-    assert next(lease for lease in one.shards._leases if lease.shard == 7) == expected
+    assert next(lease for lease in one.shards._leases["default"] if lease.shard == 7) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -144,6 +145,35 @@ async def test_a_shard_whose_owner_does_not_know_the_queue(visits, me, app):
     (cause,) = (await causes(app, name="new")).values()
 
     assert (cause.name, cause.facts["owner"]) == ("owner_lacks_queue", me)
+    assert cause.remedy.startswith("nothing, if it is gone in a moment")
+
+    visits.join(queues=[QUEUE], knows_bands=False)
+    (cause,) = (await causes(app, name="new")).values()
+    assert cause.remedy.startswith("replace the 1 worker of the release before")
+
+
+async def test_in_a_pool_that_is_cut_the_owner_is_that_of_the_queue_s_band(visits, me, app):
+    """T2: whoever has the rest of the shard does not matter."""
+    visits.register(queue("new"))
+    other = visits.join(queues=[QUEUE, "new"])
+    visits.offer("a", queue="new")
+    name = "default\x1fnew"
+    visits.query(
+        "insert into mainspring.band (name, pool, queues) values (%s, 'default', '{new}')", name
+    )
+    visits.query(
+        "insert into mainspring.lease (pool, shard) select %s, generate_series(0, 1023)", name
+    )
+    visits.query("update mainspring.lease set worker_id = %s where pool = 'default'", UUID(int=0))
+
+    assert set(await causes(app, name="new")) == {"no_owner"}
+
+    visits.query("update mainspring.lease set worker_id = %s where pool = %s", other, name)
+    assert set(await causes(app, name="new")) == {"about_to_run"}
+    leased = "select leased_by from mainspring.visit_status"
+    assert visits.value(leased) == other
+    visits.query("delete from mainspring.lease where pool = %s", name)
+    visits.query("update mainspring.lease set worker_id = null")
 
 
 async def test_a_renamed_task_is_kept_and_reported(visits, me, app):

@@ -69,7 +69,7 @@ def _explore(
         trace = () if at is None else _trace(origin, at)
         return Report(len(origin), time.process_time() - began, complete, violation, trace)
 
-    violation = _first_violation(invariants, initial)
+    violation = first_violation(invariants, initial)
     if violation:
         return report(complete=False, violation=violation, at=initial)
     while frontier:
@@ -80,17 +80,18 @@ def _explore(
             if successor in origin:
                 continue
             origin[successor] = (state, step)
-            violation = _first_violation(invariants, successor)
+            violation = first_violation(invariants, successor)
             if violation:
                 return report(complete=False, violation=violation, at=successor)
             frontier.append(successor)
     return report(complete=True)
 
 
-def _first_violation(
+def first_violation(
     invariants: Mapping[str, Invariant[State]],
     state: State,
 ) -> str | None:
+    """The first invariant that does not hold, by its name, or None."""
     for name, invariant in invariants.items():
         wrong = invariant(state)
         if wrong:

@@ -44,7 +44,9 @@ LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object a lin
 
 def worker(
     place: Place = None,
-    pool: Annotated[str, typer.Option(help="Serve the queues of this pool.")] = "default",
+    pool: Annotated[
+        str | None, typer.Option(help="Serve the queues of this pool; else the application's.")
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, max=1000, help="Worker processes.")] = 1,
     concurrency: Annotated[int, typer.Option(help="Runs at once in each process.")] = 50,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
@@ -62,15 +64,17 @@ def worker(
     """
     log.configure(log_level, json=log_json)
     settings: dict[str, Any] = {
-        "pool": pool,
         "concurrency": concurrency,
         "lease": lease,
         "grace": grace,
         "history_days": history_days,
     }
-    WorkerSettings(**settings)  # refuses what is out of range here, once
+    WorkerSettings(
+        **settings, pool=DEFAULT_POOL if pool is None else pool
+    )  # refuses what is out of range
     place = named(place)
     app = resolve(url, place)
+    pool = settings["pool"] = app.default_pool if pool is None else pool
     # Says here, once, if it is not there; a private one stays up meanwhile.
     run_apart(until_let_in(app.database))
     _warn_of_pool(app, place, pool)
@@ -101,7 +105,7 @@ def dev(
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": _DEV_LEASE}
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
     try:
-        bury = _burial(app, DEFAULT_POOL, _DEV_LEASE)
+        bury = _burial(app, app.default_pool, _DEV_LEASE)
         supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
         code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:

@@ -1292,6 +1292,35 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.open_pool() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform from mainspring.worker where pool = old.pool and code is not null limit 1 for key share skip locked;
+  if found then
+    return null;
+  end if;
+  perform from mainspring.lease
+  where pool = old.pool and worker_id = '00000000-0000-0000-0000-000000000000'
+  order by shard
+  for update;
+  if not found or exists (select from mainspring.worker where pool = old.pool and code is not null) then
+    return null;
+  end if;
+  update mainspring.lease l
+  set worker_id = null, epoch = mainspring.token(), offered_to = null,
+    suspect_of = (
+      select coalesce(b.worker_id, b.suspect_of)
+      from mainspring.lease b
+      where b.pool > old.pool and b.pool < old.pool || ' ' and b.shard = l.shard
+      order by b.worker_id is null, b.suspect_of is null
+      limit 1)
+  where pool = old.pool and worker_id = '00000000-0000-0000-0000-000000000000';
+  delete from mainspring.lease where pool > old.pool and pool < old.pool || ' ';
+  return null;
+end $$;
+
 CREATE FUNCTION mainspring.parse_value(param text, kind text, value text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -1693,6 +1722,13 @@ begin
   end if;
 end
 $$;
+
+CREATE TABLE mainspring.band (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text NOT NULL COLLATE pg_catalog."C",
+    queues text[] NOT NULL,
+    used_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
 
 CREATE TABLE mainspring.blame (
     worker_id uuid NOT NULL,
@@ -2233,6 +2269,8 @@ CREATE TABLE mainspring.worker (
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     beat_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     bundles boolean DEFAULT false NOT NULL,
+    code text,
+    turns text[],
     hanging jsonb DEFAULT '[]'::jsonb NOT NULL
 )
 WITH (fillfactor='50');
@@ -2241,7 +2279,8 @@ CREATE VIEW mainspring.other_violation AS
  SELECT 'a shard has no lease row'::text AS rule,
     ((p.pool || ' '::text) || n.n) AS detail
    FROM ( SELECT DISTINCT lease.pool
-           FROM mainspring.lease) p,
+           FROM mainspring.lease
+          WHERE (strpos(lease.pool, chr(31)) = 0)) p,
     mainspring.install,
     LATERAL generate_series(0, (install.shard_count - 1)) n(n)
   WHERE (NOT (EXISTS ( SELECT
@@ -2258,9 +2297,24 @@ UNION ALL
  SELECT 'a lease belongs to no living worker'::text AS rule,
     ((l.pool || ' '::text) || l.shard) AS detail
    FROM mainspring.lease l
-  WHERE ((l.worker_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+  WHERE ((l.worker_id <> '00000000-0000-0000-0000-000000000000'::uuid) AND (NOT (EXISTS ( SELECT
            FROM mainspring.worker w
           WHERE (w.id = l.worker_id)))))
+UNION ALL
+ SELECT 'a shard is whole and cut, or neither'::text AS rule,
+    ((l.pool || ' '::text) || l.shard) AS detail
+   FROM mainspring.lease l
+  WHERE ((strpos(l.pool, chr(31)) = 0) AND ((NOT (l.worker_id IS DISTINCT FROM '00000000-0000-0000-0000-000000000000'::uuid)) <> (EXISTS ( SELECT
+           FROM mainspring.lease b
+          WHERE ((b.pool > l.pool) AND (b.pool < (l.pool || ' '::text)) AND (b.shard = l.shard))))))
+UNION ALL
+ SELECT 'a queue of a shard is in two bands'::text AS rule,
+    ((((n.pool || ' '::text) || b.shard) || ' '::text) || u.queue) AS detail
+   FROM ((mainspring.band n
+     JOIN mainspring.lease b ON ((b.pool = n.name)))
+     CROSS JOIN LATERAL unnest(n.queues) u(queue))
+  GROUP BY n.pool, b.shard, u.queue
+ HAVING (count(*) > 1)
 UNION ALL
  SELECT 'a visit is of a stage that its kind never had'::text AS rule,
     ((v.queue || ' '::text) || v.key) AS detail
@@ -2899,7 +2953,14 @@ CREATE VIEW mainspring.visit_status AS
     v.crashes,
     v.work_timeouts,
     v.holder,
-    l.worker_id AS leased_by,
+        CASE
+            WHEN (l.worker_id <> '00000000-0000-0000-0000-000000000000'::uuid) THEN l.worker_id
+            ELSE ( SELECT b.worker_id
+               FROM (mainspring.band n
+                 JOIN mainspring.lease b ON (((b.pool = n.name) AND (b.shard = v.shard))))
+              WHERE ((n.pool = q.pool) AND (n.queues @> ARRAY[v.queue]))
+             LIMIT 1)
+        END AS leased_by,
     v.started_at,
     v.held_until,
     v.expires_at,
@@ -2921,6 +2982,9 @@ ALTER TABLE ONLY mainspring.history_bundle ATTACH PARTITION mainspring.history_b
 ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
+
+ALTER TABLE ONLY mainspring.band
+    ADD CONSTRAINT band_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_pkey PRIMARY KEY (worker_id, shard, key, queue);
@@ -3206,6 +3270,8 @@ CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING O
 CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE TRIGGER open_pool AFTER DELETE ON mainspring.worker FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
 
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.death(worker_id) ON DELETE CASCADE;

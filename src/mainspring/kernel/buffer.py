@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.level import Level
@@ -427,11 +427,13 @@ class Buffer:
             and visit.version not in consumed
         ]
 
-    def waited_by_shard(self, now: float, seconds: float) -> dict[int, int]:
-        """How many visits have waited so long, where only slots are in their way."""
+    def waited_by_shard(
+        self, now: float, seconds: float, queues: Collection[str]
+    ) -> dict[int, int]:
+        """How many visits of these queues have waited so long, where only slots are in their way."""
         counts: dict[int, int] = {}
         for queue in list(self.queues.values()):
-            if queue.concurrency is not None or queue.paused:
+            if queue.concurrency is not None or queue.paused or queue.name not in queues:
                 continue
             for level in queue.levels:
                 for visit in list(level):
@@ -447,8 +449,14 @@ class Buffer:
         waiting += self.turns
         return any(map(wanted, waiting))
 
-    def drop(self, unwanted: Callable[[Visit], bool], shards: frozenset[int]) -> None:
-        """Forget waiting visits (of shards that are no longer mine)."""
+    def drop(
+        self,
+        unwanted: Callable[[Visit], bool],
+        shards: frozenset[int],
+        by_queue: Mapping[str, frozenset[int]] | None = None,
+    ) -> None:
+        """Forget waiting visits (of shards that are no longer mine). `by_queue`: where shards are not the
+        same for each queue."""
 
         def sift(visits: Iterable[Visit]) -> list[Visit]:
             kept = []
@@ -465,6 +473,6 @@ class Buffer:
                     level.keep(sift(level))
                     if not level:
                         self._note_empty(queue.name, priority)
-            queue.groups.sift(sift, shards)
+            queue.groups.sift(sift, by_queue[queue.name] if by_queue else shards)
         self.turns.sift(sift)
         self.release_turns()

@@ -51,8 +51,7 @@ class WorkerSettings:
         check_whole("history_days", self.history_days, 1, 36_500)
         if self.fence not in ("cancel", "exit"):
             raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")
-        if not self.pool:
-            raise InvalidSetting("pool must have a name, got ''")
+        check_pool(self.pool)
 
     @property
     def beat_every(self) -> float:
@@ -122,8 +121,7 @@ class QueueSettings:
             )
         check_number("hold_after", self.hold_after, 0, 3600, SECONDS)
         check_whole("crash_limit", self.crash_limit, 1, 1000)
-        if not isinstance(self.pool, str) or not self.pool:
-            raise InvalidSetting(f"pool must have a name, got {self.pool!r}")
+        check_pool(self.pool)
         for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
             value = getattr(self, name)
             if value is not None:
@@ -156,6 +154,14 @@ class QueueSettings:
         if self.policy:
             declared["policy"] = dict(self.policy)
         return declared
+
+
+def check_pool(pool: str) -> None:
+    """Refuse what is no name of a pool: after a control character a lease names a band of it."""
+    if not isinstance(pool, str) or not pool:
+        raise InvalidSetting(f"pool must have a name, got {pool!r}")
+    if not pool.isprintable():
+        raise InvalidSetting(f"a pool's name must be printable, got {pool!r}")
 
 
 def own_queue(name: str, pool: str) -> str:

@@ -59,6 +59,7 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
     found += judge_days(await ask(database, connection, "keep_days", ahead=DAYS_AHEAD))
     status = await read_status(database, connection, exact=exact)
     found += judge_status(status)
+    found += judge_mixed(await ask(database, connection, "list_mixed"))
     found += judge_recurring(await recurring.list_recurring(database, connection), status)
     found += judge_invariants(await look(database, connection, exact=exact), exact=exact)
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
@@ -212,6 +213,19 @@ def judge_status(status: Status) -> Iterator[Finding]:
             text = f"{waiting} in {queue.name!r}, and no worker is in pool {pool!r}"
             remedy = f"start a worker with --pool {pool}; operations move to any that starts"
         yield Finding("unserved", "warn", text, remedy)
+
+
+def judge_mixed(rows: list[Any]) -> Iterator[Finding]:
+    """Pools whose workers have different code: a deploy, a canary, or several services."""
+    for row in rows:
+        text = f"pool {row['pool']!r} has {row['workers']} workers with different queues"
+        if row["workers_before"]:
+            before = counted(row["workers_before"], "worker", "is", "are")
+            text += f"; {before} of the release before, so what the owner of its shard lacks waits there"
+            yield Finding("mixed_pool", "warn", text, "replace the workers of the release before")
+        else:
+            shared = f"; it is cut into {counted(row['bands'], 'band')}, each served by who has its queues"
+            yield Finding("mixed_pool", "ok", text + shared)
 
 
 def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Iterator[Finding]:

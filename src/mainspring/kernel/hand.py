@@ -7,7 +7,7 @@ shards. So no run starts in a shard after the heart has decided to give it away.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from mainspring.kernel import moment
@@ -23,6 +23,8 @@ class Hand:
         # Mine by the table and by memory. Replaced as a whole, never changed in place.
         self.shards: frozenset[int] = frozenset()
         self.all_shards = False  # the reader need not filter
+        # While the pool is cut: the shards of each queue of mine. Empty: each queue has all of `shards`.
+        self.by_queue: Mapping[str, frozenset[int]] = {}
         # Let go since the loop last looked: what it has of them is stale, even if they came back.
         self.let_go_of: set[int] = set()
         self.changes = 0  # of shards; a page that was sent before the last one is not taken in
@@ -41,6 +43,8 @@ class Hand:
             shard = run.visit.shard
             if shard not in self.shards or shard in self.let_go_of:
                 return False
+            if self.by_queue and shard not in self.by_queue[run.visit.queue]:
+                return False
             if self.closed or run.began > self.good_until:
                 return False
             self.runs[run.token] = run
@@ -52,21 +56,51 @@ class Hand:
         for run in runs:
             under_way.pop(run.token, None)
 
-    def own(self, shards: Iterable[int], *, count: int) -> None:
+    def shards_of(self, queue: str) -> frozenset[int]:
+        """The shards in which a queue is mine."""
+        cut = self.by_queue
+        return cut.get(queue, frozenset()) if cut else self.shards
+
+    def own_of(self, visits: Iterable[Visit]) -> Iterable[Visit]:
+        """Those of visits in my shards whose queue is mine there; all of them while the pool is whole."""
+        cut = self.by_queue
+        return [v for v in visits if v.shard in cut[v.queue]] if cut else visits
+
+    def own(
+        self,
+        shards: Iterable[int],
+        *,
+        count: int,
+        by_queue: Mapping[str, frozenset[int]] | None = None,
+    ) -> None:
         with self.gate:
             self.shards = frozenset(shards)
-            self.all_shards = len(self.shards) == count
+            self.by_queue = by_queue or {}
+            self.all_shards = len(self.shards) == count and not self.by_queue
             self.changes += 1
 
-    def let_go(self, shards: Iterable[int]) -> list[Run]:
-        """Shards are no longer mine; answers the runs that are under way or unsettled in them."""
+    def let_go(self, shards: Iterable[int], queues: Collection[str] | None = None) -> list[Run]:
+        """Shards are no longer mine, as far as these queues are concerned (None: all of them); answers the
+        runs that are under way or unsettled in them. What the loop has of these shards is stale, whatever
+        its queue."""
         going = frozenset(shards)
         with self.gate:
-            self.shards = self.shards - going
+            if queues is None:
+                self.shards = self.shards - going
+            self.by_queue = {
+                queue: mine - going if queues is None or queue in queues else mine
+                for queue, mine in self.by_queue.items()
+            }
+            if self.by_queue:
+                self.shards = frozenset[int]().union(*self.by_queue.values())
             self.all_shards = False
             self.let_go_of |= going
             self.changes += 1
-            return [run for run in list(self.runs.values()) if run.visit.shard in going]
+            return [
+                run
+                for run in list(self.runs.values())
+                if run.visit.shard in going and (queues is None or run.visit.queue in queues)
+            ]
 
     def loop_looked(self, dropped: frozenset[int]) -> None:
         """The loop has dropped what it had of these shards."""

@@ -20,9 +20,10 @@ from uuid import uuid4
 
 from mainspring.db.connect import Database, backoff
 from mainspring.kernel import moment, parts, steps
+from mainspring.kernel.bands import code_of
 from mainspring.kernel.blocked import LoopWatch
 from mainspring.kernel.burial import deny_death
-from mainspring.kernel.config import WorkerSettings
+from mainspring.kernel.config import QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.holds import Holds
 from mainspring.kernel.mind import Mind
@@ -60,21 +61,23 @@ class Heart(threading.Thread):
         hand: Hand,
         mind: Mind,
         settings: WorkerSettings,
-        queues: Iterable[str],
+        queues: Iterable[QueueSettings],
         watched: Iterable[str] = (),
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
         self._hand = hand
         self._mind = mind
         self._settings = settings
-        self._queues = list(queues)
-        self._watched = [*self._queues, *watched]  # whose settings are read
+        self._turns = {queue.name: queue.turns for queue in queues}
+        self._watched = [*self._turns, *watched]  # whose settings are read
         self._session = Session(database, patience=settings.lease * CONNECT_WITHIN)
         self._session.between = self._beat_if_due
         self.watchdog = Watchdog(
             hand, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
         )
-        self._shards = Shards(self._session, hand, mind, settings, self._queues)
+        code = code_of(self._turns.keys(), self._turns.values())
+        self._digest = code.digest
+        self._shards = Shards(self._session, hand, mind, settings, code)
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
         self._parts = Parts(self._session, hand, mind)
         self._first_id = settings.worker_id
@@ -198,13 +201,20 @@ class Heart(threading.Thread):
         if look:
             self._shards.bury(self._look_at, self._read_at)
             if not self.leaving.is_set():
-                self._shards.take()
-                self._shards.share()
+                self._take_part()
             self._holds.look()
             self._shards.tidy()
         elif self._overfull and not self.leaving.is_set():
             self._shards.share(look=True)
         self._overfull = False
+
+    def _take_part(self) -> None:
+        """In the work of the pool. What a recut has written is read by a beat first, at once."""
+        if self._shards.recut():
+            self.poke_beat()
+        else:
+            self._shards.take()
+            self._shards.share()
 
     def _join(self) -> None:
         """Appear under an id that was never used before; ids never come back."""
@@ -219,7 +229,9 @@ class Heart(threading.Thread):
             "join_pool",
             worker_id=worker_id,
             pool=settings.pool,
-            queues=self._queues,
+            queues=list(self._turns),
+            turns=[turn or "" for turn in self._turns.values()],
+            code=self._digest,
             slots=settings.concurrency,
             host=socket.gethostname(),
             process=os.getpid(),

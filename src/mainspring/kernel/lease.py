@@ -28,6 +28,9 @@ class Peer:
     host: str
     process: int
     bundles: bool  # it finds what is in bundles of history
+    code: str | None = (
+        None  # the digest of its code; none: of the release before, which knows no bands
+    )
 
     def is_stranger(self, queues: Collection[str]) -> bool:
         """Whether it has no queue in common with these: it is of another application."""
@@ -38,7 +41,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A shard's lease as its row shows it."""
+    """A shard's lease, of the pool or of a band, as its row shows it."""
 
     shard: int
     worker_id: UUID | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -161,12 +161,15 @@ class Mind:
 
     def _apply_shards(self) -> None:
         self._looked_at, self._suspects_done_at = self.hand.changes, -1
-        shards, gone = self.hand.shards, frozenset(self.hand.let_go_of)
+        with self.hand.gate:
+            shards, by_queue = self.hand.shards, self.hand.by_queue
+            gone = frozenset(self.hand.let_go_of)
 
         def unwanted(visit: Visit) -> bool:
-            return visit.shard not in shards or visit.shard in gone
+            mine = by_queue[visit.queue] if by_queue else shards
+            return visit.shard not in mine or visit.shard in gone
 
-        self.buffer.drop(unwanted, shards)
+        self.buffer.drop(unwanted, shards, by_queue)
         self.runner.tries.drop(unwanted)
         self.hand.loop_looked(gone)
         self.reader.restart()
@@ -230,9 +233,9 @@ class Mind:
             self.heart.leaving.set()
             self.heart.poke_beat()
 
-    def waiting_by_shard(self) -> dict[int, int]:
+    def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER)
+        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER, queues)
 
     def hanging_runs(self) -> list[Run]:
         """Those that may still have a result: until their visits are gone."""

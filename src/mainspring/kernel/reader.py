@@ -359,26 +359,28 @@ class Reader:
         upto: Sequence[Position],
         most: Sequence[int],
     ) -> list[Visit]:
-        values = {
-            "queues": [c.queue for c in cursors],
-            "priorities": [c.priority for c in cursors],
-            "after_due": [instant(p[0]) for p in after],
-            "after_key": [p[1] for p in after],
-            "upto_due": [instant(p[0]) for p in upto],
-            "upto_key": [p[1] for p in upto],
-            "most": most,
-            "shards": None if self._hand.all_shards else self._mask(),
-            "behind": [f"{queue}{UNIT}{group}" for queue, group in self._buffer.behind_groups()],
-            "worker_id": self._hand.worker_id,
-        }
         connection = await self._line.get()
         self._buffer.read_sent()
         sent, changes = moment.local(), self._hand.changes
-        rows = await self._database.fetch(
-            connection, SQL["read_due"], *SQL["read_due"].arguments(values)
-        )
+        visits: list[Visit] = []
+        for shards, levels in self._by_shards([c.queue for c in cursors]):
+            values = {
+                "queues": [cursors[n].queue for n in levels],
+                "priorities": [cursors[n].priority for n in levels],
+                "after_due": [instant(after[n][0]) for n in levels],
+                "after_key": [after[n][1] for n in levels],
+                "upto_due": [instant(upto[n][0]) for n in levels],
+                "upto_key": [upto[n][1] for n in levels],
+                "most": [most[n] for n in levels],
+                "shards": None if shards is None else self._mask(shards),
+                "behind": [f"{queue}{UNIT}{grp}" for queue, grp in self._buffer.behind_groups()],
+                "worker_id": self._hand.worker_id,
+            }
+            rows = await self._database.fetch(
+                connection, SQL["read_due"], *SQL["read_due"].arguments(values)
+            )
+            visits += [_visit(*row, sent) for row in rows]
         steps.reach("page.read")
-        visits = [_visit(*row, sent) for row in rows]
         if self._prepares and visits:
             await self._prepare(visits)
         if changes != self._hand.changes:
@@ -388,19 +390,32 @@ class Reader:
     async def _prepare(self, visits: Sequence[Visit]) -> None:
         """Tell the layers that want to know it what was read, but what may have to wait for a limit."""
         told: dict[Prepare, list[Visit]] = {}
-        for visit in self._buffer.new_of(visits, self._hand.shards):
+        for visit in self._buffer.new_of(self._hand.own_of(visits), self._hand.shards):
             queue = self._buffer.queues[visit.queue]
             if queue.settings.prepare is not None and not queue.limited:
                 told.setdefault(queue.settings.prepare, []).append(visit)
         for prepare, some in told.items():
             await prepare(some)
 
-    def _mask(self) -> bytes:
-        return shard_mask(self._hand.shards, self._database.shard_count)
+    def _by_shards(self, queues: Sequence[str]) -> list[tuple[frozenset[int] | None, list[int]]]:
+        """The places of these queues, by the shards in which they are mine; None: in all. One statement
+        reads each of these: one in a whole pool, about one a band in a pool that is cut."""
+        hand = self._hand
+        if not hand.by_queue:
+            mine = None if hand.all_shards else hand.shards
+            return [(mine, list(range(len(queues))))]
+        places: dict[frozenset[int], list[int]] = {}
+        for n, queue in enumerate(queues):
+            places.setdefault(hand.shards_of(queue), []).append(n)
+        every = self._database.shard_count
+        return [(None if len(s) == every else s, some) for s, some in places.items() if s]
+
+    def _mask(self, shards: frozenset[int]) -> bytes:
+        return shard_mask(shards, self._database.shard_count)
 
     def _take_in(self, visits: Sequence[Visit]) -> bool:
         """Buffer what is mine and not in hand yet, of one level; answers whether anything was."""
-        fresh = self._buffer.new_of(visits, self._hand.shards)
+        fresh = self._buffer.new_of(self._hand.own_of(visits), self._hand.shards)
         is_known = not fresh and len(visits) >= KNOWN_MANY
         cursor = self._cursors[visits[0].queue, visits[0].priority]
         cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
@@ -456,7 +471,7 @@ class Reader:
             found.setdefault((visit.queue, visit.group), []).append(visit)
         for name in hungry:
             page = found.get(name, [])
-            fresh = self._buffer.new_of(page, self._hand.shards)
+            fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
             self._buffer.refill(*name, fresh, more=len(page) >= most[name])
         self.filled()
 
@@ -477,7 +492,7 @@ class Reader:
             full = {level for level, page in pages.items() if len(page) >= most}
             for level, page in pages.items():
                 after[level] = page[-1].position
-                fresh = self._buffer.new_of(page, self._hand.shards)
+                fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
                 if fresh and level in full:
                     # So many strays (a long transaction's) are read as there is room for them.
                     self._cursors[level].step_back(fresh[0].due)
@@ -503,16 +518,20 @@ class Reader:
         connection = await self._line.get()
         since = self._read_as_of - CLOCK_ERROR
         mine = [run.visit for run in self._hand.snapshot() if run.visit.due > since]
-        values = {
-            "queues": list(self._buffer.queues),
-            "shards": None if self._hand.all_shards else list(self._hand.shards),
-            "since": instant(since),
-            "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
-        }
-        rows = await self._database.fetch(
-            connection, SQL["next_due"], *SQL["next_due"].arguments(values)
-        )
-        due_in = rows[0]["seconds"]
+        queues = list(self._buffer.queues)
+        found: list[float] = []
+        for shards, places in self._by_shards(queues):
+            values = {
+                "queues": [queues[n] for n in places],
+                "shards": None if shards is None else list(shards),
+                "since": instant(since),
+                "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
+            }
+            rows = await self._database.fetch(
+                connection, SQL["next_due"], *SQL["next_due"].arguments(values)
+            )
+            found += [row["seconds"] for row in rows if row["seconds"] is not None]
+        due_in = min(found, default=None)
         if due_in is not None and due_in <= 0:
             self._read_as_of = self._now()  # once: its queue may be paused, and is not read then
             self._look_back()

@@ -18,6 +18,7 @@ ENQUEUE: tuple[tuple[str, str], ...] = (
     *((p, "mainspring.queue") for p in _READ),
     *((p, "mainspring.worker") for p in _READ),
     *((p, "mainspring.lease") for p in _READ),
+    *((p, "mainspring.band") for p in _READ),
     *((p, "mainspring.visit_status") for p in _READ),
     *(
         (p, f"mainspring.{name}")
@@ -42,6 +43,7 @@ WORK: tuple[tuple[str, str], ...] = (
             "death",
             "blame",
             "lease",
+            "band",
             "part",
             "history_run",
             "history_other",

@@ -55,6 +55,7 @@ class PoolStatus:
     shards: int
     owned: int
     workers: int
+    bands: int  # into which it is cut while its workers have different code; none: it is whole
 
 
 @dataclass(frozen=True, slots=True)

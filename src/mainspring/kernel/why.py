@@ -37,8 +37,8 @@ REMEDIES: Mapping[str, str] = {
     "no_owner": "nothing: a worker takes the shard at its next beat",
     "owner_silent": "nothing: another worker takes over a lease time after its death; if there is "
     "none, start one",
-    "owner_lacks_queue": "stop the workers that do not declare it (a deploy has not ended?), or give its "
-    "task a pool of its own",
+    "owner_lacks_queue": "nothing, if it is gone in a moment: a worker that has the queue takes over; if "
+    "it stays, the stages of its kind differ between the workers' codes: end the deploy",
     "group_busy": "nothing: it runs when the group has room",
     "turn_busy": "nothing: it runs when the other run of its key has ended",
     "queue_full": "raise the queue's limit, or wait",
@@ -47,6 +47,12 @@ REMEDIES: Mapping[str, str] = {
     "function, work_timeout_limit= gives a step up",
     "about_to_run": "nothing: it runs when its turn comes",
 }
+
+
+_REPLACE_BEFORE = (
+    "replace the {} of the release before: beside them a queue waits wherever the owner of its "
+    "shard lacks it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +199,13 @@ def _serving(row: Any) -> Iterator[Cause]:
         )
     elif not row["owner_serves"]:
         owner = f"{row['owner_host']} process {row['owner_process']}"
+        before = row["workers_before"]
         yield Cause(
             "owner_lacks_queue",
             f"shard {row['shard']} of pool {row['pool']!r} is read by {owner}, whose application "
             f"does not declare queue {row['queue']!r}",
-            {**facts, "shard": row["shard"], "owner": row["owner"]},
+            {**facts, "shard": row["shard"], "owner": row["owner"], "workers_before": before},
+            advice=_REPLACE_BEFORE.format(counted(before, "worker")) if before else "",
         )
     elif row["owner_silent"] >= SILENT_SECONDS:
         owner = f"{row['owner_host']} process {row['owner_process']}"

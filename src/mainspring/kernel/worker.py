@@ -101,7 +101,7 @@ class Worker:
             begin=self._begin,
         )
         self.heart = self.mind.heart = Heart(
-            database, self.hand, self.mind, settings, self.buffer.queues, watched
+            database, self.hand, self.mind, settings, self._declared, watched
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
@@ -311,7 +311,7 @@ class Worker:
         """Visits that this worker has just committed: those of its shards start without a read."""
         room = TAKEN_IN - self.buffer.size - self.settler.unsettled
         known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
-        fresh = self.buffer.new_of(known, self.hand.shards)
+        fresh = self.buffer.new_of(self.hand.own_of(known), self.hand.shards)
         if fresh:
             self.buffer.add(fresh)
             self.reader.met(fresh)
@@ -353,7 +353,7 @@ class Worker:
 
     def serves(self, queue: str, shard: int) -> bool:
         """Whether a visit of this queue and shard is this worker's to start."""
-        return queue in self.buffer.queues and shard in self.hand.shards
+        return queue in self.buffer.queues and shard in self.hand.shards_of(queue)
 
     def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
         """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on without

@@ -8,7 +8,10 @@ create or replace view mainspring.visit_status as
       when v.due_at > mainspring.now() then 'scheduled'
       else 'waiting'
     end::mainspring.visit_state as state,
-    v.due_at, case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.crashes, v.work_timeouts, v.holder, l.worker_id as leased_by, v.started_at, v.held_until,
+    v.due_at, case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.crashes, v.work_timeouts, v.holder, case when l.worker_id <> '00000000-0000-0000-0000-000000000000' then l.worker_id else (
+      -- The pool is cut: its leases are those of the band that has the queue.
+      select b.worker_id from mainspring.band n join mainspring.lease b on b.pool = n.name and b.shard = v.shard
+      where n.pool = q.pool and n.queues @> array[v.queue::text] limit 1) end as leased_by, v.started_at, v.held_until,
     v.expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard
   from mainspring.visit v
   left join mainspring.queue q on q.name = v.queue

@@ -47,7 +47,7 @@ create or replace function mainspring.history_violations(day date) returns table
 -- The same of what is neither.
 create or replace view mainspring.other_violation as
   select 'a shard has no lease row' as rule, p.pool || ' ' || n as detail
-    from (select distinct pool from mainspring.lease) p, mainspring.install,
+    from (select distinct pool from mainspring.lease where strpos(pool, chr(31)) = 0) p, mainspring.install,
       generate_series(0, shard_count - 1) n
     where not exists (select from mainspring.lease l where l.pool = p.pool and l.shard = n)
   union all
@@ -58,7 +58,17 @@ create or replace view mainspring.other_violation as
   union all
   select 'a lease belongs to no living worker', pool || ' ' || shard
     from mainspring.lease l
-    where worker_id is not null and not exists (select from mainspring.worker w where w.id = l.worker_id)
+    where worker_id <> '00000000-0000-0000-0000-000000000000' and not exists (select from mainspring.worker w where w.id = l.worker_id)
+  union all
+  select 'a shard is whole and cut, or neither', l.pool || ' ' || l.shard
+    from mainspring.lease l
+    where strpos(l.pool, chr(31)) = 0
+      and (l.worker_id is not distinct from '00000000-0000-0000-0000-000000000000') <> exists (
+        select from mainspring.lease b where b.pool > l.pool and b.pool < l.pool || ' ' and b.shard = l.shard)
+  union all
+  select 'a queue of a shard is in two bands', n.pool || ' ' || b.shard || ' ' || u.queue
+    from mainspring.band n join mainspring.lease b on b.pool = n.name cross join unnest(n.queues) as u(queue)
+    group by n.pool, b.shard, u.queue having count(*) > 1
   union all
   select 'a visit is of a stage that its kind never had', v.queue || ' ' || v.key
     from mainspring.kind k

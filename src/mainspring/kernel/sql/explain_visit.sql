@@ -12,6 +12,7 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
   o.queues @> array[v.queue::text] as owner_serves,
   (select count(*) from mainspring.worker w where w.pool = q.pool) as pool_workers,
   (select count(*) from mainspring.worker w where w.pool = q.pool and v.queue = any(w.queues)) as workers,
+  (select count(*) from mainspring.worker w where w.pool = q.pool and w.code is null) as workers_before,
   case when q.concurrency is not null then (
     select count(*) from mainspring.visit r where r.pass is not null and r.queue = v.queue) end as running,
   g.running as group_running, g.key as group_key, g.holder as group_holder, g.started_at as group_started_at,
@@ -30,7 +31,14 @@ from mainspring.visit v
 left join mainspring.queue q on q.name = v.queue
 left join mainspring.worker h on h.id = v.holder
 left join mainspring.lease l on l.pool = q.pool and l.shard = v.shard
-left join mainspring.worker o on o.id = l.worker_id
+left join lateral (  -- the pool is cut: the lease of the band that has the queue counts
+  select b.worker_id
+  from mainspring.band n
+  join mainspring.lease b on b.pool = n.name and b.shard = v.shard
+  where l.worker_id = '00000000-0000-0000-0000-000000000000' and n.pool = q.pool and n.queues @> array[v.queue::text]
+  limit 1
+) band on true
+left join mainspring.worker o on o.id = coalesce(band.worker_id, l.worker_id)
 left join lateral (
   select count(*) over () as running, r.key, r.holder, r.started_at
   from mainspring.visit r

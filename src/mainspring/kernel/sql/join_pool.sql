@@ -1,4 +1,4 @@
--- A worker appears: under an id that was never used before.
-insert into mainspring.worker (id, pool, queues, slots, free, host, process, bundles)
+-- A worker appears: under an id that was never used before. Its code tells what it can run, and with what turn classes.
+insert into mainspring.worker (id, pool, queues, slots, free, host, process, bundles, code, turns)
 values (%(worker_id)s::uuid, %(pool)s::text, %(queues)s::text[], %(slots)s::integer, %(slots)s::integer, %(host)s::text,
-  %(process)s::integer, true)
+  %(process)s::integer, true, %(code)s::text, %(turns)s::text[])
