@@ -41,6 +41,7 @@ _FUNCTIONS = (
         "entity_queue",
         "set_state",
         "process_views",
+        "grants",
     ),
 )
 

@@ -294,8 +294,8 @@ declare
   names text[];
   relation regclass;
 begin
-  select k.key_types, k.keys, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
-    into types, names, relation from mainspring.kind k where k.name = canonical_keys.kind;
+  select k.types, k.names, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
+    into types, names, relation from mainspring.key_of(canonical_keys.kind) k;
   if not found then
     raise exception 'unknown kind %', quote_literal(kind) using
       errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
@@ -352,8 +352,21 @@ begin
   if mainspring.is_own_save(kind) then
     return null;
   end if;
+  if not exists (select from mainspring.captured c
+    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+    one := mainspring.warn_of_trigger(tg_relid, tg_name, kind);
+    return null;
+  end if;
   begin
-    if tg_op = 'UPDATE' then
+    if exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) then
+      execute format('select %s, %s from (values (1)) one'
+        || case when tg_op <> 'INSERT' then ', (select %3$s from old_rows o) o' else '' end
+        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end,
+        case when tg_op <> 'INSERT' then 'to_jsonb(o.*)' else 'null' end,
+        case when tg_op <> 'DELETE' then 'to_jsonb(n.*)' else 'null' end,
+        mainspring.row_expression(tg_relid, 'o'), mainspring.row_expression(tg_relid, 'n')) into strict old_row, new_row;
+    elsif tg_op = 'UPDATE' then
       select to_jsonb(o.*), to_jsonb(n.*) into strict old_row, new_row from old_rows o, new_rows n;
     elsif tg_op = 'INSERT' then
       select to_jsonb(n.*) into strict new_row from new_rows n;
@@ -376,8 +389,8 @@ begin
     declare
       old_key constant text := mainspring.key_expression(tg_relid, keys, 'o');
       new_key constant text := mainspring.key_expression(tg_relid, keys, 'n');
-      versioned constant boolean := exists (select from pg_attribute a
-        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and not a.attisdropped);
+      versioned constant boolean := exists (select from pg_attribute a  -- a number: nothing to be escaped
+        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and a.atttypid in (20, 21, 23));
       start constant text := case when versioned
         then format('''{"out":1'' || coalesce('',"v":'' || n.%I, '''')', version_column) else '''{"out":1''' end;
       lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
@@ -425,10 +438,12 @@ begin
         for chunk in execute format(
           'select array_agg(key) as keys, array_agg(body) as bodies from ('
           'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-          ' from (select %1$s as key, case when $1 then mainspring.row_json(o.*) end as body from old_rows o %2$s) s) s'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(b.*) end as body from old_rows o,'
+          ' lateral (select %3$s) b %2$s) s) s'
           ' group by n / 10000 order by n / 10000',
           old_key, case when tg_op = 'UPDATE'
-            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)
+            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end,
+          mainspring.row_expression(tg_relid, 'o'))
           using exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null)
         loop
           perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
@@ -443,28 +458,42 @@ $_$;
 CREATE FUNCTION mainspring.capture_clear() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET "DateStyle" TO 'ISO, YMD'
-    SET "IntervalStyle" TO 'postgres'
-    SET bytea_output TO 'hex'
-    SET extra_float_digits TO '1'
-    SET jit TO 'off'
-    AS $_$
+    AS $$
 declare
   kind constant text := tg_argv[0];
-  expression constant text := mainspring.key_expression(tg_relid, tg_argv[1]::text[], 'o');
   told constant boolean := exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null);
-  readable constant boolean := expression is not null and has_table_privilege(tg_relid, 'select')
-    and not row_security_active(tg_relid);
   whole constant boolean := pg_partition_root(tg_relid) is null;
+  asked constant text := 'mainspring.clear_' || md5(kind);  -- the triggers of two kinds may fire in turns
+  given constant text := 'mainspring.cleared_' || md5(kind);
+  wanted text := '';
+  printed text;
   chunk record;
 begin
-  if readable and (told or not whole) then
-    for chunk in execute format(
-      'select array_agg(key) as keys, array_agg(body) as bodies from ('
-      'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-      ' from (select %s as key, case when $1 then mainspring.row_json(o.*) end as body from only %s o) s) s'
-      ' group by n / 10000 order by n / 10000', expression, tg_relid::regclass) using told
+  if not exists (select from mainspring.captured c
+    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, kind);
+    return null;
+  end if;
+  if tg_nargs > 6 and tg_argv[6] = 'ask' then
+    if told or not whole then
+      wanted := format('select jsonb_agg(jsonb_build_array(%s, %s))::text from only %s o, lateral (select %s) b',
+        mainspring.key_expression(tg_relid, tg_argv[1]::text[], 'o'),
+        case when told then 'to_jsonb(b.*)' else 'null' end, tg_relid::regclass, mainspring.row_expression(tg_relid, 'o'));
+    end if;
+    perform set_config(asked, coalesce(wanted, ''), true), set_config(given, '', true);
+    return null;
+  end if;
+  printed := nullif(current_setting(given, true), '');
+  perform set_config(asked, '', true), set_config(given, '', true);
+  if printed is not null then
+    for chunk in
+      select array_agg(s.key) as keys, array_agg(s.body) as bodies
+      from (
+        select p.row->>0 as key, nullif(p.row->1, 'null') as body,
+          row_number() over (order by mainspring.shard(p.row->>0, (select shard_count from mainspring.install)), p.row->>0) as n
+        from jsonb_array_elements(printed::jsonb) as p(row)
+      ) s
+      group by s.n / 10000 order by s.n / 10000
     loop
       perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
     end loop;
@@ -474,15 +503,16 @@ begin
       where v.queue in (tg_argv[0], tg_argv[0] || '~') or starts_with(v.queue, tg_argv[0] || '/');
     if told then
       raise warning 'mainspring: table % cannot be read by %, so the consumers of kind % get no deleted events',
-        tg_relid::regclass, current_user, quote_literal(kind);
+        tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind);
     end if;
   else
     raise warning 'mainspring: partition % cannot be read by %; states of its entities of kind % stay',
-      tg_relid::regclass, current_user, quote_literal(kind) using hint = 'grant select to the owner of schema mainspring';
+      tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind)
+      using hint = 'delete its rows instead, or truncate as a role that may select them';
   end if;
   return null;
 end
-$_$;
+$$;
 
 CREATE FUNCTION mainspring.capture_document() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -494,6 +524,10 @@ declare
   lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   if tg_op = 'INSERT' then
     for item in
       select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
@@ -529,6 +563,23 @@ begin
     loop
       perform mainspring.end_entities(item.kind, item.keys, item.bodies, item.versions);
     end loop;
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.capture_left() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_relid <> 'mainspring.leaving'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'leaving');
+    return null;
+  end if;
+  delete from mainspring.leaving l where l.id = new.id;
+  if found then
+    perform mainspring.end_entities(new.kind, array[new.key], array[new.body]);
   end if;
   return null;
 end
@@ -581,9 +632,13 @@ declare
   new_key text;
   old_row jsonb;
   new_row jsonb;
-  there boolean;
 begin
   if mainspring.is_own_save(kind) then
+    return null;
+  end if;
+  if not exists (select from mainspring.captured c
+    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, kind);
     return null;
   end if;
   if tg_op = 'UPDATE' and old *= new then
@@ -595,21 +650,21 @@ begin
       tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
     return null;
   end if;
+  expression := format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
+    expression, mainspring.row_expression(tg_relid, 'r'));
   if tg_op <> 'INSERT' then
-    execute format('select %s from (select ($1).*) r', expression) into old_key using old;
-    old_row := mainspring.row_json(old);
+    execute expression into old_key, old_row using old;
   end if;
   if tg_op <> 'DELETE' then
-    execute format('select %s from (select ($1).*) r', expression) into new_key using new;
-    new_row := mainspring.row_json(new);
-  elsif pg_partition_root(tg_relid) is not null then
-    -- A row that moves to another partition is deleted here and inserted there: its state must not end. Where one cannot
-    -- look, nothing ends: the visit that is offered instead finds no entity and is over.
-    there := mainspring.is_there(pg_partition_root(tg_relid), keys, old);
-    if there then
-      return null;
-    end if;
-    new_key := case when there is null then old_key end;
+    execute expression into new_key, new_row using new;
+  end if;
+  -- A row that moves to another partition is deleted here and inserted there: its state must not end. The table itself is not
+  -- looked into, its owner's code would run: what has not come again when the transaction ends is deleted.
+  if tg_op = 'DELETE' and old_key is not null and pg_partition_root(tg_relid) is not null then
+    insert into mainspring.leaving (kind, key, xact, body) values (tg_argv[0], old_key, pg_current_xact_id(), old_row);
+    return null;
+  elsif tg_op = 'INSERT' and pg_partition_root(tg_relid) is not null then
+    delete from mainspring.leaving l where l.kind = tg_argv[0] and l.key = new_key and l.xact = pg_current_xact_id();
   end if;
   perform mainspring.capture_one(
     kind, old_key, new_key, old_row, new_row, tg_argv[2], tg_argv[3]::text[], tg_argv[5] = 'notify');
@@ -618,34 +673,12 @@ end
 $_$;
 
 CREATE FUNCTION mainspring.changed(kind text, ids text[], fields text[] DEFAULT NULL::text[]) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-declare
-  keys text[];
-  payload jsonb := '{"out": 1}';
-  count integer;
-begin
-  select array_agg(distinct c.key) into keys from mainspring.canonical_keys(changed.kind, ids) c;
-  if keys is null then
-    return 0;
-  end if;
-  if exists (select from unnest(keys) k where k is null or octet_length(k) not between 1 and 1300) then
-    raise exception 'an id of kind % is null, empty or longer than 1300 bytes', quote_literal(kind)
-      using errcode = 'invalid_parameter_value';
-  end if;
-  if fields is null then
-    payload := payload || '{"new": 1}';
-  else
-    payload := payload || coalesce((select jsonb_object_agg('f:' || f, 1) from unnest(fields) f where f is not null), '{}');
-  end if;
-  count := mainspring.offer_visits(kind, keys, array_fill(payload, array[cardinality(keys)]));
-  if (select k.notify from mainspring.kind k where k.name = changed.kind) then
-    perform mainspring.wake(kind, mainspring.now());
-  end if;
-  return count;
-end
-$$;
+    select mainspring.offer_changed(changed.kind,
+      (select array_agg(distinct c.key) from mainspring.canonical_keys(changed.kind, ids) c), fields)
+  $$;
 
 CREATE FUNCTION mainspring.check_answer(name text, answer text, kind text, old text, value text, wanted text) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -724,6 +757,10 @@ CREATE FUNCTION mainspring.clear_documents() RETURNS trigger
 declare
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   for item in
     select d.kind, array_agg(d.key) as keys, array_agg(d.body) as bodies, array_agg(d.version) as versions
     from mainspring.document d group by d.kind order by d.kind
@@ -774,8 +811,7 @@ begin
     raise exception 'the table % of kind % is gone', found_kind.source, quote_literal(kind) using errcode = 'undefined_table';
   end if;
   select string_agg(format('t.%I', k.name), ', ' order by k.n),
-    case when cardinality(found_kind.keys) = 1 then min(format('t.%I::text', k.name))
-      else format('jsonb_build_array(%s)::text', string_agg(format('t.%I::text', k.name), ', ' order by k.n)) end,
+    mainspring.key_expression(source, found_kind.keys, 't'),
     case when cardinality(found_kind.keys) = 1 then '$1::' || min(k.type)
       else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
   into columns, printed, position
@@ -798,7 +834,9 @@ declare
   visit_key constant text := crawl_soon.kind || '/new';
 begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind
-    and (k.source = 'dao' or exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)))) then
+    and case k.source when 'dao' then true
+      when 'document' then exists (select from mainspring.document d where d.kind = k.name)
+      else (select sum(pg_relation_size(t.relid)) > 0 from pg_partition_tree(to_regclass(k.source)) t) end) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
@@ -850,7 +888,7 @@ CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURN
     select coalesce(string_agg('concat(' || piece || ')', ' || '), '''''')
     from (
       select string_agg(format(
-        case when t.typtype = 'e' or t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
+        case when t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
             and t.typnamespace = 'pg_catalog'::regnamespace
             or t.typname in ('text', 'varchar') and t.typnamespace = 'pg_catalog'::regnamespace and l.collisdeterministic
           then 'case when o.%1$I is distinct from n.%1$I then %2$L end'
@@ -1071,24 +1109,9 @@ CREATE FUNCTION mainspring.is_own_save(kind text) RETURNS boolean
     AS $$
     select pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on'
       and coalesce(nullif(current_setting('mainspring.saves', true), ''), kind) = kind
+      and has_table_privilege(
+        coalesce(nullif(current_setting('role'), 'none'), session_user)::name, 'mainspring.lease', 'update')
   $$;
-
-CREATE FUNCTION mainspring.is_there(relation regclass, keys text[], entity record) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    AS $_$
-declare
-  found_it boolean;
-begin
-  if not has_table_privilege(relation, 'select') or row_security_active(relation) then
-    return null;
-  end if;
-  execute format('select exists (select from %s t where %s)', relation,
-    (select string_agg(format('t.%1$I = ($1).%1$I', k), ' and ') from unnest(keys) k)) into found_it using entity;
-  return found_it;
-exception when others then
-  return null;
-end
-$_$;
 
 CREATE FUNCTION mainspring.json_key(entity jsonb, keys text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -1104,11 +1127,20 @@ CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text)
     AS $$
     select case
       when count(a.attnum) < cardinality(keys) then null
-      when cardinality(keys) = 1 then format('%I.%I::text', alias, keys[1])
-      else format('jsonb_build_array(%s)::text', string_agg(format('%I.%I::text', alias, k.name), ', ' order by k.n))
+      when cardinality(keys) = 1 then min(c.text)
+      else format('jsonb_build_array(%s)::text', string_agg(c.text, ', ' order by k.n))
     end
     from unnest(keys) with ordinality as k(name, n)
     left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
+    cross join lateral (select case when a.atttypid < 16384 then format('%I.%I::text', alias, k.name)
+      else mainspring.own_column(alias, k.name, a.atttypid, true) end as text) c
+  $$;
+
+CREATE FUNCTION mainspring.key_of(kind text) RETURNS TABLE(types text[], names text[], source text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select k.key_types, k.keys, k.source from mainspring.kind k where k.name = key_of.kind
   $$;
 
 CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS text
@@ -1127,47 +1159,41 @@ CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     AS $$select pg_catalog.now()$$;
 
 CREATE FUNCTION mainspring.offer(kind text, id text, stage text DEFAULT NULL::text, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select mainspring.offer_entity(offer.kind,
+      (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c), offer.stage, offer.at)
+  $$;
+
+CREATE FUNCTION mainspring.offer_changed(kind text, keys text[], fields text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_column
 declare
-  queue_name text := mainspring.stage_queue(offer.kind, offer.stage);
-  entity_key text := (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c);
-  shard_number integer := mainspring.shard(entity_key, (select shard_count from mainspring.install));
-  wanted timestamptz := greatest(coalesce(offer.at, mainspring.now()), mainspring.now());
-  news jsonb := case when offer.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
-  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
-  before timestamptz;
-  after timestamptz;
+  payload jsonb := '{"out": 1}';
+  count integer;
 begin
-  if entity_key is null or octet_length(entity_key) not between 1 and 1300 then
-    raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
+  if keys is null then
+    return 0;
   end if;
-  if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
-    raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
+  if not exists (select from mainspring.kind k where k.name = offer_changed.kind) then
+    raise exception 'unknown kind %', quote_literal(kind) using errcode = 'undefined_object';
   end if;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    values (shard_number, entity_key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(queue_name, wanted);
-      return true;
-    end if;
-    select v.due_at into before from mainspring.visit v
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
-    for update;
-    continue when not found;
-    update mainspring.visit v
-    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
-    returning v.due_at into after;
-    perform mainspring.wake(queue_name, after);
-    return after < before;
-  end loop;
+  if exists (select from unnest(keys) k where k is null or octet_length(k) not between 1 and 1300) then
+    raise exception 'an id of kind % is null, empty or longer than 1300 bytes', quote_literal(kind)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if fields is null then
+    payload := payload || '{"new": 1}';
+  else
+    payload := payload || coalesce((select jsonb_object_agg('f:' || f, 1) from unnest(fields) f where f is not null), '{}');
+  end if;
+  count := mainspring.offer_visits(kind, keys, array_fill(payload, array[cardinality(keys)]));
+  if (select k.notify from mainspring.kind k where k.name = offer_changed.kind) then
+    perform mainspring.wake(kind, mainspring.now());
+  end if;
+  return count;
 end
 $$;
 
@@ -1215,6 +1241,50 @@ begin
   then
     perform mainspring.wake(queue, mainspring.now());
   end if;
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_entity(kind text, key text, stage text, at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  queue_name text := mainspring.stage_queue(offer_entity.kind, offer_entity.stage);
+  shard_number integer := mainspring.shard(offer_entity.key, (select shard_count from mainspring.install));
+  wanted timestamptz := greatest(coalesce(offer_entity.at, mainspring.now()), mainspring.now());
+  news jsonb := case when offer_entity.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
+  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
+  before timestamptz;
+  after timestamptz;
+begin
+  if offer_entity.key is null or octet_length(offer_entity.key) not between 1 and 1300 then
+    raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
+  end if;
+  if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
+    raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
+  end if;
+  loop
+    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    values (shard_number, offer_entity.key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
+    on conflict do nothing;
+    if found then
+      perform mainspring.wake(queue_name, wanted);
+      return true;
+    end if;
+    select v.due_at into before from mainspring.visit v
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
+    for update;
+    continue when not found;
+    update mainspring.visit v
+    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
+    returning v.due_at into after;
+    perform mainspring.wake(queue_name, after);
+    return after < before;
+  end loop;
 end
 $$;
 
@@ -1279,6 +1349,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.own_column(alias text, name text, type oid, as_text boolean) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    with recursive base(oid, typtype, typbasetype, typname) as (
+      select t.oid, t.typtype, t.typbasetype, t.typname from pg_type t where t.oid = type
+      union all
+      select t.oid, t.typtype, t.typbasetype, t.typname from base b join pg_type t on t.oid = b.typbasetype where b.typtype = 'd'
+    )
+    select case when b.oid >= 16384 then format('case when num_nulls(%1$I.%2$I) = 0 then concat(%1$I.%2$I) end', alias, name)
+      else format('%I.%I', alias, name) || case when b.oid <> type then format('::pg_catalog.%I', b.typname) else '' end
+        || case when as_text then '::text' else '' end end
+    from base b where b.typtype <> 'd'
+  $_$;
+
 CREATE FUNCTION mainspring.parse_value(param text, kind text, value text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -1319,6 +1404,31 @@ begin
     limit greatest(least(most, 10000), 0)) f
   order by f.due_at > mainspring.now(), case when f.due_at <= mainspring.now() then -f.priority end, f.due_at, f.key
   limit greatest(least(most, 10000), 0);
+end
+$$;
+
+CREATE FUNCTION mainspring.print_clear() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    SET jit TO 'off'
+    AS $$
+declare
+  wanted constant text := nullif(current_setting('mainspring.clear_' || md5(tg_argv[0]), true), '');
+  printed text;
+begin
+  if wanted is null or not has_table_privilege(tg_relid, 'select') or row_security_active(tg_relid) then
+    return null;
+  end if;
+  execute wanted into printed;
+  perform set_config('mainspring.cleared_' || md5(tg_argv[0]), coalesce(printed, '[]'), true);
+  return null;
+exception when others then
+  return null;
 end
 $$;
 
@@ -1434,6 +1544,15 @@ begin
   return query select found_answer, known.kind, coalesce(known.num::text, known.ver);
 end
 $$;
+
+CREATE FUNCTION mainspring.row_expression(relation oid, alias text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select string_agg(case when a.atttypid < 16384 then format('%I.%I', alias, a.attname)
+        else format('%s as %I', mainspring.own_column(alias, a.attname, a.atttypid, false), a.attname) end, ', ' order by a.attnum)
+    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+  $$;
 
 CREATE FUNCTION mainspring.row_json(entity record) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -1651,6 +1770,23 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.warn_of_trigger(relation oid, trigger text, kind text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise warning 'mainspring: trigger % on % is not registered for kind %; this change is not seen',
+    quote_ident(trigger), relation::regclass, quote_literal(kind)
+    using hint = 'run mainspring migrate module:app as the owner of schema mainspring, or drop the trigger';
+  return false;
+end
+$$;
+
+CREATE TABLE mainspring.captured (
+    relid regclass NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE mainspring.consumer (
     kind text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
@@ -1715,6 +1851,11 @@ CREATE TABLE mainspring.edge_other (
     task uuid CONSTRAINT edge_task_not_null NOT NULL,
     kind mainspring.edge_kind CONSTRAINT edge_kind_not_null NOT NULL,
     pos integer CONSTRAINT edge_pos_not_null NOT NULL
+);
+
+CREATE TABLE mainspring.entry (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    role regrole NOT NULL
 );
 
 CREATE TABLE mainspring.evaluation (
@@ -1930,6 +2071,23 @@ CREATE TABLE mainspring.lease (
     given_at timestamp with time zone
 )
 WITH (fillfactor='50');
+
+CREATE UNLOGGED TABLE mainspring.leaving (
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    xact xid8 NOT NULL,
+    body jsonb
+);
+
+ALTER TABLE mainspring.leaving ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.leaving_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE mainspring.migration (
     number integer NOT NULL,
@@ -2389,7 +2547,9 @@ CREATE TABLE mainspring.queue (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
     policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    entry text DEFAULT 'public'::text NOT NULL,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
+    CONSTRAINT queue_entry_check CHECK ((entry = ANY (ARRAY['public'::text, 'closed'::text]))),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
     CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
@@ -2878,6 +3038,9 @@ ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_othe
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
 
+ALTER TABLE ONLY mainspring.captured
+    ADD CONSTRAINT captured_pkey PRIMARY KEY (relid, kind);
+
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);
 
@@ -2898,6 +3061,9 @@ ALTER TABLE ONLY mainspring.edge
 
 ALTER TABLE ONLY mainspring.edge_other
     ADD CONSTRAINT edge_other_pkey PRIMARY KEY (process_id, promise, task);
+
+ALTER TABLE ONLY mainspring.entry
+    ADD CONSTRAINT entry_pkey PRIMARY KEY (queue, role);
 
 ALTER TABLE ONLY mainspring.evaluation
     ADD CONSTRAINT evaluation_pkey PRIMARY KEY (task, id);
@@ -2922,6 +3088,9 @@ ALTER TABLE ONLY mainspring.kind
 
 ALTER TABLE ONLY mainspring.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (pool, shard);
+
+ALTER TABLE ONLY mainspring.leaving
+    ADD CONSTRAINT leaving_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
@@ -3055,6 +3224,8 @@ CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin 
 
 CREATE INDEX lease_of_worker ON mainspring.lease USING btree (worker_id);
 
+CREATE INDEX leaving_key ON mainspring.leaving USING btree (kind, key, xact);
+
 CREATE INDEX param_by_name ON mainspring.param USING hash (name);
 
 CREATE INDEX param_log_age ON mainspring.param_log USING brin (at);
@@ -3142,6 +3313,9 @@ CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING O
 CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE CONSTRAINT TRIGGER leaving_end AFTER INSERT ON mainspring.leaving DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.capture_left();
+ALTER TABLE mainspring.leaving ENABLE ALWAYS TRIGGER leaving_end;
 
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;

@@ -123,17 +123,23 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
     # A truncate of a partitioned table fires those of its leaves too: only they have one.
     leaves = [(p.oid, p.sql) for p in shape.partitions if p.leaf]
     for table in [(shape.oid, shape.sql)] if shape.relkind == "r" else leaves:
-        wanted.append(
-            Trigger(
-                *table,
-                f"{PREFIX}{kind.name}_clear",
-                "capture_clear",
-                arguments,
-                "before truncate",
-                "statement",
-                always=always,
+        # By name: what to print is said, printed with the writer's rights, taken (capture_clear.sql).
+        for name, function, given in (
+            ("ask_clear", "capture_clear", (*arguments, "ask")),
+            ("before_clear", "print_clear", (kind.name,)),
+            ("clear", "capture_clear", arguments),
+        ):
+            wanted.append(
+                Trigger(
+                    *table,
+                    f"{PREFIX}{kind.name}_{name}",
+                    function,
+                    given,
+                    "before truncate",
+                    "statement",
+                    always=always,
+                )
             )
-        )
     return wanted
 
 
@@ -203,6 +209,7 @@ begin
   return new;
 end
 $bump$;
+revoke execute on function mainspring.{quoted(bump_name(kind))}() from public;
 """
 
 
@@ -210,6 +217,12 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     """All SQL that makes the triggers of a kind, for other tools to apply."""
     parts = [f"-- kind {kind.name} on {shape.sql}\n"]
     wanted = triggers(kind, shape)
+    parts.append(
+        f"delete from mainspring.captured where kind = {literal(kind.name)}"
+        f" and relid <> {literal(shape.sql)}::regclass;\n"
+        "insert into mainspring.captured (relid, kind)"
+        f" values ({literal(shape.sql)}, {literal(kind.name)}) on conflict do nothing;\n"
+    )
     if wanted and kind.has_version:
         parts.append(bump_sql(kind, shape))
     parts += [trigger.drop + trigger.sql for trigger in wanted]

@@ -6,6 +6,7 @@ judgements are pure functions of what was read.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
     found += await _rights(database, connection)
     if any(finding.level == "bad" for finding in found):
         return found
+    found += judge_exposed(await ask(database, connection, "list_exposed"))
     sent = time.time()
     server = (await ask(database, connection, "read_server"))[0]
     found += judge_server(server)
@@ -97,6 +99,38 @@ async def _rights(database: Database, connection: Any) -> list[Finding]:
 
 def _listed(lacking: list[tuple[str, str]]) -> str:
     return ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
+
+
+def judge_exposed(rows: list[Any]) -> Iterator[Finding]:
+    """What is open to everybody, or belongs to somebody else than the schema does."""
+    faults = {
+        "open": (
+            "everybody may use {0}",
+            "run mainspring migrate; then: revoke all on {0} from public",
+        ),
+        "definer": (
+            "{0} runs as its owner without a fixed search_path",
+            "run mainspring migrate, or drop it",
+        ),
+        "owner": (
+            "{0} belongs to role {1}, not to the schema's owner",
+            "as a superuser: alter {0} owner to the schema's owner; days of history are dropped by age",
+        ),
+    }
+    for fault, (text, remedy) in faults.items():
+        named = [row for row in rows if row["fault"] == fault]
+        if named:
+            objects = ", ".join(row["object"] for row in named[:10])
+            owners = ", ".join(sorted({row["owner"] for row in named}))
+            level = "warn" if fault == "owner" and _are_days(named) else "bad"
+            yield Finding("exposed", level, text.format(objects, owners), remedy.format(objects))
+    if not rows:
+        yield Finding("exposed", "ok", "nothing is open to everybody")
+
+
+def _are_days(rows: list[Any]) -> bool:
+    """Days of history that a worker of an earlier release made as its own."""
+    return all(re.search(r"history_(bundle_)?\d{4}_\d\d_\d\d$", row["object"]) for row in rows)
 
 
 def judge_server(row: Any) -> Iterator[Finding]:
