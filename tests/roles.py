@@ -20,7 +20,7 @@ class Roles:
         self._made: list[str] = []
 
     def value(self, text: str, *values: Any) -> Any:
-        row = self.owner.execute(text, values).fetchone()  # type: ignore[arg-type]
+        row = self.owner.execute(text, values or None).fetchone()  # type: ignore[arg-type]
         assert row is not None
         return next(iter(row.values()))
 

@@ -1,4 +1,5 @@
-"""X1: every function of the schema with its mode, its search_path and its grants, as the list beside this file has it.
+"""X1: every function of the schema with its mode, its search_path and its grants, as the list beside
+this file has it.
 
 A function that is new or has changed fails here until somebody has looked at it and at the list.
 """
@@ -20,8 +21,10 @@ LIST = Path(__file__).parent / "functions.txt"
 _FUNCTIONS = """
 select concat_ws(' ', p.oid::regprocedure, case when p.prosecdef then 'definer' else 'invoker' end,
     coalesce((select c from unnest(p.proconfig) c where c like 'search_path=%%'), 'no search_path'),
-    coalesce((select 'granted to ' || string_agg(distinct case a.grantee when 0 then 'public' else 'a role' end, ', ')
-      from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner), 'granted to nobody')) as line
+    coalesce((select 'granted to ' || string_agg(distinct case a.grantee when 0 then 'public' else 'a
+      role' end, ', ')
+      from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <>
+        p.proowner), 'granted to nobody')) as line
 from pg_proc p where p.pronamespace = 'mainspring'::regnamespace
 order by p.oid::regprocedure::text collate "C"
 """
@@ -99,7 +102,8 @@ def test_a_migration_closes_what_the_release_before_left_open(
                 "grant usage on schema mainspring to web_of_before, caller_of_before"
             )
             connection.execute(
-                "grant select on mainspring.migration, mainspring.install, mainspring.queue, mainspring.worker,"
+                "grant select on mainspring.migration, mainspring.install, mainspring.queue,"
+                " mainspring.worker,"
                 " mainspring.lease, mainspring.visit_status, mainspring.history, mainspring.history_run,"
                 " mainspring.history_bundle to web_of_before"
             )

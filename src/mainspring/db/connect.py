@@ -130,6 +130,8 @@ class Database:
     shard_count: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
     private_in: str = ""  # the directory of the private server that it is on
+    # How the role enqueues: it reads and writes visits ("all"), inserts new ones ("fresh"), or neither.
+    enqueues: str = "all"
 
     @property
     def shown(self) -> str:

@@ -78,16 +78,17 @@ end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value date, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value integer, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$select mainspring.advance(param, value::bigint, why)$$;
 
 CREATE FUNCTION mainspring.advance(param text, value bigint, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'integer')
     from mainspring.advance_params(array[param], array['integer'], array[value::text], false, session_user, why) a
@@ -95,11 +96,12 @@ CREATE FUNCTION mainspring.advance(param text, value bigint, why text DEFAULT NU
 
 CREATE FUNCTION mainspring.advance(param text, value numeric, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_numeric(param, value); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value text, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -109,11 +111,12 @@ CREATE FUNCTION mainspring.advance(param text, value text, why text DEFAULT NULL
 
 CREATE FUNCTION mainspring.advance(param text, value timestamp without time zone, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value timestamp with time zone, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'instant')
     from mainspring.advance_params(array[param], array['instant'], array[mainspring.finite_micros(param, value)::text], false,
@@ -121,8 +124,8 @@ CREATE FUNCTION mainspring.advance(param text, value timestamp with time zone, w
   $$;
 
 CREATE FUNCTION mainspring.advance_params(names text[], kinds text[], given text[], only_greater boolean, changed_by text DEFAULT NULL::text, why text DEFAULT NULL::text) RETURNS TABLE(name text, answer text, kind text, old text, value text, ahead boolean)
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_column
 declare
@@ -279,6 +282,43 @@ CREATE FUNCTION mainspring.bundles_with(key text) RETURNS SETOF mainspring.histo
     where p.kin = left(bundles_with.key, 8) and p.last_key >= bundles_with.key and p.first_key <= bundles_with.key
       and case when bundles_with.key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then bundles_with.key::uuid end = any(p.ids);
   $_$;
+
+CREATE FUNCTION mainspring.cancel_visits(shards integer[], keys text[], queues text[], reason text, parked_only boolean) RETURNS TABLE(queue text, key text, id uuid)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with wanted as materialized (
+    select v.shard, v.key, v.queue
+    from unnest(cancel_visits.shards, cancel_visits.keys, cancel_visits.queues) as i(shard, key, queue)
+    join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+    where v.pass is null and (v.parked_at is not null or not cancel_visits.parked_only)
+    order by v.shard, v.key, v.queue
+    for update of v skip locked
+  ),
+  gone as (
+    delete from mainspring.visit v
+    using wanted w
+    where v.shard = w.shard and v.key = w.key and v.queue = w.queue
+    returning v.id, v.queue, v.key, v.grp, v.priority,
+      case when v.parked_at is null then v.attempt + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
+  ),
+  story as (
+    insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
+      started_at, ended_at, duration_ms, error, payload, searchable)
+    select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), g.id, g.queue, g.key, g.grp, g.priority, g.attempt,
+      'cancelled', '00000000-0000-0000-0000-000000000000', g.created_at, g.due_at, mainspring.now(), mainspring.now(), 0,
+      cancel_visits.reason, g.payload,
+      (select array_agg(left(f || '=' || (g.payload ->> f), 500)) from unnest(q.searchable) f where g.payload ? f)
+    from gone g
+    left join mainspring.queue q on q.name = g.queue
+  )
+  select g.queue::text, g.key::text, g.id
+  from gone g;
+end
+$$;
 
 CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n bigint, key text)
     LANGUAGE plpgsql STABLE
@@ -682,7 +722,7 @@ CREATE FUNCTION mainspring.changed(kind text, ids text[], fields text[] DEFAULT 
 
 CREATE FUNCTION mainspring.check_answer(name text, answer text, kind text, old text, value text, wanted text) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 declare
@@ -902,6 +942,30 @@ CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURN
     ) pieces
   $_$;
 
+CREATE FUNCTION mainspring.drop_day(name text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  ended regclass := (
+    select c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass)
+      and c.relnamespace = 'mainspring'::regnamespace and c.relname = drop_day.name
+      and c.relname ~ '^history_(bundle_)?\d{4}_\d\d_\d\d$'
+      and to_date(right(c.relname, 10), 'YYYY_MM_DD') < (mainspring.now() at time zone 'UTC')::date);
+begin
+  if ended is null then
+    raise exception 'history has no day % that has ended', quote_literal(name) using errcode = 'invalid_parameter_value';
+  end if;
+  perform from mainspring.install for update skip locked;
+  if not found then
+    return false;
+  end if;
+  execute format('drop table mainspring.%I', drop_day.name);
+  return true;
+end
+$_$;
+
 CREATE FUNCTION mainspring.end_entities(kind text, keys text[], bodies jsonb[] DEFAULT NULL::jsonb[], versions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -981,31 +1045,21 @@ end
 $$;
 
 CREATE FUNCTION mainspring.enqueue(task text, arguments jsonb DEFAULT '{}'::jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT NULL::integer, grp text DEFAULT NULL::text, key text DEFAULT NULL::text) RETURNS uuid
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   fresh uuid := mainspring.uuid7();
   wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
   visit_key text;
   count integer;
-  near text;
   winner uuid;
   wanted_priority integer;
 begin
   select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
-    from mainspring.queue q where q.name = task;
+    from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
-    -- The one that begins most alike: with at least three letters and half of what was asked for.
-    select q.name into near from mainspring.queue q
-      cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
-        where left(q.name, n) = left(task, n)) alike
-      where q.kind = 'task' and alike.length >= greatest(3, length(task) / 2)
-      order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
-    raise exception 'unknown task %', quote_literal(task) using
-      errcode = 'undefined_object',
-      hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
-        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+    perform mainspring.refuse_task(task);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
@@ -1050,6 +1104,80 @@ begin
     end if;
     -- The one that had the key was settled between the two statements: insert again.
   end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.enqueue_many(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[]) RETURNS TABLE(id uuid, key text, is_new boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  shards integer := (select i.shard_count from mainspring.install i);
+  moment timestamptz := mainspring.now();
+  wrong record;
+  ids uuid[];
+  ready jsonb;
+  missing integer;
+begin
+  if cardinality(tasks) > 10000 then
+    raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
+      using errcode = 'program_limit_exceeded', hint = 'send them in several calls of one transaction';
+  end if;
+  select t.name into wrong from unnest(tasks) as t(name)
+    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q) where q.name is null limit 1;
+  if found then
+    perform mainspring.refuse_task(coalesce(wrong.name, ''));
+  end if;
+  select i.task, i.fault into wrong
+  from (
+    select i.task, case
+        when i.arguments is null or octet_length(i.arguments) > 2 * 1024 * 1024 then 'arguments must have at most 2097152 bytes'
+        when i.priority not between 0 and 9 then 'priority must be 0 to 9'
+        when coalesce(i.due_at, moment + i.delay, moment) >= timestamptz '9999-01-01 00:00:00+00' then 'due_at must be before the year 9999'
+        when i.key = '' or octet_length(i.key) > 1024 then 'key must have 1 to 1024 bytes'
+        when i.grp = '' or octet_length(i.grp) > 255 then 'group must have 1 to 255 bytes'
+        when jsonb_typeof(i.arguments::jsonb) <> 'object' then 'arguments must be a JSON object'
+      end as fault
+    from unnest(tasks, arguments, due_ats, delays, priorities, groups, keys) as i(task, arguments, due_at, delay, priority, grp, key)
+  ) i where i.fault is not null limit 1;
+  if found then
+    raise exception 'a call of task % cannot be enqueued: %', quote_literal(wrong.task), wrong.fault
+      using errcode = 'invalid_parameter_value';
+  end if;
+  ids := array(select mainspring.uuid7() from generate_series(1, cardinality(tasks)));
+  loop
+    with item as (
+      select mainspring.shard(coalesce(i.grp, k.key), shards) as shard, k.key, i.task, i.id, i.grp,
+        coalesce(i.priority, (q.declared ->> 'priority')::integer, 5) as priority,
+        greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at, i.arguments
+      from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids)
+        as i(task, arguments, due_at, delay, expires_at, priority, grp, own, id)
+      join mainspring.queue q on q.name = i.task
+      cross join lateral (select case
+        when i.own is null then i.id::text
+        when i.grp is null and i.own !~ '^[0-9]+:' then i.own
+        else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
+      end as key) k
+      order by 1, 2, 3
+    )
+    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+    select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
+    on conflict do nothing;
+    select jsonb_agg(jsonb_build_array(v.id, k.key, v.id = i.id) order by i.n), count(*) filter (where v.id is null) into ready, missing
+    from unnest(tasks, groups, keys, ids) with ordinality as i(task, grp, own, id, n)
+    cross join lateral (select case
+      when i.own is null then i.id::text
+      when i.grp is null and i.own !~ '^[0-9]+:' then i.own
+      else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
+    end as key) k
+    left join mainspring.visit v on v.shard = mainspring.shard(coalesce(i.grp, k.key), shards) and v.key = k.key and v.queue = i.task;
+    exit when missing = 0;
+    -- The one that had the key was settled between the two statements: insert again; what is there stays as it is.
+  end loop;
+  perform mainspring.wake(t.task, moment) from (select distinct task from unnest(tasks) as d(task)) t;
+  return query select (r.row->>0)::uuid, r.row->>1, (r.row->>2)::boolean
+    from jsonb_array_elements(ready) with ordinality as r(row, n) order by r.n;
 end
 $$;
 
@@ -1150,6 +1278,63 @@ CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS 
     select case when parts = 1 then format('i.id::%s', type) else format('(i.id::jsonb->>%s)::%s', n - 1, type) end
   $$;
 
+CREATE FUNCTION mainspring.make_day(parent text, day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET default_tablespace TO ''
+    AS $$
+begin
+  if parent not in ('history_run', 'history_bundle') then
+    raise exception 'days are made of history_run and history_bundle, got %', quote_literal(parent)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if day not between (mainspring.now() at time zone 'UTC')::date - 1 and (mainspring.now() at time zone 'UTC')::date + 31 then
+    raise exception 'a day of history is made from yesterday to a month ahead, got %', day using errcode = 'invalid_parameter_value';
+  end if;
+  perform from mainspring.install for update skip locked;
+  if not found then
+    return false;
+  end if;
+  execute format('create table if not exists mainspring.%I partition of mainspring.%I for values from (%L) to (%L)',
+    case parent when 'history_run' then 'history_' else 'history_bundle_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
+  return true;
+end
+$$;
+
+CREATE TABLE mainspring.queue (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
+    kind text DEFAULT 'task'::text NOT NULL,
+    turns text COLLATE pg_catalog."C",
+    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
+    work_timeout interval,
+    crash_limit integer DEFAULT 3 NOT NULL,
+    concurrency integer,
+    rate double precision,
+    group_concurrency integer,
+    group_rate double precision,
+    searchable text[] DEFAULT '{}'::text[] NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
+    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
+    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
+    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+);
+
+CREATE FUNCTION mainspring.may_enqueue(queue mainspring.queue) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select queue.kind in ('task', 'remote') and not starts_with(queue.name, 'mainspring.') and coalesce((
+      select bool_or(pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, e.role, 'member'))
+      from mainspring.entry e where e.queue = (may_enqueue.queue).name), true)
+  $$;
+
 CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((EXTRACT(epoch FROM (at AT TIME ZONE 'UTC'::text)) * (1000000)::numeric))::bigint;
@@ -1199,7 +1384,7 @@ $$;
 
 CREATE FUNCTION mainspring.offer_changes(names text[]) RETURNS void
     LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   earliest timestamptz;
@@ -1285,6 +1470,20 @@ begin
     perform mainspring.wake(queue_name, after);
     return after < before;
   end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_operation(id bigint, queue text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if queue <> 'mainspring.operation' and not starts_with(queue, 'mainspring.operation@')
+    or not exists (select from mainspring.operation o where o.id = offer_operation.id) then
+    raise exception 'there is no operation % in queue %', id, quote_literal(queue) using errcode = 'undefined_object';
+  end if;
+  perform mainspring.offer_visits(queue, array[id::text], array['{}'::jsonb]);
+  perform mainspring.wake(queue, mainspring.now());
 end
 $$;
 
@@ -1456,6 +1655,26 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.refuse_task(task text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  near text;
+begin
+  -- The one that begins most alike: with at least three letters and half of what was asked for.
+  select q.name into near from mainspring.queue q
+    cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
+      where left(q.name, n) = left(task, n)) alike
+    where q.name <> task and mainspring.may_enqueue(q) and alike.length >= greatest(3, length(task) / 2)
+    order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
+  raise exception 'unknown task %', quote_literal(task) using
+    errcode = 'undefined_object',
+    hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
+      || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+end
+$$;
+
 CREATE FUNCTION mainspring.refuse_zoneless(param text, type text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1466,26 +1685,97 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.restart_visits(shards text, keys text, queues text, versions text, priority smallint, fresh_ids boolean) RETURNS TABLE(queue text, key text, id uuid, hints bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with wanted as materialized (
+    select v.address, i.version
+    from (
+      select unnest(restart_visits.shards::integer[]) as shard, json_array_elements_text(restart_visits.keys::json) as key,
+        json_array_elements_text(restart_visits.queues::json) as queue, unnest(restart_visits.versions::bigint[]) as version
+    ) i
+    cross join lateral (
+      select ctid as address
+      from mainspring.visit
+      where key = i.key and queue = i.queue and shard = coalesce(i.shard, shard) and parked_at is not null
+      for update skip locked
+    ) v
+  ),
+  freed as (
+    update mainspring.visit v
+    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
+      due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
+      id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
+      expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
+      payload = case when v.payload ?& array['@', 'deadline'] then v.payload - 'deadline' else v.payload end,
+      changed_at = mainspring.now()
+    from wanted w
+    where v.ctid = w.address
+    returning v.queue, v.key, v.id
+  ),
+  hint as materialized (
+    select mainspring.wake(queue, mainspring.now()) from (select distinct queue from freed) f
+  )
+  select f.queue::text, f.key::text, f.id, (select count(*) from hint)
+  from freed f;
+end
+$$;
+
+CREATE FUNCTION mainspring.result_of(task text, id uuid, key text DEFAULT NULL::text) RETURNS TABLE(state text, result text, error text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  visit_key constant text := coalesce(result_of.key, result_of.id::text);
+begin
+  return query
+  select f.state, f.result, f.error
+  from (
+    select s.state::text as state, null::text as result, s.error, 1 as rank, null::timestamptz as ended_at
+    from mainspring.visit_status s
+    where s.key = visit_key and s.queue = result_of.task and s.id = result_of.id
+    union all
+    select h.outcome::text, h.result::text, h.error, 2, h.ended_at
+    from mainspring.history_run h
+    where h.key = visit_key and h.queue = result_of.task and h.id = result_of.id
+      and h.outcome in ('done', 'cancelled', 'expired') and not h.superseded
+    union all
+    select 'done', null, null, 2, p.last_end
+    from mainspring.history_bundle p
+    where visit_key = result_of.id::text and p.kin = left(visit_key, 8) and p.last_key >= visit_key
+      and p.first_key <= visit_key and p.queue = result_of.task and result_of.id = any(p.ids)
+  ) f
+  order by f.rank, f.ended_at desc
+  limit 1;
+end
+$$;
+
 CREATE FUNCTION mainspring.rewind(param text, value date, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value integer, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$select mainspring.rewind(param, value::bigint, why)$$;
 
 CREATE FUNCTION mainspring.rewind(param text, value bigint, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value::text, 'integer')
     from mainspring.rewind_param(param, 'integer', value::text, '{}', session_user, why) a
   $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value text, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -1495,19 +1785,20 @@ CREATE FUNCTION mainspring.rewind(param text, value text, why text DEFAULT NULL:
 
 CREATE FUNCTION mainspring.rewind(param text, value timestamp without time zone, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value timestamp with time zone, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, mainspring.micros(value)::text, 'instant')
     from mainspring.rewind_param(param, 'instant', mainspring.finite_micros(param, value)::text, '{}', session_user, why) a
   $$;
 
 CREATE FUNCTION mainspring.rewind_param(name text, kind text, given text, chunks bigint[] DEFAULT '{}'::bigint[], changed_by text DEFAULT NULL::text, why text DEFAULT NULL::text) RETURNS TABLE(answer text, known_kind text, old text)
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_column
 declare
@@ -2527,33 +2818,6 @@ UNION ALL
 CREATE TABLE mainspring.produces (
     param text NOT NULL COLLATE pg_catalog."C",
     task text NOT NULL COLLATE pg_catalog."C"
-);
-
-CREATE TABLE mainspring.queue (
-    name text NOT NULL COLLATE pg_catalog."C",
-    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
-    kind text DEFAULT 'task'::text NOT NULL,
-    turns text COLLATE pg_catalog."C",
-    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
-    work_timeout interval,
-    crash_limit integer DEFAULT 3 NOT NULL,
-    concurrency integer,
-    rate double precision,
-    group_concurrency integer,
-    group_rate double precision,
-    searchable text[] DEFAULT '{}'::text[] NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    paused_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
-    entry text DEFAULT 'public'::text NOT NULL,
-    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
-    CONSTRAINT queue_entry_check CHECK ((entry = ANY (ARRAY['public'::text, 'closed'::text]))),
-    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
-    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
-    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
-    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
 );
 
 CREATE TABLE mainspring.reach (

@@ -50,7 +50,7 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
     if any(finding.level == "bad" for finding in found):
         return found
     found += await _rights(database, connection)
-    if any(finding.level == "bad" for finding in found):
+    if await rights.missing_rights(database, connection, rights.LOOK):
         return found
     found += judge_exposed(await ask(database, connection, "list_exposed"))
     sent = time.time()
@@ -69,7 +69,7 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
 
 async def _schema(connection: Any) -> list[Finding]:
     try:
-        number, _ = await read_schema(connection)
+        number, *_ = await read_schema(connection)
     except MissingRights as error:
         return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
     known = migrations()[-1].number
@@ -86,13 +86,20 @@ async def _schema(connection: Any) -> list[Finding]:
 
 
 async def _rights(database: Database, connection: Any) -> list[Finding]:
-    remedy = "docs/operate/rights.md has the grants"
+    """What the role may do. One that may not look at the tables gets no further."""
+    lacking = await rights.missing_rights(database, connection, rights.LOOK)
+    may_look = not lacking
     lacking = await rights.missing_rights(database, connection, rights.ENQUEUE)
-    if lacking:
+    if lacking and not may_look:
+        remedy = "mainspring rights enqueue ROLE prints the grants"
         return [Finding("rights", "bad", f"the role lacks {_listed(lacking)}", remedy)]
-    lacking = await rights.missing_rights(database, connection, rights.WORK)
+    if not may_look:
+        text = "the role may enqueue and ask for results, and look at nothing else"
+        return [Finding("rights", "warn", text, "run the doctor as a worker or an operator")]
+    lacking += await rights.missing_rights(database, connection, rights.WORK)
     if lacking:
-        text = f"the role may enqueue but not work: it lacks {_listed(lacking)}"
+        text = f"the role may look but not work: it lacks {_listed(lacking)}"
+        remedy = "for a worker: mainspring rights worker ROLE prints the grants"
         return [Finding("rights", "warn", text, remedy)]
     return [Finding("rights", "ok", "the role may enqueue and work")]
 

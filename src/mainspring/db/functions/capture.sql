@@ -155,7 +155,8 @@ begin
       where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) then
       execute format('select %s, %s from (values (1)) one'
         || case when tg_op <> 'INSERT' then ', (select %3$s from old_rows o) o' else '' end
-        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end,
+        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end
+        || ' limit 2',  -- of many rows two will do to tell: execute would fetch every pair
         case when tg_op <> 'INSERT' then 'to_jsonb(o.*)' else 'null' end,
         case when tg_op <> 'DELETE' then 'to_jsonb(n.*)' else 'null' end,
         mainspring.row_expression(tg_relid, 'o'), mainspring.row_expression(tg_relid, 'n')) into strict old_row, new_row;

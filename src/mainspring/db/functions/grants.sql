@@ -35,6 +35,7 @@ begin
       select h.role,
         bool_or(h.name not in ('install', 'migration', 'schema')) as on_tables,
         bool_or(h.name = 'visit' and h.privilege = 'INSERT') as enqueues,
+        bool_or(h.name = 'history_run' and h.privilege = 'SELECT') as asks,
         bool_or(h.name = 'param' and h.privilege = 'UPDATE') as advances,
         bool_or(h.name = 'param_rewind' and h.privilege = 'INSERT') as rewinds,
         bool_or(h.name = 'lease' and h.privilege = 'UPDATE') as works,
@@ -46,12 +47,27 @@ begin
       h.works
       or h.on_tables and not p.prosecdef
       or h.enqueues and p.proname in ('enqueue', 'enqueue_many', 'result_of')
+      or h.asks and p.proname = 'result_of'
       or h.advances and p.proname in ('advance', 'advance_params')
       or h.rewinds and p.proname in ('rewind', 'rewind_param')
       or h.had_all and p.proname in ('changed', 'offer', 'canonical_keys', 'key_of', 'key_expression', 'own_column',
         'key_part', 'prints_equals_alike', 'offer_changed', 'offer_entity'))
   loop
     execute format('grant execute on function %s to %s', item.function, item.role);
+  end loop;
+  -- A worker's role has the tables that a new release brings, but for those that only the owner writes.
+  for item in
+    select c.oid::regclass as name, w.role::regrole as role, c.relkind,
+      c.relname in ('migration', 'install', 'entry', 'captured') as is_owners
+    from (select distinct a.grantee as role from pg_class c, aclexplode(c.relacl) a
+      where c.oid = 'mainspring.lease'::regclass and a.privilege_type = 'UPDATE' and a.grantee not in (0, c.relowner)) w
+    join pg_class c on c.relnamespace = schema and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
+    where case c.relkind when 'S' then not has_sequence_privilege(w.role, c.oid, 'usage')
+      else not has_table_privilege(w.role, c.oid, 'select') end
+  loop
+    execute format('grant %s on %s to %s', case when item.is_owners then 'select'
+      when item.relkind = 'S' then 'usage, select, update' else 'select, insert, update, delete' end,
+      case when item.relkind = 'S' then 'sequence ' else '' end || item.name, item.role);
   end loop;
 end
 $$;

@@ -14,8 +14,7 @@ join pg_proc p on p.oid = t.tgfoid and p.pronamespace = 'mainspring'::regnamespa
   and p.proname in ('capture', 'capture_row', 'capture_clear')
 where split_part(encode(t.tgargs, 'escape'), '\000', 1) = k.name;
 
-alter table mainspring.queue add column entry text not null default 'public' check (entry in ('public', 'closed'));
--- Who may enqueue into closed queues by the functions: these roles and their members.
+-- A queue with a row here is closed: by the functions only these roles and their members enqueue into it.
 create table mainspring.entry (
   queue text collate "C" not null,
   role regrole not null,
