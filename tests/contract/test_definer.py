@@ -221,6 +221,27 @@ async def test_a_type_that_became_hostile_after_the_installation_is_printed_by_i
     assert payload["f:mood"] == 1
 
 
+async def test_a_capture_made_for_other_columns_prints_these_as_safely(
+    app: Mainspring, cast: Roles
+) -> None:
+    """X2: a function that was generated knows its columns; others are looked up when it fires."""
+    await installed(app, cast)
+    with cast.session("villain") as connection:
+        connection.execute("insert into shop.plain (id) values (1)")
+        connection.execute("alter table shop.plain add column later shop.mood default 'calm'")
+        connection.execute("alter table shop.plain alter column region drop default")
+        connection.execute(
+            "alter table shop.plain alter column region type shop.mood using 'calm'::shop.mood"
+        )
+        connection.execute("delete from shop.plain; insert into shop.plain (id, region) values (2, 'calm')")
+        seen(connection)
+        connection.execute("update shop.plain set later = 'wild', region = 'wild'")
+        assert {who.partition("=")[2] for who in seen(connection)} <= {cast.name("villain")}
+    payload = cast.value("select payload from mainspring.visit where queue = 'plain'")
+    assert (payload["f:later"], payload["f:region"]) == (1, 1)
+    assert cast.value("select count(*) from pg_proc where proname = 'capture_of_plain'") == 1
+
+
 async def test_a_bulk_update_of_own_types_is_not_quadratic(app: Mainspring, cast: Roles) -> None:
     """X2: whether one row changed is told by two, not by every pair of old and new."""
     await installed(app, cast)

@@ -165,7 +165,7 @@ async def test_a_changed_declaration_changes_its_triggers(stages: Stages) -> Non
     }
     assert {n for n in names if n.startswith("zz_")} == {
         f"zz_mainspring_listing_{n}"
-        for n in ("bump", "first", "row", "ask_clear", "before_clear", "clear")
+        for n in ("bump", "first", "row", "a_clear", "b_clear", "clear")
     }
     kept = stages.query("select capture, ignored, notify from mainspring.kind")
     assert kept == [{"capture": "row", "ignored": ["title"], "notify": False}]

@@ -398,11 +398,13 @@ begin
     return null;
   end if;
   begin
+    -- generate_capture looks for these very lines.
     if exists (select from pg_attribute a
       where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) then
       execute format('select %s, %s from (values (1)) one'
         || case when tg_op <> 'INSERT' then ', (select %3$s from old_rows o) o' else '' end
-        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end,
+        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end
+        || ' limit 2',  -- of many rows two will do to tell: execute would fetch every pair
         case when tg_op <> 'INSERT' then 'to_jsonb(o.*)' else 'null' end,
         case when tg_op <> 'DELETE' then 'to_jsonb(n.*)' else 'null' end,
         mainspring.row_expression(tg_relid, 'o'), mainspring.row_expression(tg_relid, 'n')) into strict old_row, new_row;
@@ -690,8 +692,11 @@ begin
       tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
     return null;
   end if;
-  expression := format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
-    expression, mainspring.row_expression(tg_relid, 'r'));
+  expression := case when exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384)
+    then format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
+      expression, mainspring.row_expression(tg_relid, 'r'))
+    else format('select %s, mainspring.row_json(r.*) from (select ($1).*) r', expression) end;
   if tg_op <> 'INSERT' then
     execute expression into old_key, old_row using old;
   end if;
@@ -1225,6 +1230,38 @@ begin
       using errcode = 'datetime_field_overflow', hint = 'a value that cannot be would stop every check that reads it';
   end if;
   return mainspring.micros(value);
+end
+$$;
+
+CREATE FUNCTION mainspring.generate_capture(relation regclass, kind text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  body text := (select p.prosrc from pg_proc p where p.oid = 'mainspring.capture()'::regprocedure);
+  old_rows constant text := format('(select %s from old_rows o) o', mainspring.row_expression(relation, 'o'));
+  new_rows constant text := format('(select %s from new_rows n) n', mainspring.row_expression(relation, 'n'));
+  changes constant text[][] := array[
+    ['exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384)',
+      format('%L is distinct from (select string_agg(concat(a.attname, '':'', a.atttypid), '','' order by a.attnum)
+      from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped)',
+      (select string_agg(concat(a.attname, ':', a.atttypid), ',' order by a.attnum)
+        from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped))],
+    ['old_row, new_row from old_rows o, new_rows n;', format('old_row, new_row from %s, %s;', old_rows, new_rows)],
+    ['into strict new_row from new_rows n;', format('into strict new_row from %s;', new_rows)],
+    ['into strict old_row from old_rows o;', format('into strict old_row from %s;', old_rows)]];
+begin
+  for n in 1..array_length(changes, 1) loop
+    if strpos(body, changes[n][1]) = 0 then
+      raise exception 'capture() has no line "%" any more', changes[n][1];
+    end if;
+    body := replace(body, changes[n][1], changes[n][2]);
+  end loop;
+  execute format('create or replace function mainspring.%I() returns trigger language plpgsql security definer'
+    ' set search_path = pg_catalog, pg_temp set timezone = ''UTC'' set datestyle = ''ISO, YMD'' set intervalstyle = ''postgres'''
+    ' set bytea_output = ''hex'' set extra_float_digits = 1 set jit = off as %L', 'capture_of_' || kind, body);
+  execute format('revoke execute on function mainspring.%I() from public', 'capture_of_' || kind);
 end
 $$;
 

@@ -1,7 +1,8 @@
 """The triggers that see every change of a user's table: which there must be, and the SQL that makes them.
 
 The functions that they call are the schema's own (`db/functions/capture*.sql`), so a new release upgrades
-them by itself; a trigger only says kind, key and columns. A version column has one small function per kind
+them by itself; a trigger only says kind, key and columns. A table with types that are not built in has a
+function made from the schema's (`generate_capture`). A version column has one small function per kind
 besides, which counts it up before each update. All text here is made of quoted names. Pure.
 """
 
@@ -100,7 +101,7 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
                     Trigger(
                         *table,
                         f"{PREFIX}{kind.name}_{name}",
-                        "capture",
+                        f"capture_of_{kind.name}" if is_generated(kind, shape) else "capture",
                         arguments,
                         f"after {when}",
                         "statement",
@@ -125,8 +126,8 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
     for table in [(shape.oid, shape.sql)] if shape.relkind == "r" else leaves:
         # By name: what to print is said, printed with the writer's rights, taken (capture_clear.sql).
         for name, function, given in (
-            ("ask_clear", "capture_clear", (*arguments, "ask")),
-            ("before_clear", "print_clear", (kind.name,)),
+            ("a_clear", "capture_clear", (*arguments, "ask")),
+            ("b_clear", "print_clear", (kind.name,)),
             ("clear", "capture_clear", arguments),
         ):
             wanted.append(
@@ -141,6 +142,18 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
                 )
             )
     return wanted
+
+
+def is_generated(kind: KindSettings, shape: Shape) -> bool:
+    """Whether the capture is a function of the kind's own: for tables with types that are not built in."""
+    return kind.capture == "statement" and any(
+        not column.type.startswith("pg_catalog.") for column in shape.columns
+    )
+
+
+def generate_sql(kind: KindSettings, shape: Shape) -> str:
+    """Makes that function anew, for the table as it is."""
+    return f"select mainspring.generate_capture({literal(shape.sql)}, {literal(kind.name)});\n"
 
 
 def _arguments(kind: KindSettings, shape: Shape) -> tuple[str, ...]:
@@ -225,6 +238,8 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     )
     if wanted and kind.has_version:
         parts.append(bump_sql(kind, shape))
+    if wanted and is_generated(kind, shape):
+        parts.append(generate_sql(kind, shape))
     parts += [trigger.drop + trigger.sql for trigger in wanted]
     return "".join(parts)
 

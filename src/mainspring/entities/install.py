@@ -72,6 +72,8 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
         cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
         if capture.triggers(kind.settings, shape) and kind.has_version:
             cursor.execute(capture.bump_sql(kind.settings, shape).encode())
+        if capture.is_generated(kind.settings, shape):
+            cursor.execute(capture.generate_sql(kind.settings, shape).encode())
         for statement in statements:
             cursor.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:

@@ -35,8 +35,11 @@ begin
       tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
     return null;
   end if;
-  expression := format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
-    expression, mainspring.row_expression(tg_relid, 'r'));
+  expression := case when exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384)
+    then format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
+      expression, mainspring.row_expression(tg_relid, 'r'))
+    else format('select %s, mainspring.row_json(r.*) from (select ($1).*) r', expression) end;
   if tg_op <> 'INSERT' then
     execute expression into old_key, old_row using old;
   end if;
