@@ -233,7 +233,9 @@ async def test_a_capture_made_for_other_columns_prints_these_as_safely(
         connection.execute(
             "alter table shop.plain alter column region type shop.mood using 'calm'::shop.mood"
         )
-        connection.execute("delete from shop.plain; insert into shop.plain (id, region) values (2, 'calm')")
+        connection.execute(
+            "delete from shop.plain; insert into shop.plain (id, region) values (2, 'calm')"
+        )
         seen(connection)
         connection.execute("update shop.plain set later = 'wild', region = 'wild'")
         assert {who.partition("=")[2] for who in seen(connection)} <= {cast.name("villain")}

@@ -388,19 +388,21 @@ declare
   old_row jsonb;
   new_row jsonb;
   one boolean;
+  own boolean;
 begin
   if mainspring.is_own_save(kind) then
     return null;
   end if;
-  if not exists (select from mainspring.captured c
-    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+  -- Whether it is registered, and has types that are not built in: generate_capture looks for these very lines.
+  select exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) into own
+  from mainspring.captured c where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid);
+  if own is null then
     one := mainspring.warn_of_trigger(tg_relid, tg_name, kind);
     return null;
   end if;
   begin
-    -- generate_capture looks for these very lines.
-    if exists (select from pg_attribute a
-      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) then
+    if own then
       execute format('select %s, %s from (values (1)) one'
         || case when tg_op <> 'INSERT' then ', (select %3$s from old_rows o) o' else '' end
         || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end

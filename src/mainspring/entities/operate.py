@@ -210,9 +210,7 @@ class EntityOperator:
             for trigger in own(kind, map(found_trigger, rows)):
                 await connection.execute(f"drop trigger {quoted(trigger.name)} on {trigger.table}")
             for function in (f"bump_{kind}", f"capture_of_{kind}"):
-                await connection.execute(
-                    f"drop function if exists mainspring.{quoted(function)}()"
-                )
+                await connection.execute(f"drop function if exists mainspring.{quoted(function)}()")
             (row,) = await connection.fetch(SQL["drop_kind"].numbered, found.name)
             return int(row["visits"])
 
