@@ -66,6 +66,7 @@ from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
 from mainspring.reactive.values import Param
 from mainspring.serve import serve
+from mainspring.tasks.by_function import DENIED, REFUSED, refusal
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.handle import Handle, own_id
@@ -520,7 +521,7 @@ class Mainspring(Advancing):
             await asyncio.to_thread(migrate.migrate, database)
         connection = await database.connect("probe", client=True)
         try:
-            number, shard_count = await migrate.read_schema(connection)
+            number, shard_count, enqueues = await migrate.read_schema(connection)
         finally:
             await connection.close()
         migrate.check_schema(number)
@@ -530,6 +531,7 @@ class Mainspring(Advancing):
             on_windows=database.on_windows,
             shard_count=shard_count,
             private_in="" if self._server is None else str(self.directory.absolute()),
+            enqueues=enqueues,
         )
 
     async def migrate(self) -> list[int]:
@@ -552,12 +554,11 @@ class Mainspring(Advancing):
 
     def script_sync(self, after: int = 0) -> str:
         """All SQL that `migrate` would run, for other tools to apply; kinds need their tables."""
-        text = migrate.script(after)
         if not self.kinds:
-            return text
+            return migrate.script(after)
         database = run_apart(connect.probe(self._address()))
         with database.connect_sync("migrate", client=True) as connection:
-            return f"{text}\n{kinds_script(connection, self.kinds.values())}"
+            return migrate.script(after, kinds_script(connection, self.kinds.values()))
 
     def examine_kinds_sync(self) -> dict[str, str]:
         """Why kinds cannot stand on their tables as they are, by kind; nothing is changed."""
@@ -656,6 +657,8 @@ class Mainspring(Advancing):
         if on is not None or call.options.key is not None:
             return (await self.enqueue_calls([call], on))[0]
         pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
+        if pool.database.enqueues == "function":
+            return (await self.enqueue_calls([call], None))[0]
         handle, values = one(call, pool.database.shard_count, self)
         await pool.run(KERNEL_SQL["insert_one"], values)
         return handle
@@ -672,13 +675,17 @@ class Mainspring(Advancing):
         if not calls:
             return []
         database = await self.database()
-        if on is not None:
-            # All are checked before the caller's transaction is touched: an error must not break it.
-            return await on_psycopg(on, Batch(calls[:], database.shard_count, self))
-        batch = Batch(calls, database.shard_count, self)
-        pool = await self.pool()
-        async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
-            return await on_asyncpg(connection, batch)
+        shard_count, way = database.shard_count, database.enqueues
+        try:
+            if on is not None:
+                # All are checked before the caller's transaction is touched: an error must not break it.
+                return await on_psycopg(on, Batch(calls[:], shard_count, self, way=way))
+            batch = Batch(calls, shard_count, self, way=way)
+            pool = await self.pool()
+            async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
+                return await on_asyncpg(connection, batch)
+        except REFUSED as error:
+            raise refusal(error) from error
 
     def enqueue_calls_sync(self, calls: Sequence[Call], on: Connection | None) -> list[Handle[Any]]:
         """The same for code that is not async."""
@@ -688,27 +695,37 @@ class Mainspring(Advancing):
             )
         if not calls:
             return []
-        shard_count = self.database_sync().shard_count
-        if on is not None:
-            return on_psycopg_sync(on, Batch(calls[:], shard_count, self))
-        batch = Batch(calls, shard_count, self)
-        with self.sync_pool().connection() as connection:
-            return on_psycopg_sync(connection, batch)
+        database = self.database_sync()
+        shard_count, way = database.shard_count, database.enqueues
+        try:
+            if on is not None:
+                return on_psycopg_sync(on, Batch(calls[:], shard_count, self, way=way))
+            batch = Batch(calls, shard_count, self, way=way)
+            with self.sync_pool().connection() as connection:
+                return on_psycopg_sync(connection, batch)
+        except REFUSED as error:
+            raise refusal(error) from error
 
     async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
         """State, result and error of a call."""
         pool = await self.pool()
         statement = TASKS_SQL["look_up"]
         values = _look_up_arguments(handle)
-        async with pool.connection() as connection:
-            rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        try:
+            async with pool.connection() as connection:
+                rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        except DENIED as error:
+            raise refusal(error) from error
         return self._found(handle.task, rows)
 
     def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
         """The same for code that is not async."""
         values = _look_up_arguments(handle)
-        with self.sync_pool().connection() as connection:
-            rows = connection.execute(TASKS_SQL["look_up"].text, values).fetchall()
+        try:
+            with self.sync_pool().connection() as connection:
+                rows = connection.execute(TASKS_SQL["look_up"].text, values).fetchall()
+        except DENIED as error:
+            raise refusal(error) from error
         return self._found(handle.task, rows)
 
     def _found(self, queue: str, rows: list[Any]) -> tuple[str, Any, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -127,6 +128,7 @@ def at_11(empty: str) -> str:
     bands = r"case when l\.worker_id <> .*? end as leased_by"  # which came later
     views = re.sub(bands, "l.worker_id as leased_by", views, flags=re.DOTALL)
     with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("create schema mainspring")
         connection.execute(migrate._LEDGER)
         for migration in migrate.migrations()[:11]:
             connection.execute(migration.text.encode())
@@ -202,7 +204,7 @@ def test_a_migration_behind_another_does_not_call_that_one_in_the_way(
     """T11: whoever ended it would lose what it has built so far."""
     monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
     with psycopg.connect(database_url) as first:
-        first.execute("select pg_advisory_xact_lock(%s)", (migrate._LOCK,))
+        first.execute("select from mainspring.install for update")
 
         with pytest.raises(
             MigrationFailed, match=r"nothing was changed: another migration.*let it"
@@ -226,6 +228,88 @@ def test_the_printed_script_makes_the_same_schema(empty: str, mainspring_server)
 
         assert dump(empty) == dump(other)
     assert migrate.migrate(Database(empty)) == []
+
+
+def test_a_printed_script_that_does_not_fit_changes_nothing(empty: str) -> None:
+    """X6: a second time, or from another migration on: one transaction, and the reason."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(migrate.script().encode())
+        before = dump(empty)
+
+        with pytest.raises(
+            psycopg.errors.RaiseException,
+            match=rf"the schema is at migration {KNOWN[-1]}, and this script begins after 0",
+        ):
+            connection.execute(migrate.script().encode())
+        connection.execute("rollback")
+        connection.execute(migrate.script(KNOWN[-1]).encode())  # functions may come again
+
+        assert dump(empty) == before
+    text = migrate.script()
+    assert text.index("begin;") < text.index("set local lock_timeout") < text.index("for update")
+    assert text.endswith("commit;\n")
+
+
+@pytest.fixture
+def squatter(empty: str) -> Iterator[str]:
+    """A role that has made a schema of our name, with a trap in it; who the trap ran as is noted."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        name = f"squatter_{connection.info.backend_pid}"
+        connection.execute(f"create role {name} login".encode())
+        connection.execute(
+            f"""
+            create schema mainspring authorization {name}; set role {name};
+            create table mainspring.migration (number integer primary key, name text, applied_at
+              timestamptz);
+            create table mainspring.caught (who text);
+            create function mainspring.trap() returns trigger language plpgsql as
+              'begin insert into mainspring.caught values (current_user); return new; end';
+            create trigger trap before insert on mainspring.migration
+              for each row execute function mainspring.trap();
+            reset role""".encode()
+        )
+        yield name
+        connection.execute(f"drop owned by {name} cascade; drop role {name}".encode())
+
+
+def test_a_strangers_schema_is_not_migrated_into(empty: str, squatter: str) -> None:
+    """X6: not even by a superuser; nothing in it is run."""
+    with pytest.raises(MissingRights, match=f"belongs to role '{squatter}'.*drop it"):
+        migrate.migrate(Database(empty))
+
+    with psycopg.connect(empty) as connection:
+        with pytest.raises(psycopg.errors.RaiseException, match=f"belongs to role {squatter}"):
+            connection.execute(migrate.script().encode())
+        connection.rollback()
+        assert connection.execute("select * from mainspring.caught").fetchall() == []
+
+
+def test_a_table_of_a_strangers_in_the_own_schema_is_not_written_to(empty: str) -> None:
+    """X6: whoever may create in the schema could have made the ledger, with a trigger on it."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("create schema mainspring")
+        connection.execute("create table mainspring.migration (number integer, name text)")
+        connection.execute("alter table mainspring.migration owner to pg_monitor")
+
+    with pytest.raises(MissingRights, match="belongs to role 'pg_monitor'"):
+        migrate.migrate(Database(empty))
+
+
+def test_a_migration_waits_for_nobody_without_rights(stranger: str, database_url: str) -> None:
+    """X4b: an advisory lock can be had by everybody; the row of install only by the owner."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("grant usage on schema mainspring to stranger")
+        connection.execute("grant select on mainspring.install, mainspring.migration to stranger")
+    with psycopg.connect(stranger) as squatting:
+        squatting.execute(
+            "select pg_advisory_lock(n) from (values (1835100526), (1835100527)) l(n)"
+        )
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), squatting.transaction():
+            squatting.execute("select from mainspring.install for update")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), squatting.transaction():
+            squatting.execute("lock table mainspring.install in exclusive mode")
+
+        assert migrate.migrate(Database(database_url)) == []
 
 
 def test_migrations_are_numbered_without_gaps() -> None:

@@ -164,7 +164,8 @@ async def test_a_changed_declaration_changes_its_triggers(stages: Stages) -> Non
         r["tgname"] for r in stages.query("select tgname from pg_trigger where not tgisinternal")
     }
     assert {n for n in names if n.startswith("zz_")} == {
-        f"zz_mainspring_listing_{n}" for n in ("bump", "first", "row", "clear")
+        f"zz_mainspring_listing_{n}"
+        for n in ("bump", "first", "row", "a_clear", "b_clear", "clear")
     }
     kept = stages.query("select capture, ignored, notify from mainspring.kind")
     assert kept == [{"capture": "row", "ignored": ["title"], "notify": False}]
@@ -248,6 +249,7 @@ async def test_a_role_that_may_not_make_triggers_is_told(stages: Stages) -> None
     stages.query(f"create role {role}")
     stages.query(f"grant usage on schema mainspring to {role}")
     stages.query(f"grant all on all tables in schema mainspring to {role}")
+    stages.query(f"grant execute on all functions in schema mainspring to {role}")
     try:
         with psycopg.connect(stages.url, autocommit=True) as other:
             other.execute(f"set role {role}".encode())

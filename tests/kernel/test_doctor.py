@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
 import pytest
 
 from mainspring import Mainspring
+from mainspring.db import rights
 from mainspring.kernel import doctor
 from mainspring.kernel.doctor import Finding
-from mainspring.kernel.rights import ENQUEUE, WORK
 from visits import Visits
 
 
@@ -119,16 +117,21 @@ async def test_a_role_without_rights_is_told_which_it_lacks(visits: Visits, data
     app = Mainspring(database_url.replace("postgres@", f"{role}@", 1))
     try:
         (without,) = named(await app.operator.doctor(), "rights")
-        visits.query(f"grant insert on mainspring.visit to {role}")
-        (with_insert,) = named(await app.operator.doctor(), "rights")
+        visits.connection.execute(rights.operator(role).encode())
+        (with_looks,) = named(await app.operator.doctor(), "rights")
+        visits.connection.execute(rights.worker(role).encode())
+        (with_all,) = named(await app.operator.doctor(), "rights")
     finally:
         await app.close()
         visits.query(f"drop owned by {role}")
         visits.query(f"drop role {role}")
 
-    assert (without.level, without.text) == ("bad", "the role lacks INSERT on mainspring.visit")
-    assert with_insert.level == "warn"
-    assert "OWNER on mainspring.history" in with_insert.text
+    assert without.level == "bad"
+    assert "EXECUTE on mainspring.enqueue(text, jsonb" in without.text
+    assert "mainspring rights enqueue" in without.remedy
+    assert with_looks.level == "warn"
+    assert "EXECUTE on mainspring.make_day" in with_looks.text
+    assert with_all.level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -144,13 +147,3 @@ def test_a_deadlock_timeout_below_the_engines_lock_timeout_is_found():
     assert doctor._deadlock_timeout(100).level == "warn"
     assert doctor._deadlock_timeout(1000).level == "ok"
     assert doctor._connections(90, 100).level == "warn"
-
-
-def test_the_documented_rights_are_those_that_are_checked():
-    """T11: docs/operate/rights.md names every table."""
-    text = (Path(__file__).parents[2] / "docs" / "operate" / "rights.md").read_text()
-    tables = {
-        name for privilege, name in (*ENQUEUE, *WORK) if privilege not in ("EXECUTE", "USAGE")
-    }
-
-    assert not {name for name in tables if name not in text}

@@ -20,6 +20,7 @@ from mainspring.cli import (
     queues,
     reactive,
     recurring,
+    rights,
     show,
     tasks,
 )
@@ -75,6 +76,7 @@ for name, group in (
     ("recurring", recurring.group),
     ("params", params.group),
     ("reactive", reactive.group),
+    ("rights", rights.group),
 ):
     cli.add_typer(group, name=name)
 

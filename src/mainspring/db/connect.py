@@ -149,6 +149,8 @@ class Database:
     settings: Mapping[str, str] = field(default_factory=dict)
     private_in: str = ""  # the directory of the private server that it is on
     on_windows: bool = False  # the server is
+    # How the role enqueues: it reads and writes visits ("all"), inserts new ones ("fresh"), or neither.
+    enqueues: str = "all"
 
     @property
     def shown(self) -> str:

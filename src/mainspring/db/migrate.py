@@ -1,6 +1,8 @@
 """The schema: made and upgraded by numbered files, forward only.
 
-Every migration is one transaction under one lock, so two that race apply each file once. Functions
+Every migration is one transaction under one lock (the row of `install`, which only the owner can take),
+so two that race apply each file once. A schema that belongs to another role is left alone: whoever made
+it could run code in our name. Functions
 and views in `functions/` are replaced on every migrate; what they need is in the migrations. A
 migration must be safe while the previous release runs; what removes something waits a release. A table
 that somebody's long transaction has is waited for by short tries: all others would wait behind one.
@@ -25,12 +27,11 @@ log = logging.getLogger("mainspring")
 # A table that somebody's long transaction has is asked for again and again for so long (seconds), and
 # another migration is waited for.
 PATIENCE_SECONDS = 60.0
-_LOCK = 0x6D61696E  # "main": serialises migrators of this database
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing. History
 # comes after visit_status, as whoever asks for a result takes them: else each would wait for the other.
 _FUNCTIONS = (
-    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "advance"),
-    *("views", "history", "violations"),
+    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "enqueue_many"),
+    *("advance", "views", "history", "history_days", "violations", "result_of"),
     *("canonical_keys", "offer_visits", "end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
     *(
@@ -41,11 +42,12 @@ _FUNCTIONS = (
         "entity_queue",
         "set_state",
         "process_views",
+        "operate",
+        "grants",
     ),
 )
 
 _LEDGER = """
-create schema if not exists mainspring;
 create table if not exists mainspring.migration (
   number integer primary key,
   name text not null,
@@ -79,9 +81,11 @@ def functions() -> str:
     return "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _FUNCTIONS)
 
 
-def script(after: int = 0) -> str:
-    """All SQL that `migrate` would run from migration `after` on, for other tools to apply."""
-    parts = [_LEDGER]
+def script(after: int = 0, more: str = "") -> str:
+    """All SQL that `migrate` would run from migration `after` on, for other tools to apply: one
+    transaction,
+    which refuses to begin where it does not fit. `more` is run at its end."""
+    parts = [_BEGIN.replace("%after%", str(after)), _LEDGER]
     for migration in migrations():
         if migration.number > after:
             parts.append(f"-- {migration.number:04} {migration.name}\n{migration.text}")
@@ -89,9 +93,43 @@ def script(after: int = 0) -> str:
                 "insert into mainspring.migration (number, name) "
                 f"values ({migration.number}, '{migration.name}');\n"
             )
-    return "\n".join([*parts, functions(), _LEASES])
+    return "\n".join([*parts, functions(), _LEASES, more, "commit;\n"])
 
 
+_BEGIN = """-- Apply as the owner of schema mainspring, and stop at the first error:
+-- psql -v ON_ERROR_STOP=1 -f this_file
+begin;
+set local statement_timeout = 0;
+set local lock_timeout = '10s';
+do $$
+declare
+  schema_owner name := (select pg_get_userbyid(nspowner) from pg_namespace where nspname = 'mainspring');
+  newest integer;
+begin
+  if schema_owner <> current_user then
+    raise exception 'schema mainspring belongs to role %, not to %', schema_owner, current_user
+      using hint = 'apply this as that role; if nobody of yours made it, drop it';
+  end if;
+  if schema_owner is null then
+    create schema mainspring;
+  end if;
+  if to_regclass('mainspring.migration') is not null then
+    if exists (select from pg_class c where c.oid in (to_regclass('mainspring.migration'),
+      to_regclass('mainspring.install'))
+      and pg_get_userbyid(c.relowner) <> current_user) then
+      raise exception 'the tables of schema mainspring belong to another role than %', current_user;
+    end if;
+    perform from mainspring.install for update;
+    newest := (select max(number) from mainspring.migration);
+  end if;
+  if coalesce(newest, 0) <> %after% then
+    raise exception 'the schema is at migration %, and this script begins after %after%',
+      coalesce(newest, 0)
+      using hint = format('print it anew: mainspring migrate --sql --from %s', coalesce(newest, 0));
+  end if;
+end
+$$;
+"""
 _LEASES = """
 insert into mainspring.lease (pool, shard)
 select 'default', n from mainspring.install, generate_series(0, shard_count - 1) n
@@ -106,6 +144,9 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
         for tries in itertools.count():
             try:
                 return _apply(database, connection, upto)
+            except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
+                if time.monotonic() > give_up_at:  # never: the schema of another first one is there
+                    raise
             except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
                 if time.monotonic() > give_up_at:
                     raise MigrationFailed(
@@ -118,7 +159,8 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
             except psycopg.errors.InsufficientPrivilege as error:
                 raise MissingRights(
                     f"the role may not change schema mainspring: {error.diag.message_primary}; "
-                    "run the migration as the schema's owner, or: grant create on database ... to role"
+                    "run the migration as the schema's owner, or: grant create on database ... to role "
+                    "(mainspring rights owner prints both)"
                 ) from error
             except psycopg.Error as error:
                 raise MigrationFailed(f"nothing was changed: {error}") from error
@@ -132,6 +174,7 @@ def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | 
         if (local := database.local_settings(client=True)) is not None:
             connection.execute(local)
         connection.execute("set local statement_timeout = 0")  # a great table takes its time
+        _refuse_strangers(connection)
         _wait_for_others(connection)
         # Whoever comes behind a lock that is waited for waits too: readers, writers, workers.
         connection.execute("set local lock_timeout = '300ms'")
@@ -152,12 +195,40 @@ def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | 
     return applied
 
 
+_OWNERS = """
+select current_user::text, pg_get_userbyid(n.nspowner)::text, (
+  select pg_get_userbyid(c.relowner)::text from pg_class c
+  where c.relnamespace = n.oid and c.relname in ('migration', 'install') and c.relowner <> n.nspowner
+    limit 1)
+from pg_namespace n where n.nspname = 'mainspring'
+"""
+
+
+def _refuse_strangers(connection: psycopg.Connection[Any]) -> None:
+    """A schema of somebody else is not migrated into: his triggers would run as the migrator, and all that
+    we put there would be his. Nothing of it has been touched when this is asked."""
+    row = connection.execute(_OWNERS).fetchone()
+    if row is None:
+        return
+    role, *owners = row
+    for owner in owners:
+        if owner is not None and owner != role:
+            raise MissingRights(
+                f"role {role!r} may not change schema mainspring, which belongs to role {owner!r}: migrate "
+                f"as that role (alter role {role} set role = {owner}, or options=-crole%3D{owner} in "
+                "the URL); if nobody of yours made it, it is a stranger's: drop it"
+            )
+
+
 def _wait_for_others(connection: psycopg.Connection[Any]) -> None:
     """One migration at a time. Another that takes long must not be taken for somebody in the way."""
     wait = f"{PATIENCE_SECONDS * 1000 + 1:.0f}ms"
     connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
     try:
-        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        if connection.execute("select to_regnamespace('mainspring')").fetchone() == (None,):
+            connection.execute("create schema mainspring")  # waits for another that makes it
+        elif connection.execute("select to_regclass('mainspring.install')").fetchone() != (None,):
+            connection.execute("select from mainspring.install for update")
     except psycopg.errors.LockNotAvailable as error:
         raise MigrationFailed(
             f"nothing was changed: another migration has been under way for {PATIENCE_SECONDS:g} s; "
@@ -170,22 +241,27 @@ def _newest(connection: psycopg.Connection[tuple[int]]) -> int:
     return row[0] if row else 0
 
 
-async def read_schema(connection: Any) -> tuple[int | None, int]:
-    """The newest migration that was applied (None: no schema) and the shard count."""
+async def read_schema(connection: Any) -> tuple[int | None, int, str]:
+    """The newest migration that was applied (None: no schema), the shard count, and how the role enqueues
+    (`Database.enqueues`)."""
     try:
         async with connection.transaction():  # behind a pooler: all of it on one backend
             row = await connection.fetchrow(
                 "select max(number) as number,"
-                " (select shard_count from mainspring.install) as shards from mainspring.migration"
+                " (select shard_count from mainspring.install) as shards,"
+                " case when not has_any_column_privilege('mainspring.visit', 'insert') then 'function'"
+                " when not has_table_privilege('mainspring.visit', 'select') then 'fresh'"
+                " else 'all' end as enqueues"
+                " from mainspring.migration"
             )
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
-        return None, 0
+        return None, 0, "all"
     except asyncpg.InsufficientPrivilegeError as error:
         raise MissingRights(
-            f"the role may not read schema mainspring: {error}; docs/operate/rights.md lists the "
-            "grants an application's role needs"
+            f"the role may not read schema mainspring: {error}; mainspring rights enqueue ROLE prints "
+            "the grants of a role that enqueues (docs/operate/rights.md has the others)"
         ) from None
-    return row["number"], row["shards"]
+    return row["number"], row["shards"], row["enqueues"]
 
 
 def refuse_newer(number: int) -> None:

@@ -78,16 +78,17 @@ end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value date, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value integer, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$select mainspring.advance(param, value::bigint, why)$$;
 
 CREATE FUNCTION mainspring.advance(param text, value bigint, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'integer')
     from mainspring.advance_params(array[param], array['integer'], array[value::text], false, session_user, why) a
@@ -95,11 +96,12 @@ CREATE FUNCTION mainspring.advance(param text, value bigint, why text DEFAULT NU
 
 CREATE FUNCTION mainspring.advance(param text, value numeric, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_numeric(param, value); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value text, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -109,11 +111,12 @@ CREATE FUNCTION mainspring.advance(param text, value text, why text DEFAULT NULL
 
 CREATE FUNCTION mainspring.advance(param text, value timestamp without time zone, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 
 CREATE FUNCTION mainspring.advance(param text, value timestamp with time zone, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'instant')
     from mainspring.advance_params(array[param], array['instant'], array[mainspring.finite_micros(param, value)::text], false,
@@ -121,8 +124,8 @@ CREATE FUNCTION mainspring.advance(param text, value timestamp with time zone, w
   $$;
 
 CREATE FUNCTION mainspring.advance_params(names text[], kinds text[], given text[], only_greater boolean, changed_by text DEFAULT NULL::text, why text DEFAULT NULL::text) RETURNS TABLE(name text, answer text, kind text, old text, value text, ahead boolean)
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_column
 declare
@@ -280,6 +283,43 @@ CREATE FUNCTION mainspring.bundles_with(key text) RETURNS SETOF mainspring.histo
       and case when bundles_with.key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then bundles_with.key::uuid end = any(p.ids);
   $_$;
 
+CREATE FUNCTION mainspring.cancel_visits(shards integer[], keys text[], queues text[], reason text, parked_only boolean) RETURNS TABLE(queue text, key text, id uuid)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with wanted as materialized (
+    select v.shard, v.key, v.queue
+    from unnest(cancel_visits.shards, cancel_visits.keys, cancel_visits.queues) as i(shard, key, queue)
+    join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+    where v.pass is null and (v.parked_at is not null or not cancel_visits.parked_only)
+    order by v.shard, v.key, v.queue
+    for update of v skip locked
+  ),
+  gone as (
+    delete from mainspring.visit v
+    using wanted w
+    where v.shard = w.shard and v.key = w.key and v.queue = w.queue
+    returning v.id, v.queue, v.key, v.grp, v.priority,
+      case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
+  ),
+  story as (
+    insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
+      started_at, ended_at, duration_ms, error, payload, searchable)
+    select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), g.id, g.queue, g.key, g.grp, g.priority, g.attempt,
+      'cancelled', '00000000-0000-0000-0000-000000000000', g.created_at, g.due_at, mainspring.now(), mainspring.now(), 0,
+      cancel_visits.reason, g.payload,
+      (select array_agg(left(f || '=' || (g.payload ->> f), 500)) from unnest(q.searchable) f where g.payload ? f)
+    from gone g
+    left join mainspring.queue q on q.name = g.queue
+  )
+  select g.queue::text, g.key::text, g.id
+  from gone g;
+end
+$$;
+
 CREATE FUNCTION mainspring.canonical_keys(kind text, ids text[]) RETURNS TABLE(n bigint, key text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -294,8 +334,8 @@ declare
   names text[];
   relation regclass;
 begin
-  select k.key_types, k.keys, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
-    into types, names, relation from mainspring.kind k where k.name = canonical_keys.kind;
+  select k.types, k.names, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
+    into types, names, relation from mainspring.key_of(canonical_keys.kind) k;
   if not found then
     raise exception 'unknown kind %', quote_literal(kind) using
       errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';
@@ -348,12 +388,29 @@ declare
   old_row jsonb;
   new_row jsonb;
   one boolean;
+  own boolean;
 begin
   if mainspring.is_own_save(kind) then
     return null;
   end if;
+  -- Whether it is registered, and has types that are not built in: generate_capture looks for these very lines.
+  select exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384) into own
+  from mainspring.captured c where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid);
+  if own is null then
+    one := mainspring.warn_of_trigger(tg_relid, tg_name, kind);
+    return null;
+  end if;
   begin
-    if tg_op = 'UPDATE' then
+    if own then
+      execute format('select %s, %s from (values (1)) one'
+        || case when tg_op <> 'INSERT' then ', (select %3$s from old_rows o) o' else '' end
+        || case when tg_op <> 'DELETE' then ', (select %4$s from new_rows n) n' else '' end
+        || ' limit 2',  -- of many rows two will do to tell: execute would fetch every pair
+        case when tg_op <> 'INSERT' then 'to_jsonb(o.*)' else 'null' end,
+        case when tg_op <> 'DELETE' then 'to_jsonb(n.*)' else 'null' end,
+        mainspring.row_expression(tg_relid, 'o'), mainspring.row_expression(tg_relid, 'n')) into strict old_row, new_row;
+    elsif tg_op = 'UPDATE' then
       select to_jsonb(o.*), to_jsonb(n.*) into strict old_row, new_row from old_rows o, new_rows n;
     elsif tg_op = 'INSERT' then
       select to_jsonb(n.*) into strict new_row from new_rows n;
@@ -376,8 +433,8 @@ begin
     declare
       old_key constant text := mainspring.key_expression(tg_relid, keys, 'o');
       new_key constant text := mainspring.key_expression(tg_relid, keys, 'n');
-      versioned constant boolean := exists (select from pg_attribute a
-        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and not a.attisdropped);
+      versioned constant boolean := exists (select from pg_attribute a  -- a number: nothing to be escaped
+        where a.attrelid = tg_relid and a.attname = version_column and a.attnum > 0 and a.atttypid in (20, 21, 23));
       start constant text := case when versioned
         then format('''{"out":1'' || coalesce('',"v":'' || n.%I, '''')', version_column) else '''{"out":1''' end;
       lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
@@ -425,10 +482,12 @@ begin
         for chunk in execute format(
           'select array_agg(key) as keys, array_agg(body) as bodies from ('
           'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-          ' from (select %1$s as key, case when $1 then mainspring.row_json(o.*) end as body from old_rows o %2$s) s) s'
+          ' from (select %1$s as key, case when $1 then mainspring.row_json(b.*) end as body from old_rows o,'
+          ' lateral (select %3$s) b %2$s) s) s'
           ' group by n / 10000 order by n / 10000',
           old_key, case when tg_op = 'UPDATE'
-            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end)
+            then format('where not exists (select from new_rows n where %s = %s)', new_key, old_key) else '' end,
+          mainspring.row_expression(tg_relid, 'o'))
           using exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null)
         loop
           perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
@@ -443,28 +502,42 @@ $_$;
 CREATE FUNCTION mainspring.capture_clear() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET "DateStyle" TO 'ISO, YMD'
-    SET "IntervalStyle" TO 'postgres'
-    SET bytea_output TO 'hex'
-    SET extra_float_digits TO '1'
-    SET jit TO 'off'
-    AS $_$
+    AS $$
 declare
   kind constant text := tg_argv[0];
-  expression constant text := mainspring.key_expression(tg_relid, tg_argv[1]::text[], 'o');
   told constant boolean := exists (select from mainspring.consumer c where c.kind = tg_argv[0] and c.retired_at is null);
-  readable constant boolean := expression is not null and has_table_privilege(tg_relid, 'select')
-    and not row_security_active(tg_relid);
   whole constant boolean := pg_partition_root(tg_relid) is null;
+  asked constant text := 'mainspring.clear_' || md5(kind);  -- the triggers of two kinds may fire in turns
+  given constant text := 'mainspring.cleared_' || md5(kind);
+  wanted text := '';
+  printed text;
   chunk record;
 begin
-  if readable and (told or not whole) then
-    for chunk in execute format(
-      'select array_agg(key) as keys, array_agg(body) as bodies from ('
-      'select key, body, row_number() over (order by mainspring.shard(key, (select shard_count from mainspring.install)), key) as n'
-      ' from (select %s as key, case when $1 then mainspring.row_json(o.*) end as body from only %s o) s) s'
-      ' group by n / 10000 order by n / 10000', expression, tg_relid::regclass) using told
+  if not exists (select from mainspring.captured c
+    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, kind);
+    return null;
+  end if;
+  if tg_nargs > 6 and tg_argv[6] = 'ask' then
+    if told or not whole then
+      wanted := format('select jsonb_agg(jsonb_build_array(%s, %s))::text from only %s o, lateral (select %s) b',
+        mainspring.key_expression(tg_relid, tg_argv[1]::text[], 'o'),
+        case when told then 'to_jsonb(b.*)' else 'null' end, tg_relid::regclass, mainspring.row_expression(tg_relid, 'o'));
+    end if;
+    perform set_config(asked, coalesce(wanted, ''), true), set_config(given, '', true);
+    return null;
+  end if;
+  printed := nullif(current_setting(given, true), '');
+  perform set_config(asked, '', true), set_config(given, '', true);
+  if printed is not null then
+    for chunk in
+      select array_agg(s.key) as keys, array_agg(s.body) as bodies
+      from (
+        select p.row->>0 as key, nullif(p.row->1, 'null') as body,
+          row_number() over (order by mainspring.shard(p.row->>0, (select shard_count from mainspring.install)), p.row->>0) as n
+        from jsonb_array_elements(printed::jsonb) as p(row)
+      ) s
+      group by s.n / 10000 order by s.n / 10000
     loop
       perform mainspring.end_entities(kind, chunk.keys, chunk.bodies);
     end loop;
@@ -474,15 +547,16 @@ begin
       where v.queue in (tg_argv[0], tg_argv[0] || '~') or starts_with(v.queue, tg_argv[0] || '/');
     if told then
       raise warning 'mainspring: table % cannot be read by %, so the consumers of kind % get no deleted events',
-        tg_relid::regclass, current_user, quote_literal(kind);
+        tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind);
     end if;
   else
     raise warning 'mainspring: partition % cannot be read by %; states of its entities of kind % stay',
-      tg_relid::regclass, current_user, quote_literal(kind) using hint = 'grant select to the owner of schema mainspring';
+      tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind)
+      using hint = 'delete its rows instead, or truncate as a role that may select them';
   end if;
   return null;
 end
-$_$;
+$$;
 
 CREATE FUNCTION mainspring.capture_document() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -494,6 +568,10 @@ declare
   lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   if tg_op = 'INSERT' then
     for item in
       select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
@@ -529,6 +607,23 @@ begin
     loop
       perform mainspring.end_entities(item.kind, item.keys, item.bodies, item.versions);
     end loop;
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.capture_left() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_relid <> 'mainspring.leaving'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'leaving');
+    return null;
+  end if;
+  delete from mainspring.leaving l where l.id = new.id;
+  if found then
+    perform mainspring.end_entities(new.kind, array[new.key], array[new.body]);
   end if;
   return null;
 end
@@ -581,9 +676,13 @@ declare
   new_key text;
   old_row jsonb;
   new_row jsonb;
-  there boolean;
 begin
   if mainspring.is_own_save(kind) then
+    return null;
+  end if;
+  if not exists (select from mainspring.captured c
+    where c.kind = tg_argv[0] and c.relid = coalesce(pg_partition_root(tg_relid), tg_relid)) then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, kind);
     return null;
   end if;
   if tg_op = 'UPDATE' and old *= new then
@@ -595,21 +694,24 @@ begin
       tg_relid::regclass, keys, quote_literal(kind) using hint = 'declare the new key and run mainspring migrate module:app';
     return null;
   end if;
+  expression := case when exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384)
+    then format('select %s, mainspring.row_json(b.*) from (select ($1).*) r, lateral (select %s) b',
+      expression, mainspring.row_expression(tg_relid, 'r'))
+    else format('select %s, mainspring.row_json(r.*) from (select ($1).*) r', expression) end;
   if tg_op <> 'INSERT' then
-    execute format('select %s from (select ($1).*) r', expression) into old_key using old;
-    old_row := mainspring.row_json(old);
+    execute expression into old_key, old_row using old;
   end if;
   if tg_op <> 'DELETE' then
-    execute format('select %s from (select ($1).*) r', expression) into new_key using new;
-    new_row := mainspring.row_json(new);
-  elsif pg_partition_root(tg_relid) is not null then
-    -- A row that moves to another partition is deleted here and inserted there: its state must not end. Where one cannot
-    -- look, nothing ends: the visit that is offered instead finds no entity and is over.
-    there := mainspring.is_there(pg_partition_root(tg_relid), keys, old);
-    if there then
-      return null;
-    end if;
-    new_key := case when there is null then old_key end;
+    execute expression into new_key, new_row using new;
+  end if;
+  -- A row that moves to another partition is deleted here and inserted there: its state must not end. The table itself is not
+  -- looked into, its owner's code would run: what has not come again when the transaction ends is deleted.
+  if tg_op = 'DELETE' and old_key is not null and pg_partition_root(tg_relid) is not null then
+    insert into mainspring.leaving (kind, key, xact, body) values (tg_argv[0], old_key, pg_current_xact_id(), old_row);
+    return null;
+  elsif tg_op = 'INSERT' and pg_partition_root(tg_relid) is not null then
+    delete from mainspring.leaving l where l.kind = tg_argv[0] and l.key = new_key and l.xact = pg_current_xact_id();
   end if;
   perform mainspring.capture_one(
     kind, old_key, new_key, old_row, new_row, tg_argv[2], tg_argv[3]::text[], tg_argv[5] = 'notify');
@@ -618,38 +720,16 @@ end
 $_$;
 
 CREATE FUNCTION mainspring.changed(kind text, ids text[], fields text[] DEFAULT NULL::text[]) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-declare
-  keys text[];
-  payload jsonb := '{"out": 1}';
-  count integer;
-begin
-  select array_agg(distinct c.key) into keys from mainspring.canonical_keys(changed.kind, ids) c;
-  if keys is null then
-    return 0;
-  end if;
-  if exists (select from unnest(keys) k where k is null or octet_length(k) not between 1 and 1300) then
-    raise exception 'an id of kind % is null, empty or longer than 1300 bytes', quote_literal(kind)
-      using errcode = 'invalid_parameter_value';
-  end if;
-  if fields is null then
-    payload := payload || '{"new": 1}';
-  else
-    payload := payload || coalesce((select jsonb_object_agg('f:' || f, 1) from unnest(fields) f where f is not null), '{}');
-  end if;
-  count := mainspring.offer_visits(kind, keys, array_fill(payload, array[cardinality(keys)]));
-  if (select k.notify from mainspring.kind k where k.name = changed.kind) then
-    perform mainspring.wake(kind, mainspring.now());
-  end if;
-  return count;
-end
-$$;
+    select mainspring.offer_changed(changed.kind,
+      (select array_agg(distinct c.key) from mainspring.canonical_keys(changed.kind, ids) c), fields)
+  $$;
 
 CREATE FUNCTION mainspring.check_answer(name text, answer text, kind text, old text, value text, wanted text) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 declare
@@ -724,6 +804,10 @@ CREATE FUNCTION mainspring.clear_documents() RETURNS trigger
 declare
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   for item in
     select d.kind, array_agg(d.key) as keys, array_agg(d.body) as bodies, array_agg(d.version) as versions
     from mainspring.document d group by d.kind order by d.kind
@@ -774,8 +858,7 @@ begin
     raise exception 'the table % of kind % is gone', found_kind.source, quote_literal(kind) using errcode = 'undefined_table';
   end if;
   select string_agg(format('t.%I', k.name), ', ' order by k.n),
-    case when cardinality(found_kind.keys) = 1 then min(format('t.%I::text', k.name))
-      else format('jsonb_build_array(%s)::text', string_agg(format('t.%I::text', k.name), ', ' order by k.n)) end,
+    mainspring.key_expression(source, found_kind.keys, 't'),
     case when cardinality(found_kind.keys) = 1 then '$1::' || min(k.type)
       else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
   into columns, printed, position
@@ -798,7 +881,9 @@ declare
   visit_key constant text := crawl_soon.kind || '/new';
 begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind
-    and (k.source = 'dao' or exists (select from mainspring.crawl_page(crawl_soon.kind, null, 1)))) then
+    and case k.source when 'dao' then true
+      when 'document' then exists (select from mainspring.document d where d.kind = k.name)
+      else (select sum(pg_relation_size(t.relid)) > 0 from pg_partition_tree(to_regclass(k.source)) t) end) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
@@ -850,7 +935,7 @@ CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURN
     select coalesce(string_agg('concat(' || piece || ')', ' || '), '''''')
     from (
       select string_agg(format(
-        case when t.typtype = 'e' or t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
+        case when t.typname in ('int2', 'int4', 'int8', 'bool', 'uuid', 'date', 'timestamp', 'timestamptz')
             and t.typnamespace = 'pg_catalog'::regnamespace
             or t.typname in ('text', 'varchar') and t.typnamespace = 'pg_catalog'::regnamespace and l.collisdeterministic
           then 'case when o.%1$I is distinct from n.%1$I then %2$L end'
@@ -863,6 +948,30 @@ CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURN
       group by a.attnum / 50
     ) pieces
   $_$;
+
+CREATE FUNCTION mainspring.drop_day(name text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  ended regclass := (
+    select c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass)
+      and c.relnamespace = 'mainspring'::regnamespace and c.relname = drop_day.name
+      and c.relname ~ '^history_(bundle_)?\d{4}_\d\d_\d\d$'
+      and to_date(right(c.relname, 10), 'YYYY_MM_DD') < (mainspring.now() at time zone 'UTC')::date);
+begin
+  if ended is null then
+    raise exception 'history has no day % that has ended', quote_literal(name) using errcode = 'invalid_parameter_value';
+  end if;
+  perform from mainspring.install for update skip locked;
+  if not found then
+    return false;
+  end if;
+  execute format('drop table mainspring.%I', drop_day.name);
+  return true;
+end
+$_$;
 
 CREATE FUNCTION mainspring.end_entities(kind text, keys text[], bodies jsonb[] DEFAULT NULL::jsonb[], versions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql
@@ -943,31 +1052,21 @@ end
 $$;
 
 CREATE FUNCTION mainspring.enqueue(task text, arguments jsonb DEFAULT '{}'::jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT NULL::integer, grp text DEFAULT NULL::text, key text DEFAULT NULL::text) RETURNS uuid
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   fresh uuid := mainspring.uuid7();
   wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
   visit_key text;
   count integer;
-  near text;
   winner uuid;
   wanted_priority integer;
 begin
   select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
-    from mainspring.queue q where q.name = task;
+    from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
-    -- The one that begins most alike: with at least three letters and half of what was asked for.
-    select q.name into near from mainspring.queue q
-      cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
-        where left(q.name, n) = left(task, n)) alike
-      where q.kind = 'task' and alike.length >= greatest(3, length(task) / 2)
-      order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
-    raise exception 'unknown task %', quote_literal(task) using
-      errcode = 'undefined_object',
-      hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
-        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+    perform mainspring.refuse_task(task);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
@@ -1012,6 +1111,80 @@ begin
     end if;
     -- The one that had the key was settled between the two statements: insert again.
   end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.enqueue_many(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[]) RETURNS TABLE(id uuid, key text, is_new boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  shards integer := (select i.shard_count from mainspring.install i);
+  moment timestamptz := mainspring.now();
+  wrong record;
+  ids uuid[];
+  ready jsonb;
+  missing integer;
+begin
+  if cardinality(tasks) > 10000 then
+    raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
+      using errcode = 'program_limit_exceeded', hint = 'send them in several calls of one transaction';
+  end if;
+  select t.name into wrong from unnest(tasks) as t(name)
+    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q) where q.name is null limit 1;
+  if found then
+    perform mainspring.refuse_task(coalesce(wrong.name, ''));
+  end if;
+  select i.task, i.fault into wrong
+  from (
+    select i.task, case
+        when i.arguments is null or octet_length(i.arguments) > 2 * 1024 * 1024 then 'arguments must have at most 2097152 bytes'
+        when i.priority not between 0 and 9 then 'priority must be 0 to 9'
+        when coalesce(i.due_at, moment + i.delay, moment) >= timestamptz '9999-01-01 00:00:00+00' then 'due_at must be before the year 9999'
+        when i.key = '' or octet_length(i.key) > 1024 then 'key must have 1 to 1024 bytes'
+        when i.grp = '' or octet_length(i.grp) > 255 then 'group must have 1 to 255 bytes'
+        when jsonb_typeof(i.arguments::jsonb) <> 'object' then 'arguments must be a JSON object'
+      end as fault
+    from unnest(tasks, arguments, due_ats, delays, priorities, groups, keys) as i(task, arguments, due_at, delay, priority, grp, key)
+  ) i where i.fault is not null limit 1;
+  if found then
+    raise exception 'a call of task % cannot be enqueued: %', quote_literal(wrong.task), wrong.fault
+      using errcode = 'invalid_parameter_value';
+  end if;
+  ids := array(select mainspring.uuid7() from generate_series(1, cardinality(tasks)));
+  loop
+    with item as (
+      select mainspring.shard(coalesce(i.grp, k.key), shards) as shard, k.key, i.task, i.id, i.grp,
+        coalesce(i.priority, (q.declared ->> 'priority')::integer, 5) as priority,
+        greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at, i.arguments
+      from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids)
+        as i(task, arguments, due_at, delay, expires_at, priority, grp, own, id)
+      join mainspring.queue q on q.name = i.task
+      cross join lateral (select case
+        when i.own is null then i.id::text
+        when i.grp is null and i.own !~ '^[0-9]+:' then i.own
+        else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
+      end as key) k
+      order by 1, 2, 3
+    )
+    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+    select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
+    on conflict do nothing;
+    select jsonb_agg(jsonb_build_array(v.id, k.key, v.id = i.id) order by i.n), count(*) filter (where v.id is null) into ready, missing
+    from unnest(tasks, groups, keys, ids) with ordinality as i(task, grp, own, id, n)
+    cross join lateral (select case
+      when i.own is null then i.id::text
+      when i.grp is null and i.own !~ '^[0-9]+:' then i.own
+      else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
+    end as key) k
+    left join mainspring.visit v on v.shard = mainspring.shard(coalesce(i.grp, k.key), shards) and v.key = k.key and v.queue = i.task;
+    exit when missing = 0;
+    -- The one that had the key was settled between the two statements: insert again; what is there stays as it is.
+  end loop;
+  perform mainspring.wake(t.task, moment) from (select distinct task from unnest(tasks) as d(task)) t;
+  return query select (r.row->>0)::uuid, r.row->>1, (r.row->>2)::boolean
+    from jsonb_array_elements(ready) with ordinality as r(row, n) order by r.n;
 end
 $$;
 
@@ -1062,6 +1235,38 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.generate_capture(relation regclass, kind text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  body text := (select p.prosrc from pg_proc p where p.oid = 'mainspring.capture()'::regprocedure);
+  old_rows constant text := format('(select %s from old_rows o) o', mainspring.row_expression(relation, 'o'));
+  new_rows constant text := format('(select %s from new_rows n) n', mainspring.row_expression(relation, 'n'));
+  changes constant text[][] := array[
+    ['exists (select from pg_attribute a
+      where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384)',
+      format('%L is distinct from (select string_agg(concat(a.attname, '':'', a.atttypid), '','' order by a.attnum)
+      from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped)',
+      (select string_agg(concat(a.attname, ':', a.atttypid), ',' order by a.attnum)
+        from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped))],
+    ['old_row, new_row from old_rows o, new_rows n;', format('old_row, new_row from %s, %s;', old_rows, new_rows)],
+    ['into strict new_row from new_rows n;', format('into strict new_row from %s;', new_rows)],
+    ['into strict old_row from old_rows o;', format('into strict old_row from %s;', old_rows)]];
+begin
+  for n in 1..array_length(changes, 1) loop
+    if strpos(body, changes[n][1]) = 0 then
+      raise exception 'capture() has no line "%" any more', changes[n][1];
+    end if;
+    body := replace(body, changes[n][1], changes[n][2]);
+  end loop;
+  execute format('create or replace function mainspring.%I() returns trigger language plpgsql security definer'
+    ' set search_path = pg_catalog, pg_temp set timezone = ''UTC'' set datestyle = ''ISO, YMD'' set intervalstyle = ''postgres'''
+    ' set bytea_output = ''hex'' set extra_float_digits = 1 set jit = off as %L', 'capture_of_' || kind, body);
+  execute format('revoke execute on function mainspring.%I() from public', 'capture_of_' || kind);
+end
+$$;
+
 CREATE FUNCTION mainspring.history_violations(day date) RETURNS TABLE(rule text, detail text)
     LANGUAGE sql STABLE
     AS $$
@@ -1084,24 +1289,9 @@ CREATE FUNCTION mainspring.is_own_save(kind text) RETURNS boolean
     AS $$
     select pg_trigger_depth() = 1 and current_setting('mainspring.engine', true) = 'on'
       and coalesce(nullif(current_setting('mainspring.saves', true), ''), kind) = kind
+      and has_table_privilege(
+        coalesce(nullif(current_setting('role'), 'none'), session_user)::name, 'mainspring.lease', 'update')
   $$;
-
-CREATE FUNCTION mainspring.is_there(relation regclass, keys text[], entity record) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    AS $_$
-declare
-  found_it boolean;
-begin
-  if not has_table_privilege(relation, 'select') or row_security_active(relation) then
-    return null;
-  end if;
-  execute format('select exists (select from %s t where %s)', relation,
-    (select string_agg(format('t.%1$I = ($1).%1$I', k), ' and ') from unnest(keys) k)) into found_it using entity;
-  return found_it;
-exception when others then
-  return null;
-end
-$_$;
 
 CREATE FUNCTION mainspring.json_key(entity jsonb, keys text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -1117,11 +1307,20 @@ CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text)
     AS $$
     select case
       when count(a.attnum) < cardinality(keys) then null
-      when cardinality(keys) = 1 then format('%I.%I::text', alias, keys[1])
-      else format('jsonb_build_array(%s)::text', string_agg(format('%I.%I::text', alias, k.name), ', ' order by k.n))
+      when cardinality(keys) = 1 then min(c.text)
+      else format('jsonb_build_array(%s)::text', string_agg(c.text, ', ' order by k.n))
     end
     from unnest(keys) with ordinality as k(name, n)
     left join pg_attribute a on a.attrelid = relation and a.attname = k.name and a.attnum > 0 and not a.attisdropped
+    cross join lateral (select case when a.atttypid < 16384 then format('%I.%I::text', alias, k.name)
+      else mainspring.own_column(alias, k.name, a.atttypid, true) end as text) c
+  $$;
+
+CREATE FUNCTION mainspring.key_of(kind text) RETURNS TABLE(types text[], names text[], source text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select k.key_types, k.keys, k.source from mainspring.kind k where k.name = key_of.kind
   $$;
 
 CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS text
@@ -1129,6 +1328,63 @@ CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select case when parts = 1 then format('i.id::%s', type) else format('(i.id::jsonb->>%s)::%s', n - 1, type) end
+  $$;
+
+CREATE FUNCTION mainspring.make_day(parent text, day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET default_tablespace TO ''
+    AS $$
+begin
+  if parent not in ('history_run', 'history_bundle') then
+    raise exception 'days are made of history_run and history_bundle, got %', quote_literal(parent)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if day not between (mainspring.now() at time zone 'UTC')::date - 1 and (mainspring.now() at time zone 'UTC')::date + 31 then
+    raise exception 'a day of history is made from yesterday to a month ahead, got %', day using errcode = 'invalid_parameter_value';
+  end if;
+  perform from mainspring.install for update skip locked;
+  if not found then
+    return false;
+  end if;
+  execute format('create table if not exists mainspring.%I partition of mainspring.%I for values from (%L) to (%L)',
+    case parent when 'history_run' then 'history_' else 'history_bundle_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
+  return true;
+end
+$$;
+
+CREATE TABLE mainspring.queue (
+    name text NOT NULL COLLATE pg_catalog."C",
+    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
+    kind text DEFAULT 'task'::text NOT NULL,
+    turns text COLLATE pg_catalog."C",
+    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
+    work_timeout interval,
+    crash_limit integer DEFAULT 3 NOT NULL,
+    concurrency integer,
+    rate double precision,
+    group_concurrency integer,
+    group_rate double precision,
+    searchable text[] DEFAULT '{}'::text[] NOT NULL,
+    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
+    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
+    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
+    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+);
+
+CREATE FUNCTION mainspring.may_enqueue(queue mainspring.queue) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select queue.kind in ('task', 'remote') and not starts_with(queue.name, 'mainspring.') and coalesce((
+      select bool_or(pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, e.role, 'member'))
+      from mainspring.entry e where e.queue = (may_enqueue.queue).name), true)
   $$;
 
 CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
@@ -1140,53 +1396,47 @@ CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     AS $$select pg_catalog.now()$$;
 
 CREATE FUNCTION mainspring.offer(kind text, id text, stage text DEFAULT NULL::text, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select mainspring.offer_entity(offer.kind,
+      (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c), offer.stage, offer.at)
+  $$;
+
+CREATE FUNCTION mainspring.offer_changed(kind text, keys text[], fields text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_column
 declare
-  queue_name text := mainspring.stage_queue(offer.kind, offer.stage);
-  entity_key text := (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c);
-  shard_number integer := mainspring.shard(entity_key, (select shard_count from mainspring.install));
-  wanted timestamptz := greatest(coalesce(offer.at, mainspring.now()), mainspring.now());
-  news jsonb := case when offer.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
-  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
-  before timestamptz;
-  after timestamptz;
+  payload jsonb := '{"out": 1}';
+  count integer;
 begin
-  if entity_key is null or octet_length(entity_key) not between 1 and 1300 then
-    raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
+  if keys is null then
+    return 0;
   end if;
-  if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
-    raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
+  if not exists (select from mainspring.kind k where k.name = offer_changed.kind) then
+    raise exception 'unknown kind %', quote_literal(kind) using errcode = 'undefined_object';
   end if;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    values (shard_number, entity_key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(queue_name, wanted);
-      return true;
-    end if;
-    select v.due_at into before from mainspring.visit v
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
-    for update;
-    continue when not found;
-    update mainspring.visit v
-    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
-    returning v.due_at into after;
-    perform mainspring.wake(queue_name, after);
-    return after < before;
-  end loop;
+  if exists (select from unnest(keys) k where k is null or octet_length(k) not between 1 and 1300) then
+    raise exception 'an id of kind % is null, empty or longer than 1300 bytes', quote_literal(kind)
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if fields is null then
+    payload := payload || '{"new": 1}';
+  else
+    payload := payload || coalesce((select jsonb_object_agg('f:' || f, 1) from unnest(fields) f where f is not null), '{}');
+  end if;
+  count := mainspring.offer_visits(kind, keys, array_fill(payload, array[cardinality(keys)]));
+  if (select k.notify from mainspring.kind k where k.name = offer_changed.kind) then
+    perform mainspring.wake(kind, mainspring.now());
+  end if;
+  return count;
 end
 $$;
 
 CREATE FUNCTION mainspring.offer_changes(names text[]) RETURNS void
     LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   earliest timestamptz;
@@ -1228,6 +1478,64 @@ begin
   then
     perform mainspring.wake(queue, mainspring.now());
   end if;
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_entity(kind text, key text, stage text, at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  queue_name text := mainspring.stage_queue(offer_entity.kind, offer_entity.stage);
+  shard_number integer := mainspring.shard(offer_entity.key, (select shard_count from mainspring.install));
+  wanted timestamptz := greatest(coalesce(offer_entity.at, mainspring.now()), mainspring.now());
+  news jsonb := case when offer_entity.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
+  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
+  before timestamptz;
+  after timestamptz;
+begin
+  if offer_entity.key is null or octet_length(offer_entity.key) not between 1 and 1300 then
+    raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
+  end if;
+  if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
+    raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
+  end if;
+  loop
+    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    values (shard_number, offer_entity.key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
+    on conflict do nothing;
+    if found then
+      perform mainspring.wake(queue_name, wanted);
+      return true;
+    end if;
+    select v.due_at into before from mainspring.visit v
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
+    for update;
+    continue when not found;
+    update mainspring.visit v
+    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
+    returning v.due_at into after;
+    perform mainspring.wake(queue_name, after);
+    return after < before;
+  end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_operation(id bigint, queue text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if queue <> 'mainspring.operation' and not starts_with(queue, 'mainspring.operation@')
+    or not exists (select from mainspring.operation o where o.id = offer_operation.id) then
+    raise exception 'there is no operation % in queue %', id, quote_literal(queue) using errcode = 'undefined_object';
+  end if;
+  perform mainspring.offer_visits(queue, array[id::text], array['{}'::jsonb]);
+  perform mainspring.wake(queue, mainspring.now());
 end
 $$;
 
@@ -1321,6 +1629,21 @@ begin
   return null;
 end $$;
 
+CREATE FUNCTION mainspring.own_column(alias text, name text, type oid, as_text boolean) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    with recursive base(oid, typtype, typbasetype, typname) as (
+      select t.oid, t.typtype, t.typbasetype, t.typname from pg_type t where t.oid = type
+      union all
+      select t.oid, t.typtype, t.typbasetype, t.typname from base b join pg_type t on t.oid = b.typbasetype where b.typtype = 'd'
+    )
+    select case when b.oid >= 16384 then format('case when num_nulls(%1$I.%2$I) = 0 then concat(%1$I.%2$I) end', alias, name)
+      else format('%I.%I', alias, name) || case when b.oid <> type then format('::pg_catalog.%I', b.typname) else '' end
+        || case when as_text then '::text' else '' end end
+    from base b where b.typtype <> 'd'
+  $_$;
+
 CREATE FUNCTION mainspring.parse_value(param text, kind text, value text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -1364,6 +1687,31 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.print_clear() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    SET jit TO 'off'
+    AS $$
+declare
+  wanted constant text := nullif(current_setting('mainspring.clear_' || md5(tg_argv[0]), true), '');
+  printed text;
+begin
+  if wanted is null or not has_table_privilege(tg_relid, 'select') or row_security_active(tg_relid) then
+    return null;
+  end if;
+  execute wanted into printed;
+  perform set_config('mainspring.cleared_' || md5(tg_argv[0]), coalesce(printed, '[]'), true);
+  return null;
+exception when others then
+  return null;
+end
+$$;
+
 CREATE FUNCTION mainspring.prints_equals_alike(relation oid, names text[], types text[]) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1388,6 +1736,26 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.refuse_task(task text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  near text;
+begin
+  -- The one that begins most alike: with at least three letters and half of what was asked for.
+  select q.name into near from mainspring.queue q
+    cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
+      where left(q.name, n) = left(task, n)) alike
+    where q.name <> task and mainspring.may_enqueue(q) and alike.length >= greatest(3, length(task) / 2)
+    order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
+  raise exception 'unknown task %', quote_literal(task) using
+    errcode = 'undefined_object',
+    hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
+      || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+end
+$$;
+
 CREATE FUNCTION mainspring.refuse_zoneless(param text, type text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1398,26 +1766,97 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.restart_visits(shards text, keys text, queues text, versions text, priority smallint, fresh_ids boolean) RETURNS TABLE(queue text, key text, id uuid, hints bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with wanted as materialized (
+    select v.address, i.version
+    from (
+      select unnest(restart_visits.shards::integer[]) as shard, json_array_elements_text(restart_visits.keys::json) as key,
+        json_array_elements_text(restart_visits.queues::json) as queue, unnest(restart_visits.versions::bigint[]) as version
+    ) i
+    cross join lateral (
+      select ctid as address
+      from mainspring.visit
+      where key = i.key and queue = i.queue and shard = coalesce(i.shard, shard) and parked_at is not null
+      for update skip locked
+    ) v
+  ),
+  freed as (
+    update mainspring.visit v
+    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
+      due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
+      id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
+      expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
+      payload = case when v.payload ?& array['@', 'deadline'] then v.payload - 'deadline' else v.payload end,
+      changed_at = mainspring.now()
+    from wanted w
+    where v.ctid = w.address
+    returning v.queue, v.key, v.id
+  ),
+  hint as materialized (
+    select mainspring.wake(queue, mainspring.now()) from (select distinct queue from freed) f
+  )
+  select f.queue::text, f.key::text, f.id, (select count(*) from hint)
+  from freed f;
+end
+$$;
+
+CREATE FUNCTION mainspring.result_of(task text, id uuid, key text DEFAULT NULL::text) RETURNS TABLE(state text, result text, error text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  visit_key constant text := coalesce(result_of.key, result_of.id::text);
+begin
+  return query
+  select f.state, f.result, f.error
+  from (
+    select s.state::text as state, null::text as result, s.error, 1 as rank, null::timestamptz as ended_at
+    from mainspring.visit_status s
+    where s.key = visit_key and s.queue = result_of.task and s.id = result_of.id
+    union all
+    select h.outcome::text, h.result::text, h.error, 2, h.ended_at
+    from mainspring.history_run h
+    where h.key = visit_key and h.queue = result_of.task and h.id = result_of.id
+      and h.outcome in ('done', 'cancelled', 'expired') and not h.superseded
+    union all
+    select 'done', null, null, 2, p.last_end
+    from mainspring.history_bundle p
+    where visit_key = result_of.id::text and p.kin = left(visit_key, 8) and p.last_key >= visit_key
+      and p.first_key <= visit_key and p.queue = result_of.task and result_of.id = any(p.ids)
+  ) f
+  order by f.rank, f.ended_at desc
+  limit 1;
+end
+$$;
+
 CREATE FUNCTION mainspring.rewind(param text, value date, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value integer, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$select mainspring.rewind(param, value::bigint, why)$$;
 
 CREATE FUNCTION mainspring.rewind(param text, value bigint, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value::text, 'integer')
     from mainspring.rewind_param(param, 'integer', value::text, '{}', session_user, why) a
   $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value text, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -1427,19 +1866,20 @@ CREATE FUNCTION mainspring.rewind(param text, value text, why text DEFAULT NULL:
 
 CREATE FUNCTION mainspring.rewind(param text, value timestamp without time zone, why text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 
 CREATE FUNCTION mainspring.rewind(param text, value timestamp with time zone, why text DEFAULT NULL::text) RETURNS boolean
-    LANGUAGE sql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, mainspring.micros(value)::text, 'instant')
     from mainspring.rewind_param(param, 'instant', mainspring.finite_micros(param, value)::text, '{}', session_user, why) a
   $$;
 
 CREATE FUNCTION mainspring.rewind_param(name text, kind text, given text, chunks bigint[] DEFAULT '{}'::bigint[], changed_by text DEFAULT NULL::text, why text DEFAULT NULL::text) RETURNS TABLE(answer text, known_kind text, old text)
-    LANGUAGE plpgsql
-    SET search_path TO 'mainspring', 'pg_catalog', 'pg_temp'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_column
 declare
@@ -1476,6 +1916,15 @@ begin
   return query select found_answer, known.kind, coalesce(known.num::text, known.ver);
 end
 $$;
+
+CREATE FUNCTION mainspring.row_expression(relation oid, alias text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select string_agg(case when a.atttypid < 16384 then format('%I.%I', alias, a.attname)
+        else format('%s as %I', mainspring.own_column(alias, a.attname, a.atttypid, false), a.attname) end, ', ' order by a.attnum)
+    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+  $$;
 
 CREATE FUNCTION mainspring.row_json(entity record) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -1723,6 +2172,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.warn_of_trigger(relation oid, trigger text, kind text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise warning 'mainspring: trigger % on % is not registered for kind %; this change is not seen',
+    quote_ident(trigger), relation::regclass, quote_literal(kind)
+    using hint = 'run mainspring migrate module:app as the owner of schema mainspring, or drop the trigger';
+  return false;
+end
+$$;
+
 CREATE TABLE mainspring.band (
     name text NOT NULL COLLATE pg_catalog."C",
     pool text NOT NULL COLLATE pg_catalog."C",
@@ -1736,6 +2197,11 @@ CREATE TABLE mainspring.blame (
     key text NOT NULL COLLATE pg_catalog."C",
     queue text NOT NULL COLLATE pg_catalog."C",
     id uuid NOT NULL
+);
+
+CREATE TABLE mainspring.captured (
+    relid regclass NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE mainspring.consumer (
@@ -1808,6 +2274,11 @@ CREATE TABLE mainspring.edge_other (
     task uuid CONSTRAINT edge_task_not_null NOT NULL,
     kind mainspring.edge_kind CONSTRAINT edge_kind_not_null NOT NULL,
     pos integer CONSTRAINT edge_pos_not_null NOT NULL
+);
+
+CREATE TABLE mainspring.entry (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    role regrole NOT NULL
 );
 
 CREATE TABLE mainspring.evaluation (
@@ -2024,6 +2495,23 @@ CREATE TABLE mainspring.lease (
 )
 WITH (fillfactor='50');
 
+CREATE UNLOGGED TABLE mainspring.leaving (
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    xact xid8 NOT NULL,
+    body jsonb
+);
+
+ALTER TABLE mainspring.leaving ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.leaving_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE mainspring.migration (
     number integer NOT NULL,
     name text NOT NULL,
@@ -2106,31 +2594,6 @@ CREATE TABLE mainspring.part (
     size integer DEFAULT 0 NOT NULL,
     rate double precision DEFAULT 0 NOT NULL,
     wants boolean DEFAULT false NOT NULL
-);
-
-CREATE TABLE mainspring.queue (
-    name text NOT NULL COLLATE pg_catalog."C",
-    pool text DEFAULT 'default'::text NOT NULL COLLATE pg_catalog."C",
-    kind text DEFAULT 'task'::text NOT NULL,
-    turns text COLLATE pg_catalog."C",
-    hold_after interval DEFAULT '00:00:01'::interval NOT NULL,
-    work_timeout interval,
-    crash_limit integer DEFAULT 3 NOT NULL,
-    concurrency integer,
-    rate double precision,
-    group_concurrency integer,
-    group_rate double precision,
-    searchable text[] DEFAULT '{}'::text[] NOT NULL,
-    declared jsonb DEFAULT '{}'::jsonb NOT NULL,
-    paused_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
-    CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
-    CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
-    CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
-    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
-    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
 );
 
 CREATE TABLE mainspring.reactive_pool (
@@ -2989,6 +3452,9 @@ ALTER TABLE ONLY mainspring.band
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_pkey PRIMARY KEY (worker_id, shard, key, queue);
 
+ALTER TABLE ONLY mainspring.captured
+    ADD CONSTRAINT captured_pkey PRIMARY KEY (relid, kind);
+
 ALTER TABLE ONLY mainspring.consumer
     ADD CONSTRAINT consumer_pkey PRIMARY KEY (kind, name);
 
@@ -3013,6 +3479,9 @@ ALTER TABLE ONLY mainspring.edge
 ALTER TABLE ONLY mainspring.edge_other
     ADD CONSTRAINT edge_other_pkey PRIMARY KEY (process_id, promise, task);
 
+ALTER TABLE ONLY mainspring.entry
+    ADD CONSTRAINT entry_pkey PRIMARY KEY (queue, role);
+
 ALTER TABLE ONLY mainspring.evaluation
     ADD CONSTRAINT evaluation_pkey PRIMARY KEY (task, id);
 
@@ -3036,6 +3505,9 @@ ALTER TABLE ONLY mainspring.kind
 
 ALTER TABLE ONLY mainspring.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (pool, shard);
+
+ALTER TABLE ONLY mainspring.leaving
+    ADD CONSTRAINT leaving_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
@@ -3177,6 +3649,8 @@ CREATE INDEX history_other_searchable_idx ON mainspring.history_other USING gin 
 
 CREATE INDEX lease_of_worker ON mainspring.lease USING btree (worker_id);
 
+CREATE INDEX leaving_key ON mainspring.leaving USING btree (kind, key, xact);
+
 CREATE INDEX param_by_name ON mainspring.param USING hash (name);
 
 CREATE INDEX param_log_age ON mainspring.param_log USING brin (at);
@@ -3270,6 +3744,9 @@ CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING O
 CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE CONSTRAINT TRIGGER leaving_end AFTER INSERT ON mainspring.leaving DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.capture_left();
+ALTER TABLE mainspring.leaving ENABLE ALWAYS TRIGGER leaving_end;
 
 CREATE TRIGGER open_pool AFTER DELETE ON mainspring.worker FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
 

@@ -1,7 +1,8 @@
 """The triggers that see every change of a user's table: which there must be, and the SQL that makes them.
 
 The functions that they call are the schema's own (`db/functions/capture*.sql`), so a new release upgrades
-them by itself; a trigger only says kind, key and columns. A version column has one small function per kind
+them by itself; a trigger only says kind, key and columns. A table with types that are not built in has a
+function made from the schema's (`generate_capture`). A version column has one small function per kind
 besides, which counts it up before each update. All text here is made of quoted names. Pure.
 """
 
@@ -100,7 +101,7 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
                     Trigger(
                         *table,
                         f"{PREFIX}{kind.name}_{name}",
-                        "capture",
+                        f"capture_of_{kind.name}" if is_generated(kind, shape) else "capture",
                         arguments,
                         f"after {when}",
                         "statement",
@@ -123,18 +124,36 @@ def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
     # A truncate of a partitioned table fires those of its leaves too: only they have one.
     leaves = [(p.oid, p.sql) for p in shape.partitions if p.leaf]
     for table in [(shape.oid, shape.sql)] if shape.relkind == "r" else leaves:
-        wanted.append(
-            Trigger(
-                *table,
-                f"{PREFIX}{kind.name}_clear",
-                "capture_clear",
-                arguments,
-                "before truncate",
-                "statement",
-                always=always,
+        # By name: what to print is said, printed with the writer's rights, taken (capture_clear.sql).
+        for name, function, given in (
+            ("a_clear", "capture_clear", (*arguments, "ask")),
+            ("b_clear", "print_clear", (kind.name,)),
+            ("clear", "capture_clear", arguments),
+        ):
+            wanted.append(
+                Trigger(
+                    *table,
+                    f"{PREFIX}{kind.name}_{name}",
+                    function,
+                    given,
+                    "before truncate",
+                    "statement",
+                    always=always,
+                )
             )
-        )
     return wanted
+
+
+def is_generated(kind: KindSettings, shape: Shape) -> bool:
+    """Whether the capture is a function of the kind's own: for tables with types that are not built in."""
+    return kind.capture == "statement" and any(
+        not column.type.startswith("pg_catalog.") for column in shape.columns
+    )
+
+
+def generate_sql(kind: KindSettings, shape: Shape) -> str:
+    """Makes that function anew, for the table as it is."""
+    return f"select mainspring.generate_capture({literal(shape.sql)}, {literal(kind.name)});\n"
 
 
 def _arguments(kind: KindSettings, shape: Shape) -> tuple[str, ...]:
@@ -203,6 +222,7 @@ begin
   return new;
 end
 $bump$;
+revoke execute on function mainspring.{quoted(bump_name(kind))}() from public;
 """
 
 
@@ -210,8 +230,16 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     """All SQL that makes the triggers of a kind, for other tools to apply."""
     parts = [f"-- kind {kind.name} on {shape.sql}\n"]
     wanted = triggers(kind, shape)
+    parts.append(
+        f"delete from mainspring.captured where kind = {literal(kind.name)}"
+        f" and relid <> {literal(shape.sql)}::regclass;\n"
+        "insert into mainspring.captured (relid, kind)"
+        f" values ({literal(shape.sql)}, {literal(kind.name)}) on conflict do nothing;\n"
+    )
     if wanted and kind.has_version:
         parts.append(bump_sql(kind, shape))
+    if wanted and is_generated(kind, shape):
+        parts.append(generate_sql(kind, shape))
     parts += [trigger.drop + trigger.sql for trigger in wanted]
     return "".join(parts)
 

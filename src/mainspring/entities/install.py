@@ -38,7 +38,13 @@ def install_kinds(
             database.transaction_sync(connection),
             connection.cursor(row_factory=dict_row) as cursor,
         ):
-            count += _install(cursor, kind)
+            try:
+                count += _install(cursor, kind)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise MissingRights(
+                    f"kind {kind.name!r}: {error.diag.message_primary}; kinds are registered by the "
+                    "owner of schema mainspring: migrate as this role (mainspring rights owner)"
+                ) from error
     return count
 
 
@@ -51,6 +57,7 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
     cursor.execute(SQL["register_stages"].text, stages)
     listeners = consumer.registration(kind.consumers)
     cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
+    _register_capture(cursor, kind, shape)
     if shape is None or kind.is_document:
         return 0
     prefix = {"prefix": trigger_prefix(kind.name)}
@@ -65,6 +72,8 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
         cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
         if capture.triggers(kind.settings, shape) and kind.has_version:
             cursor.execute(capture.bump_sql(kind.settings, shape).encode())
+        if capture.is_generated(kind.settings, shape):
+            cursor.execute(capture.generate_sql(kind.settings, shape).encode())
         for statement in statements:
             cursor.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
@@ -78,6 +87,18 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
             "or apply what mainspring migrate --sql prints"
         ) from error
     return len(statements)
+
+
+def _register_capture(
+    cursor: psycopg.Cursor[dict[str, Any]], kind: Kind, shape: Shape | None
+) -> None:
+    """Triggers see only what the owner of the schema has registered; it is asked for news alone."""
+    captures = shape is not None and capture.triggers(kind.settings, shape)
+    wanted = shape.oid if shape is not None and captures else None
+    rows = cursor.execute(SQL["read_capture"].text, {"kind": kind.name}).fetchall()
+    if [row["relid"] for row in rows] == ([] if wanted is None else [wanted]):
+        return
+    cursor.execute(SQL["register_capture"].text, {"kind": kind.name, "relid": wanted})
 
 
 def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> str:

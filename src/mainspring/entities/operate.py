@@ -231,9 +231,8 @@ class EntityOperator:
             rows = await connection.fetch(SQL["list_triggers"].numbered, trigger_prefix(kind))
             for trigger in own(kind, map(found_trigger, rows)):
                 await connection.execute(f"drop trigger {quoted(trigger.name)} on {trigger.table}")
-            await connection.execute(
-                f"drop function if exists mainspring.{quoted(f'bump_{kind}')}()"
-            )
+            for function in (f"bump_{kind}", f"capture_of_{kind}"):
+                await connection.execute(f"drop function if exists mainspring.{quoted(function)}()")
             (row,) = await connection.fetch(SQL["drop_kind"].numbered, found.name)
             return int(row["visits"])
 

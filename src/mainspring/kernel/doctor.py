@@ -6,6 +6,7 @@ judgements are pure functions of what was read.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,8 +49,9 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
     if any(finding.level == "bad" for finding in found):
         return found
     found += await _rights(database, connection)
-    if any(finding.level == "bad" for finding in found):
+    if await rights.missing_rights(database, connection, rights.LOOK):
         return found
+    found += judge_exposed(await ask(database, connection, "list_exposed"))
     sent = time.time()
     server = (await ask(database, connection, "read_server"))[0]
     found += judge_server(server)
@@ -67,7 +69,7 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
 
 async def _schema(connection: Any) -> list[Finding]:
     try:
-        number, _ = await read_schema(connection)
+        number, *_ = await read_schema(connection)
     except MissingRights as error:
         return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
     known = migrations()[-1].number
@@ -84,19 +86,58 @@ async def _schema(connection: Any) -> list[Finding]:
 
 
 async def _rights(database: Database, connection: Any) -> list[Finding]:
-    remedy = "docs/operate/rights.md has the grants"
+    """What the role may do. One that may not look at the tables gets no further."""
+    lacking = await rights.missing_rights(database, connection, rights.LOOK)
+    may_look = not lacking
     lacking = await rights.missing_rights(database, connection, rights.ENQUEUE)
-    if lacking:
+    if lacking and not may_look:
+        remedy = "mainspring rights enqueue ROLE prints the grants"
         return [Finding("rights", "bad", f"the role lacks {_listed(lacking)}", remedy)]
-    lacking = await rights.missing_rights(database, connection, rights.WORK)
+    if not may_look:
+        text = "the role may enqueue and ask for results, and look at nothing else"
+        return [Finding("rights", "warn", text, "run the doctor as a worker or an operator")]
+    lacking += await rights.missing_rights(database, connection, rights.WORK)
     if lacking:
-        text = f"the role may enqueue but not work: it lacks {_listed(lacking)}"
+        text = f"the role may look but not work: it lacks {_listed(lacking)}"
+        remedy = "for a worker: mainspring rights worker ROLE prints the grants"
         return [Finding("rights", "warn", text, remedy)]
     return [Finding("rights", "ok", "the role may enqueue and work")]
 
 
 def _listed(lacking: list[tuple[str, str]]) -> str:
     return ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
+
+
+def judge_exposed(rows: list[Any]) -> Iterator[Finding]:
+    """What is open to everybody, or belongs to somebody else than the schema does."""
+    faults = {
+        "open": (
+            "everybody may use {0}",
+            "run mainspring migrate; then: revoke all on {0} from public",
+        ),
+        "definer": (
+            "{0} runs as its owner without a fixed search_path",
+            "run mainspring migrate, or drop it",
+        ),
+        "owner": (
+            "{0} belongs to role {1}, not to the schema's owner",
+            "as a superuser: alter {0} owner to the schema's owner; days of history are dropped by age",
+        ),
+    }
+    for fault, (text, remedy) in faults.items():
+        named = [row for row in rows if row["fault"] == fault]
+        if named:
+            objects = ", ".join(row["object"] for row in named[:10])
+            owners = ", ".join(sorted({row["owner"] for row in named}))
+            level = "warn" if fault == "owner" and _are_days(named) else "bad"
+            yield Finding("exposed", level, text.format(objects, owners), remedy.format(objects))
+    if not rows:
+        yield Finding("exposed", "ok", "nothing is open to everybody")
+
+
+def _are_days(rows: list[Any]) -> bool:
+    """Days of history that a worker of an earlier release made as its own."""
+    return all(re.search(r"history_(bundle_)?\d{4}_\d\d_\d\d$", row["object"]) for row in rows)
 
 
 def judge_server(row: Any) -> Iterator[Finding]:

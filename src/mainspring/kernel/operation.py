@@ -221,7 +221,7 @@ async def _offer(database: Database, connection: Any, id: int) -> None:
     """
     rows = await ask(database, connection, "pick_pool")
     queue = own_queue(QUEUE, rows[0]["pool"] if rows else DEFAULT_POOL)
-    await offer(database, connection, [Offer(queue, str(id))])
+    await ask(database, connection, "offer_operation", id=id, queue=queue)
 
 
 async def adopt(database: Database, connection: Any, pool: str) -> None:

@@ -1,63 +1,36 @@
-"""The rights that an application's role needs (T11). `docs/operate/rights.md` has the grants."""
+"""The rights that a role needs (T11), for the doctor to look for. `mainspring rights` prints the grants."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mainspring.db.connect import Database
+from mainspring.db.rights import ENQUEUE_FUNCTIONS, READ_BY_ALL
 from mainspring.kernel.ask import ask
 
-_READ = ("SELECT",)
 _ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_WRITTEN = (
+    *("visit", "queue", "worker", "reach", "death", "blame", "lease", "band", "part"),
+    *("history_run", "history_other", "history_bundle", "history_bundle_other"),
+    *("operation", "operation_item", "recurring"),
+)
 
-# What enqueueing and asking for results needs.
+# What connecting, enqueueing and asking for results needs.
 ENQUEUE: tuple[tuple[str, str], ...] = (
     ("USAGE", "mainspring"),
-    *((p, "mainspring.migration") for p in _READ),
-    *((p, "mainspring.install") for p in _READ),
-    *((p, "mainspring.queue") for p in _READ),
-    *((p, "mainspring.worker") for p in _READ),
-    *((p, "mainspring.lease") for p in _READ),
-    *((p, "mainspring.band") for p in _READ),
-    *((p, "mainspring.visit_status") for p in _READ),
-    *(
-        (p, f"mainspring.{name}")
-        for name in ("history", "history_run", "history_bundle")
-        for p in _READ
-    ),
-    *((p, "mainspring.visit") for p in ("SELECT", "INSERT")),
-    ("EXECUTE", "mainspring.now()"),
-    ("EXECUTE", "mainspring.shard(text, integer)"),
-    ("EXECUTE", "mainspring.wake(text, timestamptz)"),
-    ("EXECUTE", "mainspring.enqueue(text, jsonb, timestamptz, integer, text, text)"),
+    *(("SELECT", f"mainspring.{table}") for table in READ_BY_ALL),
+    *(("EXECUTE", f"mainspring.{function}") for function in ENQUEUE_FUNCTIONS),
 )
-# What a worker and an operator need besides. New days of history are made by their table's owner.
+# What looking at everything needs: the doctor, and an operator's questions.
+LOOK: tuple[tuple[str, str], ...] = (
+    *(("SELECT", f"mainspring.{table}") for table in (*_WRITTEN, "kind", "history", "violation")),
+    *(("EXECUTE", f"mainspring.{function}") for function in ("now()", "shard(text, integer)")),
+)
+# What a worker needs besides.
 WORK: tuple[tuple[str, str], ...] = (
-    *(
-        (privilege, f"mainspring.{table}")
-        for table in (
-            "visit",
-            "queue",
-            "worker",
-            "reach",
-            "death",
-            "blame",
-            "lease",
-            "band",
-            "part",
-            "history_run",
-            "history_other",
-            "history_bundle",
-            "history_bundle_other",
-            "operation",
-            "operation_item",
-            "recurring",
-        )
-        for privilege in _ALL
-    ),
-    ("SELECT", "mainspring.violation"),
-    ("OWNER", "mainspring.history_run"),
-    ("OWNER", "mainspring.history_bundle"),
+    *((privilege, f"mainspring.{table}") for table in _WRITTEN for privilege in _ALL),
+    ("EXECUTE", "mainspring.make_day(text, date)"),
+    ("EXECUTE", "mainspring.drop_day(text)"),
 )
 
 

@@ -16,13 +16,13 @@ import asyncpg
 
 from mainspring.db.connect import Database
 from mainspring.errors import MissingRights
+from mainspring.kernel.ask import ask
 from mainspring.kernel.line import Line
 from mainspring.kernel.store import SQL
 
 log = logging.getLogger("mainspring")
 DAYS_AHEAD = 7
 EVERY_SECONDS = 600.0
-_LOCK = 0x6D61696F  # one upkeep at a time in this database
 
 
 class Chore(Protocol):
@@ -53,28 +53,24 @@ async def turn(database: Database, connection: Any, *, history_days: int) -> Non
     try:
         for row in missing:
             await _make_day(database, connection, row)
+        for row in await database.fetch(connection, SQL["old_days"], history_days):
+            await _drop_day(database, connection, row["name"])
     except asyncpg.InsufficientPrivilegeError as error:
         raise MissingRights(
-            f"this role may not make history's days: {error}; make it a member of the schema's "
-            "owner (docs/operate/rights.md)"
+            f"this role may not make or drop history's days: {error}; mainspring rights worker ROLE prints "
+            "the grants of a worker"
         ) from None
-    for row in await database.fetch(connection, SQL["old_days"], history_days):
-        await _drop_day(database, connection, row["name"])
     await database.fetch(connection, SQL["delete_old_history"], history_days)
     await database.fetch(connection, SQL["forget_reach"])
 
 
 async def _make_day(database: Database, connection: Any, missing: Any) -> None:
+    """The day belongs to the schema's owner. Another upkeep may have the lock: then that one makes it."""
     day = missing["day"].isoformat()
     try:
         async with database.transaction(connection):
-            if not await connection.fetchval("select pg_try_advisory_xact_lock($1)", _LOCK):
-                return
-            # The names are our own, with a date that the server wrote.
-            await connection.execute(
-                f"create table if not exists mainspring.{missing['name']}"
-                f" partition of {missing['parent']}"
-                f" for values from ('{day}') to (date '{day}' + 1)"
+            await ask(
+                database, connection, "make_day", parent=missing["parent"], day=missing["day"]
             )
     except (asyncpg.CheckViolationError, asyncpg.LockNotAvailableError) as error:
         log.info("history.day_not_made", extra={"day": day, "error": str(error)})
@@ -83,9 +79,8 @@ async def _make_day(database: Database, connection: Any, missing: Any) -> None:
 async def _drop_day(database: Database, connection: Any, name: str) -> None:
     try:
         async with database.transaction(connection):
-            if not await connection.fetchval("select pg_try_advisory_xact_lock($1)", _LOCK):
-                return
-            await connection.execute(f"drop table if exists mainspring.{name}")
+            (row,) = await ask(database, connection, "drop_day", name=name)
+        if row["done"]:
             log.info("history.day_dropped", extra={"day": name})
     except asyncpg.LockNotAvailableError:
         log.info("history.day_in_use", extra={"day": name})

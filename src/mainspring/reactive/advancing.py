@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import asyncpg
 import psycopg
 
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.errors import InvalidSetting
+from mainspring.errors import InvalidSetting, MissingRights
 from mainspring.reactive import params as reactive_params
 from mainspring.reactive.declare import find_param
 from mainspring.reactive.params import Affected, Steps
@@ -89,11 +90,14 @@ class Advancing:
                 "a sync psycopg connection was given to an async method; use advance_sync or "
                 "rewind_sync, or an AsyncConnection"
             )
-        if on is not None:
-            return await reactive_params.on_psycopg(on, steps)
-        pool = await self.pool()
-        async with pool.connection(transaction=True) as connection:
-            return await reactive_params.on_asyncpg(connection, steps)
+        try:
+            if on is not None:
+                return await reactive_params.on_psycopg(on, steps)
+            pool = await self.pool()
+            async with pool.connection(transaction=True) as connection:
+                return await reactive_params.on_asyncpg(connection, steps)
+        except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
+            raise _denied(error) from error
 
     def advance_sync(
         self,
@@ -147,7 +151,17 @@ class Advancing:
             raise InvalidSetting(
                 "an async psycopg connection was given to a sync method; await advance or rewind"
             )
-        if on is not None:
-            return reactive_params.on_psycopg_sync(on, steps)
-        with self.sync_pool().connection() as connection:
-            return reactive_params.on_psycopg_sync(connection, steps)
+        try:
+            if on is not None:
+                return reactive_params.on_psycopg_sync(on, steps)
+            with self.sync_pool().connection() as connection:
+                return reactive_params.on_psycopg_sync(connection, steps)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise _denied(error) from error
+
+
+def _denied(error: Exception) -> MissingRights:
+    return MissingRights(
+        f"the role may not set params: {str(error).splitlines()[0]}; mainspring rights params ROLE prints "
+        "the grants (with --rewinds to move them back; a worker or migrate module:app registers params)"
+    )

@@ -24,6 +24,7 @@ from mainspring.kernel.visit import (
     shard_of,
     tokens,
 )
+from mainspring.tasks.by_function import by_function
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.rows import Kind, Rows, priority
 from mainspring.tasks.task import Call, Options, Uniform, warn_if_large
@@ -35,7 +36,10 @@ COPY_FROM = 50
 class Batch:
     """Calls on their way to the database."""
 
-    def __init__(self, calls: Sequence[Call], shard_count: int, lookup: Lookup) -> None:
+    def __init__(
+        self, calls: Sequence[Call], shard_count: int, lookup: Lookup, *, way: str = "all"
+    ) -> None:
+        self.way = way  # what the role may do: Database.enqueues
         self.shard_count = shard_count
         self.lookup = lookup
         self._count = len(calls)
@@ -194,7 +198,16 @@ def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict
 
 def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:
     """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
-    if len(batch.calls) == 1 and not batch.keyed:
+    is_one = len(batch.calls) == 1 and not batch.keyed
+    if batch.way == "function" or (batch.way == "fresh" and not is_one and not batch.is_copied()):
+        walk, rows = by_function(batch.calls, batch.lookup), None
+        while True:
+            try:
+                statement, given = walk.send(rows)  # type: ignore[arg-type]
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            rows = yield Fetch(statement, given)
+    if is_one:
         handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
         yield Fetch(SQL["insert_one"], values)
         return [handle]

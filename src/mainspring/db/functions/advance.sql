@@ -18,7 +18,7 @@ create or replace function mainspring.shown(kind text, num bigint, ver text) ret
 -- is left alone: nobody can have read it.
 create or replace function mainspring.offer_changes(names text[]) returns void
   language plpgsql volatile                            -- not sql: that would be planned anew at every call
-  set search_path = mainspring, pg_catalog, pg_temp
+  set search_path = pg_catalog, pg_temp
   as $$
 declare
   earliest timestamptz;
@@ -107,8 +107,8 @@ $$;
 create or replace function mainspring.advance_params(
   names text[], kinds text[], given text[], only_greater boolean, changed_by text default null, why text default null
 ) returns table (name text, answer text, kind text, old text, value text, ahead boolean)
-  language plpgsql volatile
-  set search_path = mainspring, pg_catalog, pg_temp
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
   as $$
 #variable_conflict use_column
 declare
@@ -174,8 +174,8 @@ $$;
 create or replace function mainspring.rewind_param(
   name text, kind text, given text, chunks bigint[] default '{}', changed_by text default null, why text default null
 ) returns table (answer text, known_kind text, old text)
-  language plpgsql volatile
-  set search_path = mainspring, pg_catalog, pg_temp
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
   as $$
 #variable_conflict use_column
 declare
@@ -217,7 +217,7 @@ $$;
 create or replace function mainspring.check_answer(name text, answer text, kind text, old text, value text, wanted text)
   returns boolean
   language plpgsql stable
-  set search_path = mainspring, pg_catalog, pg_temp
+  set search_path = pg_catalog, pg_temp
   as $$
 #variable_conflict use_variable
 declare
@@ -261,24 +261,24 @@ $$;
 -- Advance a param from plain SQL, in the caller's transaction: select mainspring.advance('dwh.orders.loaded_to', now()).
 -- Answers whether it was set (an equal value: no). A lower value is refused with the hint to rewind.
 create or replace function mainspring.advance(param text, value timestamptz, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'instant')
     from mainspring.advance_params(array[param], array['instant'], array[mainspring.finite_micros(param, value)::text], false,
       session_user, why) a
   $$;
 create or replace function mainspring.advance(param text, value bigint, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, 'integer')
     from mainspring.advance_params(array[param], array['integer'], array[value::text], false, session_user, why) a
   $$;
 create or replace function mainspring.advance(param text, value integer, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as 'select mainspring.advance(param, value::bigint, why)';
 -- Text (and a quoted literal) is read by the param's kind; an instant must say its offset.
 create or replace function mainspring.advance(param text, value text, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(a.name, a.answer, a.kind, a.old, a.value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -286,30 +286,30 @@ create or replace function mainspring.advance(param text, value text, why text d
       array[mainspring.parse_value(param, k.kind, value)], false, session_user, why) a
   $$;
 create or replace function mainspring.advance(param text, value timestamp, why text default null) returns boolean
-  language plpgsql as $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
+  language plpgsql set search_path = pg_catalog, pg_temp as $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 create or replace function mainspring.advance(param text, value date, why text default null) returns boolean
-  language plpgsql as $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
+  language plpgsql set search_path = pg_catalog, pg_temp as $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
 create or replace function mainspring.advance(param text, value numeric, why text default null) returns boolean
-  language plpgsql as $$ begin perform mainspring.refuse_numeric(param, value); return false; end $$;
+  language plpgsql set search_path = pg_catalog, pg_temp as $$ begin perform mainspring.refuse_numeric(param, value); return false; end $$;
 
 -- Move a param back from plain SQL; why is kept with it.
 create or replace function mainspring.rewind(param text, value timestamptz, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, mainspring.micros(value)::text, 'instant')
     from mainspring.rewind_param(param, 'instant', mainspring.finite_micros(param, value)::text, '{}', session_user, why) a
   $$;
 create or replace function mainspring.rewind(param text, value bigint, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value::text, 'integer')
     from mainspring.rewind_param(param, 'integer', value::text, '{}', session_user, why) a
   $$;
 create or replace function mainspring.rewind(param text, value integer, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as 'select mainspring.rewind(param, value::bigint, why)';
 create or replace function mainspring.rewind(param text, value text, why text default null) returns boolean
-  language sql volatile set search_path = mainspring, pg_catalog, pg_temp
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
   as $$
     select mainspring.check_answer(param, a.answer, a.known_kind, a.old, value, k.kind)
     from (select coalesce((select p.kind from mainspring.param p where p.name = param), 'version') as kind) k
@@ -317,6 +317,6 @@ create or replace function mainspring.rewind(param text, value text, why text de
       session_user, why) a
   $$;
 create or replace function mainspring.rewind(param text, value timestamp, why text default null) returns boolean
-  language plpgsql as $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
+  language plpgsql set search_path = pg_catalog, pg_temp as $$ begin perform mainspring.refuse_zoneless(param, 'timestamp'); return false; end $$;
 create or replace function mainspring.rewind(param text, value date, why text default null) returns boolean
-  language plpgsql as $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;
+  language plpgsql set search_path = pg_catalog, pg_temp as $$ begin perform mainspring.refuse_zoneless(param, 'date'); return false; end $$;

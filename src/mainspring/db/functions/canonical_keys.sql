@@ -22,8 +22,17 @@ create or replace function mainspring.prints_equals_alike(relation oid, names te
     left join pg_collation c on c.oid = a.attcollation
   $$;
 
+-- What a kind's key is made of. For whoever may offer its entities without reading our tables.
+create or replace function mainspring.key_of(kind text) returns table (types text[], names text[], source text)
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select k.key_types, k.keys, k.source from mainspring.kind k where k.name = key_of.kind
+  $$;
+
 -- Ids of a kind as their one canonical text: through the types of its key, printed under fixed settings (S25). A value that the
 -- type refuses raises the type's own error; null and empty answers are for the caller to refuse. Rows are numbered as given.
+-- Runs with the caller's rights: a domain's check, a cast, an index's expression are code of their owners.
 -- Where equal values may be written differently (1.0 and 1.00, 'a' and 'A' in citext) the entity's own row says how, if there is one.
 create or replace function mainspring.canonical_keys(kind text, ids text[]) returns table (n bigint, key text)
   language plpgsql stable
@@ -39,8 +48,8 @@ declare
   names text[];
   relation regclass;
 begin
-  select k.key_types, k.keys, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
-    into types, names, relation from mainspring.kind k where k.name = canonical_keys.kind;
+  select k.types, k.names, to_regclass(nullif(nullif(k.source, 'document'), 'dao'))
+    into types, names, relation from mainspring.key_of(canonical_keys.kind) k;
   if not found then
     raise exception 'unknown kind %', quote_literal(kind) using
       errcode = 'undefined_object', hint = 'kinds are registered by a worker or by "mainspring migrate module:app"';

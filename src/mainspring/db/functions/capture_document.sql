@@ -21,6 +21,10 @@ declare
   lane constant boolean := coalesce(current_setting('mainspring.lane', true), '') = 'crawl';
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   if tg_op = 'INSERT' then
     for item in
       select n.kind, array_agg(n.key) as keys, array_agg(jsonb_build_object('new', 1, 'out', 1, 'v', n.version)) as payloads
@@ -84,6 +88,10 @@ create or replace function mainspring.clear_documents() returns trigger
 declare
   item record;
 begin
+  if tg_relid <> 'mainspring.document'::regclass then
+    perform mainspring.warn_of_trigger(tg_relid, tg_name, 'document');
+    return null;
+  end if;
   for item in
     select d.kind, array_agg(d.key) as keys, array_agg(d.body) as bodies, array_agg(d.version) as versions
     from mainspring.document d group by d.kind order by d.kind

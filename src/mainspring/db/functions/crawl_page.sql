@@ -38,8 +38,7 @@ begin
     raise exception 'the table % of kind % is gone', found_kind.source, quote_literal(kind) using errcode = 'undefined_table';
   end if;
   select string_agg(format('t.%I', k.name), ', ' order by k.n),
-    case when cardinality(found_kind.keys) = 1 then min(format('t.%I::text', k.name))
-      else format('jsonb_build_array(%s)::text', string_agg(format('t.%I::text', k.name), ', ' order by k.n)) end,
+    mainspring.key_expression(source, found_kind.keys, 't'),
     case when cardinality(found_kind.keys) = 1 then '$1::' || min(k.type)
       else string_agg(format('($1::jsonb->>%s)::%s', k.n - 1, k.type), ', ' order by k.n) end
   into columns, printed, position

@@ -1,5 +1,38 @@
+-- Whether the caller may enqueue into this queue by the functions below: a task's, and if only some are let in, he is one of them. The
+-- engine's own queues and those of stages, processes and relays are nobody's. In a definer function the caller is not current_user.
+create or replace function mainspring.may_enqueue(queue mainspring.queue) returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select queue.kind in ('task', 'remote') and not starts_with(queue.name, 'mainspring.') and coalesce((
+      select bool_or(pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, e.role, 'member'))
+      from mainspring.entry e where e.queue = (may_enqueue.queue).name), true)
+  $$;
+
+-- What is said of a task that is unknown, and of one that the caller may not enqueue: the same.
+create or replace function mainspring.refuse_task(task text) returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+declare
+  near text;
+begin
+  -- The one that begins most alike: with at least three letters and half of what was asked for.
+  select q.name into near from mainspring.queue q
+    cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
+      where left(q.name, n) = left(task, n)) alike
+    where q.name <> task and mainspring.may_enqueue(q) and alike.length >= greatest(3, length(task) / 2)
+    order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
+  raise exception 'unknown task %', quote_literal(task) using
+    errcode = 'undefined_object',
+    hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
+      || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+end
+$$;
+
 -- Enqueue a task from plain SQL, in the caller's transaction. Answers the task's id; with a key that is already
 -- taken in its group, the id of the task that has it. Without a priority it has the one that the task declares.
+-- Runs as the owner of the schema: who may call it needs no right on our tables.
 create or replace function mainspring.enqueue(
   task text,
   arguments jsonb default '{}',
@@ -8,31 +41,21 @@ create or replace function mainspring.enqueue(
   grp text default null,
   key text default null
 ) returns uuid
-  language plpgsql volatile
-  set search_path = mainspring, pg_catalog, pg_temp
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
   as $$
 declare
   fresh uuid := mainspring.uuid7();
   wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
   visit_key text;
   count integer;
-  near text;
   winner uuid;
   wanted_priority integer;
 begin
   select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
-    from mainspring.queue q where q.name = task;
+    from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
-    -- The one that begins most alike: with at least three letters and half of what was asked for.
-    select q.name into near from mainspring.queue q
-      cross join lateral (select count(*) as length from generate_series(1, least(length(q.name), length(task))) n
-        where left(q.name, n) = left(task, n)) alike
-      where q.kind = 'task' and alike.length >= greatest(3, length(task) / 2)
-      order by alike.length desc, abs(length(q.name) - length(task)), q.name limit 1;
-    raise exception 'unknown task %', quote_literal(task) using
-      errcode = 'undefined_object',
-      hint = 'tasks are registered by a worker or by "mainspring migrate module:app"'
-        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
+    perform mainspring.refuse_task(task);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')

@@ -21,22 +21,22 @@ $$;
 
 -- Offer an entity to a stage, or (stage null) to the system stage, which asks them all; now, or at a time. Always writes, so that
 -- a run under way is followed by another. Answers whether the entity was not in the queue, or is now due earlier.
-create or replace function mainspring.offer(kind text, id text, stage text default null, at timestamptz default null) returns boolean
+-- By the entity's canonical key: a false one makes a visit that finds no entity.
+create or replace function mainspring.offer_entity(kind text, key text, stage text, at timestamptz) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
   as $$
 #variable_conflict use_column
 declare
-  queue_name text := mainspring.stage_queue(offer.kind, offer.stage);
-  entity_key text := (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c);
-  shard_number integer := mainspring.shard(entity_key, (select shard_count from mainspring.install));
-  wanted timestamptz := greatest(coalesce(offer.at, mainspring.now()), mainspring.now());
-  news jsonb := case when offer.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
+  queue_name text := mainspring.stage_queue(offer_entity.kind, offer_entity.stage);
+  shard_number integer := mainspring.shard(offer_entity.key, (select shard_count from mainspring.install));
+  wanted timestamptz := greatest(coalesce(offer_entity.at, mainspring.now()), mainspring.now());
+  news jsonb := case when offer_entity.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
   token bigint := uuid_hash_extended(gen_random_uuid(), 0);
   before timestamptz;
   after timestamptz;
 begin
-  if entity_key is null or octet_length(entity_key) not between 1 and 1300 then
+  if offer_entity.key is null or octet_length(offer_entity.key) not between 1 and 1300 then
     raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
   end if;
   if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
@@ -44,27 +44,36 @@ begin
   end if;
   loop
     insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    values (shard_number, entity_key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
+    values (shard_number, offer_entity.key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
     on conflict do nothing;
     if found then
       perform mainspring.wake(queue_name, wanted);
       return true;
     end if;
     select v.due_at into before from mainspring.visit v
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
     for update;
     continue when not found;
     update mainspring.visit v
     set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
       due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
       offered_while_parked = v.offered_while_parked or v.parked_at is not null
-    where v.shard = shard_number and v.key = entity_key and v.queue = queue_name
+    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
     returning v.due_at into after;
     perform mainspring.wake(queue_name, after);
     return after < before;
   end loop;
 end
 $$;
+
+-- The same by its id. It runs with the caller's rights, which print the key; offer_entity takes its text.
+create or replace function mainspring.offer(kind text, id text, stage text default null, at timestamptz default null) returns boolean
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+  as $$
+    select mainspring.offer_entity(offer.kind,
+      (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c), offer.stage, offer.at)
+  $$;
 
 -- In which queues an entity is, and when it is due there: all stages, both lanes, the system stage, relays.
 create or replace function mainspring.check_entity(kind text, id text)

@@ -15,6 +15,9 @@ deliveries as (
 events as (
   delete from mainspring.event where kind = %(kind)s::text
 ),
+registered as (
+  delete from mainspring.captured where kind = %(kind)s::text
+),
 entries as (
   delete from mainspring.kind where name = %(kind)s::text
 )

@@ -1,5 +1,5 @@
 -- Days that history should have from yesterday on and has not, of its runs and of its bundles.
-select d.day::date as day, n.name, 'mainspring.' || h.parent as parent
+select d.day::date as day, n.name, h.parent
 from generate_series(
   (mainspring.now() at time zone 'UTC')::date - 1, (mainspring.now() at time zone 'UTC')::date + %(ahead)s::integer, '1 day') as d(day)
 cross join (values ('history_run', 'history_'), ('history_bundle', 'history_bundle_')) as h(parent, prefix)

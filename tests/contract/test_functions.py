@@ -1,0 +1,131 @@
+"""X1: every function of the schema with its mode, its search_path and its grants, as the list beside
+this file has it.
+
+A function that is new or has changed fails here until somebody has looked at it and at the list.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mainspring import Mainspring
+from mainspring.db import migrate
+from mainspring.db.connect import Database
+from mainspring.kernel.store import SQL
+from mainspring.testing import TestServer
+
+LIST = Path(__file__).parent / "functions.txt"
+_FUNCTIONS = """
+select concat_ws(' ', p.oid::regprocedure, case when p.prosecdef then 'definer' else 'invoker' end,
+    coalesce((select c from unnest(p.proconfig) c where c like 'search_path=%%'), 'no search_path'),
+    coalesce((select 'granted to ' || string_agg(distinct case a.grantee when 0 then 'public' else 'a
+      role' end, ', ')
+      from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <>
+        p.proowner), 'granted to nobody')) as line
+from pg_proc p where p.pronamespace = 'mainspring'::regnamespace
+order by p.oid::regprocedure::text collate "C"
+"""
+
+
+def found(url: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        return [row[0] for row in connection.execute(_FUNCTIONS).fetchall()]
+
+
+def test_every_function_is_as_the_list_says(database_url: str) -> None:
+    lines = found(database_url)
+
+    assert lines == LIST.read_text().splitlines(), "look at each, then write:\n" + "\n".join(lines)
+    assert not [line for line in lines if "public" in line.rpartition("granted")[2]]
+
+
+def exposed(url: str) -> list[tuple[str, str]]:
+    with psycopg.connect(url) as connection:
+        return [row[:2] for row in connection.execute(SQL["list_exposed"].text).fetchall()]
+
+
+def test_nothing_is_open_to_everybody(database_url: str) -> None:
+    assert exposed(database_url) == []
+
+
+OPENED = [
+    ("create function mainspring.f() returns int language sql return 1", "mainspring.f()", "open"),
+    (
+        "create function mainspring.f() returns int language sql security definer return 1;"
+        "revoke execute on function mainspring.f() from public",
+        "mainspring.f()",
+        "definer",
+    ),
+    (
+        "create function mainspring.f() returns int language sql security definer"
+        " set search_path = pg_catalog return 1; revoke execute on function mainspring.f() from public",
+        "mainspring.f()",
+        "definer",
+    ),
+    ("grant select on mainspring.history to public", "mainspring.history", "open"),
+    ("grant create on schema mainspring to public", "schema mainspring", "open"),
+    (
+        "create table mainspring.t (); alter table mainspring.t owner to pg_monitor",
+        "mainspring.t",
+        "owner",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "fault"), OPENED)
+async def test_what_is_opened_by_hand_is_named_by_the_doctor(
+    app: Mainspring, database_url: str, text: str, name: str, fault: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(text.encode())
+
+        assert (name, fault) in exposed(database_url)
+        assert any(
+            f.name == "exposed" and f.level == "bad" and name in f.text and f.remedy
+            for f in await app.operator.doctor()
+        )
+
+
+def test_a_migration_closes_what_the_release_before_left_open(
+    database_url: str, mainspring_server: TestServer
+) -> None:
+    """X1: installations that are there are closed by migrate; what a role was granted then goes on."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("grant execute on all functions in schema mainspring to public")
+        connection.execute("create role web_of_before login")
+        connection.execute("create role caller_of_before login")
+        try:
+            connection.execute(
+                "grant usage on schema mainspring to web_of_before, caller_of_before"
+            )
+            connection.execute(
+                "grant select on mainspring.migration, mainspring.install, mainspring.queue,"
+                " mainspring.worker,"
+                " mainspring.lease, mainspring.visit_status, mainspring.history, mainspring.history_run,"
+                " mainspring.history_bundle to web_of_before"
+            )
+            connection.execute("grant select, insert on mainspring.visit to web_of_before")
+
+            migrate.migrate(Database(database_url))
+
+            assert exposed(database_url) == []
+            connection.execute("insert into mainspring.queue (name) values ('greet')")
+            connection.execute("insert into mainspring.kind (name, source) values ('thing', 'dao')")
+            with psycopg.connect(database_url.replace("postgres@", "web_of_before@", 1)) as web:
+                web.execute("select mainspring.now(), mainspring.wake('greet', now())")
+                web.execute("select mainspring.enqueue('greet')")
+                web.execute("select from mainspring.visit_status")
+            with psycopg.connect(
+                database_url.replace("postgres@", "caller_of_before@", 1)
+            ) as caller:
+                caller.execute("select mainspring.changed('thing', '{1}')")
+                caller.execute("select mainspring.offer('thing', '1')")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    caller.execute("select mainspring.end_entities('thing', '{1}')")
+        finally:
+            connection.execute("delete from mainspring.kind")
+            connection.execute("drop owned by web_of_before, caller_of_before")
+            connection.execute("drop role web_of_before, caller_of_before")
