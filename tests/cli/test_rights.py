@@ -44,23 +44,25 @@ def test_the_owner_and_its_migrator_make_a_schema_that_is_the_owners(
     cli, mainspring_server
 ) -> None:
     """X6: a role without login owns everything, a login migrates as it."""
-    with mainspring_server.database(migrated=False) as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            name = connection.info.dbname
-            owner, login = f"owner_{name}", f"migrator_{name}"
-            printed = cli("rights", "owner", owner, "--database", name, "--migrator", login)
-            connection.execute(printed.out.encode())
-            try:
-                done = cli("migrate", "--url", url.replace("postgres@", f"{login}@", 1))
-                assert done.code == 0, done.err
-                owners = connection.execute(
-                    "select distinct relowner::regrole::text from pg_class"
-                    " where relnamespace = 'mainspring'::regnamespace"
-                ).fetchall()
-                assert owners == [(owner,)]
-            finally:
-                connection.execute(f"drop owned by {owner}, {login} cascade".encode())
-                connection.execute(f"drop role {login}, {owner}".encode())
+    with (
+        mainspring_server.database(migrated=False) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        name = connection.info.dbname
+        owner, login = f"owner_{name}", f"migrator_{name}"
+        printed = cli("rights", "owner", owner, "--database", name, "--migrator", login)
+        connection.execute(printed.out.encode())
+        try:
+            done = cli("migrate", "--url", url.replace("postgres@", f"{login}@", 1))
+            assert done.code == 0, done.err
+            owners = connection.execute(
+                "select distinct relowner::regrole::text from pg_class"
+                " where relnamespace = 'mainspring'::regnamespace"
+            ).fetchall()
+            assert owners == [(owner,)]
+        finally:
+            connection.execute(f"drop owned by {owner}, {login} cascade".encode())
+            connection.execute(f"drop role {login}, {owner}".encode())
 
 
 def test_a_role_name_that_no_role_can_have_is_refused(cli) -> None:
