@@ -225,9 +225,8 @@ BILLING = """
 """
 
 
-def test_a_worker_serves_the_pool_of_its_application(module, spawn, cli, database_url):
+def test_a_worker_serves_the_pool_of_its_application(module, spawn, database_url):
     """T2: without --pool; with it, another one."""
-    migrated(cli, database_url)
     module("billing", BILLING)
 
     process = spawn("worker", "billing:app", "--url", database_url, "--drain", "--log-json")

@@ -129,3 +129,31 @@ def test_a_migration_closes_what_the_release_before_left_open(
             connection.execute("delete from mainspring.kind")
             connection.execute("drop owned by web_of_before, caller_of_before")
             connection.execute("drop role web_of_before, caller_of_before")
+
+
+async def test_triggers_of_the_release_before_are_registered_and_a_planted_one_is_not(
+    app: Mainspring, database_url: str
+) -> None:
+    """X1: what was installed goes on seeing changes; a trigger on any other table does not begin to."""
+    (migration,) = [m for m in migrate.migrations() if m.name == "rights"]
+    start = migration.text.index("insert into mainspring.captured")
+    register = migration.text[start : migration.text.index(";", start)]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for table in ("goods", "planted"):
+            connection.execute(
+                f"create table {table} (id integer primary key, version bigint default 1)".encode()
+            )
+        app.entities("goods", table="public.goods", key="id")
+        await app.migrate()
+        connection.execute("delete from mainspring.captured")
+        connection.execute(
+            "create trigger t after insert on planted for each row execute function"
+            " mainspring.capture_row('goods', '{id}', 'version', '{}', 'plain', 'quiet')"
+        )
+
+        connection.execute(register.encode())
+
+        rows = connection.execute("select relid::text, kind from mainspring.captured").fetchall()
+        assert rows == [("goods", "goods")]
+        connection.execute("insert into goods values (1); insert into planted values (2)")
+        assert connection.execute("select key from mainspring.visit").fetchall() == [("1",)]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
 
+import mainspring.db
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.reader import READS_IN_ORDER
 from mainspring.kernel.settling import done_arguments, settle_arguments
 from mainspring.kernel.store import SQL
 from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
-from mainspring.tasks.store import SQL as TASKS_SQL
 from mainspring.testing import TestServer
 from visits import Visits, queue
 
@@ -307,10 +308,18 @@ class TestPlans:
         assert_rides_indexes(nodes, "visit_due")
 
     def test_a_call_is_looked_up_by_its_key(self, visits: Visits) -> None:
-        names = TASKS_SQL["look_up"].names
-        known = {"shard": 1, "key": "past 7", "queue": "ring", "id": uuid4()}
+        """By result_of, whose statement is planned here as it stands in the function."""
+        folder = Path(mainspring.db.__file__).parent / "functions"
+        body = (folder / "result_of.sql").read_text().partition("return query\n")[2]
+        text = body.partition(";\nend")[0]
+        for name, value in (
+            ("visit_key", "%(key)s::text"),
+            ("result_of.task", "%(queue)s::text"),
+            ("result_of.id", "%(id)s::uuid"),
+        ):
+            text = text.replace(name, value)
 
-        nodes = plan_of(visits, TASKS_SQL["look_up"].text, {name: known[name] for name in names})
+        nodes = plan_of(visits, text, {"key": "past 7", "queue": "ring", "id": uuid4()})
 
         assert_rides_indexes(nodes)
         assert touched(nodes) < 200

@@ -15,7 +15,8 @@ begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind
     and case k.source when 'dao' then true
       when 'document' then exists (select from mainspring.document d where d.kind = k.name)
-      else (select sum(pg_relation_size(t.relid)) > 0 from pg_partition_tree(to_regclass(k.source)) t) end) then
+      else pg_relation_size(to_regclass(k.source)) > 0  -- of a partitioned table none: its leaves have it
+        or exists (select from pg_partition_tree(to_regclass(k.source)) t where t.isleaf and pg_relation_size(t.relid) > 0) end) then
     return false;
   end if;
   insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
