@@ -157,9 +157,11 @@ class Shards:
             reached = (due_at.timestamp(), LAST_KEY if key is None else key)
             reach.setdefault(worker_id, {})[queue, priority] = reached
         for (name, shard), owner in of.items():
-            if owner is not None and owner in reach:
-                band = self._bands[name]
-                levels = {k: v for k, v in reach[owner].items() if band is None or k[0] in band}
+            if (
+                owner is not None
+            ):  # one that had read nothing too: else its name would stay for ever
+                band, read = self._bands[name], reach.get(owner, {})
+                levels = {k: v for k, v in read.items() if band is None or k[0] in band}
                 before = {} if band is None else self._hand.suspects.get(shard, {})
                 self._hand.suspects[shard] = before | levels
 
