@@ -263,7 +263,7 @@ def test_what_is_not_there_has_its_own_exit_code(shop, cli):
     assert "no process type is named 'ordr'; did you mean 'order'?" in unknown.err
     assert "no signal is named 'aproved'" in signal.err
     assert cli("processes", "start", "order", '{"number": 8}', *elsewhere).code == 3
-    assert "has no task bogus" in task.err
+    assert "has no task of 'bogus'" in task.err
 
 
 def test_why_points_to_the_why_of_processes(shop, cli, database_url):

@@ -172,7 +172,7 @@ async def test_what_is_no_id_at_all_fails_alone_and_says_so(stages: Stages) -> N
 
     wrong = stages.visit("listing/odd", "seven")
     assert wrong is not None
-    assert 'invalid input syntax for type bigint: "seven"' in wrong["error"]
+    assert "invalid input syntax for type bigint" in wrong["error"]
     assert stages.visit("listing/odd", "007") is None
     assert stages.visit("listing/odd", "7") is None
     assert len(odd.processed) > before

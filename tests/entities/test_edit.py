@@ -209,7 +209,7 @@ async def test_an_async_function_is_refused(stages: Stages, listing: Kind) -> No
         return Update(price=1)
 
     with pytest.raises(
-        InvalidOutcome, match=r"must be a plain function that returns .*, got <coroutine"
+        InvalidOutcome, match=r"must be a plain function that returns .*, got coroutine"
     ):
         await listing.edit(1, change)  # type: ignore[arg-type]
 

@@ -374,7 +374,7 @@ class Wrong:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("list", "load of the dao must answer a mapping by id, got [("),
+        ("list", "load of the dao must answer a mapping by id, got list of 1"),
         (
             "numbers",
             "load of the dao answered for the id 1, which it was not asked for; ids are the",

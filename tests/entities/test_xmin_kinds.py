@@ -47,6 +47,8 @@ class Copy:
     async def saved(self, event: Saved) -> None:
         self.sent.append(event)
 
+    deleted = saved
+
 
 @pytest.mark.parametrize("action", [recreate, change, change_past_the_trigger])
 async def test_what_others_do_during_a_run_is_not_overwritten(

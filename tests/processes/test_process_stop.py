@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mainspring import Context, Mainspring, RetryPolicy
-from mainspring.kernel.mind import Mind
+from mainspring.kernel.worker import Worker
 from mainspring.processes.verbs import First, first_of, scope
 from mainspring.tasks.promise import Failure, Promise
 from mainspring.testing.idle import wait_until
@@ -144,7 +144,7 @@ async def test_a_run_whose_visit_is_gone_is_stopped_without_a_notification(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P15, T3: where the word is lost, the heart finds it at the second beat."""
-    monkeypatch.setattr(Mind, "called_off", lambda self, versions: None)
+    monkeypatch.setattr(Worker, "_called_off", lambda self, versions: None)
     running = Running(app, hold_after=0.05)
 
     @app.process

@@ -183,7 +183,10 @@ async def test_after_a_roll_back_the_old_code_does_not_run_what_the_newer_releas
             await app.advance_many([(orders, day(2)), (rates, day(2))])
         await wait_until(lambda: base.state("daily")["firing"] is not None)
     await app.operator.resume("mainspring.run.default")
-    await run_release(release(notes, daily=Delta(orders)))
+    old = release(notes, daily=Delta(orders))
+    async with old, working(old):
+        # Until the newer instance is seen to be gone, its firing is left to it, for a second at a time.
+        await wait_until(lambda: bool(notes) and base.state("daily")["firing"] is None, 20)
 
     [(_, current)] = notes
     assert current.keys() == {orders.key}

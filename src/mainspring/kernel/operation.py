@@ -299,13 +299,14 @@ async def _steps(
                 return Again()
             found = None
             await asyncio.sleep(CONFLICT_SECONDS)
+        why = None
         if isinstance(outcome, Again) and 0 < outcome.after <= SHORT_SECONDS:
             await asyncio.sleep(outcome.after)
-            outcome = None
+            why, outcome = outcome.error, None
         if outcome is None:
             now = moment.local()
             if now > until:
-                return Again()
+                return Again(error=why)  # what it waits for is shown with its visit
             await asyncio.sleep(STEP_RESTS * (now - began))
     return outcome
 
