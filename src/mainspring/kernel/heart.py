@@ -314,6 +314,8 @@ class Heart(threading.Thread):
         steps.reach("pool.leaving")
         session, me, pool = self._session, self._hand.worker_id, self._settings.pool
         session.disconnect()  # a new one: that of the thread may hang
+        # No clock is to be looked at any more, and a beat would set the watchdog on a process that ends.
+        session.patience, session.between = None, lambda: None
         try:
             for _ in range(LEAVE_TRIES):
                 # A hold that is left (its row is locked just now) would be taken for a crash.
