@@ -17,8 +17,13 @@ values (%(shard)s, 'poison', 'ring', gen_random_uuid(), %(priority)s, %(due_at)s
   %(payload)s, %(expires_at)s, %(created_at)s)
 """
 SOUND = {
-    **{"shard": 1, "priority": 5, "due_at": "now", "attempt": 0, "payload": "{}"},
-    **{"expires_at": None, "created_at": "now"},
+    "shard": 1,
+    "priority": 5,
+    "due_at": "now",
+    "attempt": 0,
+    "payload": "{}",
+    "expires_at": None,
+    "created_at": "now",
 }
 
 

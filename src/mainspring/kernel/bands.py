@@ -105,6 +105,15 @@ def _families(codes: Iterable[Code]) -> list[frozenset[str]]:
     return list({id(family): frozenset(family) for family in families.values()}.values())
 
 
+def turns_of(codes: Collection[Code | None]) -> dict[str, set[str]]:
+    """The turn classes that queues have by any of these codes; none while there is one code only."""
+    found: dict[str, set[str]] = {}
+    for code in {code for code in codes if code is not None} if len(set(codes)) > 1 else ():
+        for queue, turn in code.links:
+            found.setdefault(queue, set()).add(turn)
+    return found
+
+
 def recut(
     pieces: Collection[Piece], target: Sequence[Band], living: Mapping[UUID, Code | None]
 ) -> list[Piece]:
