@@ -333,6 +333,31 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
     assert refused == ["LockNotAvailable"]
 
 
+def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
+    visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T2: the burial waits for the leases that the recut has, and gives up; its worker beats again."""
+    old = make("ring")
+    old.beat()
+    new = make("ring", "new")
+    new.look()
+
+    def bury(step: str) -> None:
+        if step == "recut.locking":
+            visits.query("begin")
+            visits.call("declare_dead", dead_id=old.hand.worker_id, beat=0)
+        elif step == "recut.workers_read":
+            visits.query("rollback")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "listener", bury)
+        new.shards.recut()
+
+    assert_exact(visits, old)
+    at_rest(old, new)
+    assert_exact(visits, old, new)
+
+
 def test_an_owner_without_a_row_is_taken_for_dead(visits: Visits, make: Make) -> None:
     """T2: a worker of the release before has buried it, and knew nothing of its bands."""
     gone, other = make("ring", "new"), make("ring")
