@@ -309,6 +309,33 @@ def test_a_worker_that_dies_in_a_cut_pool_leaves_suspects(visits: Visits, make: 
     assert_exact(visits, other, heir)
 
 
+def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) -> None:
+    """T13: a task that kills the only worker of its service is found when that comes again, though the
+    workers of another service have had its shards meanwhile."""
+    dead, other = make("poison"), make("ring")
+    at_rest(dead, other)
+    visits.offer("a", queue="poison")
+    visits.read(dead.hand.worker_id, queue="poison")
+    visits.bury(dead.hand.worker_id)
+    values = {
+        "worker_id": dead.hand.worker_id,
+        "beat_at": visits.now(),
+        "lease": 1,
+        "fenced": False,
+    }
+    visits.call("note_death", **values)
+    at_rest(other)
+    assert bands(visits) == 0
+    other.shards.tidy()
+
+    heir = make("poison")
+    at_rest(other, heir)
+
+    assert heir.has("poison") == ALL
+    levels = [level for found in heir.hand.suspects.values() for level in found]
+    assert levels == [("poison", 5)] * 1024
+
+
 def test_a_burial_waits_for_a_recut_that_names_its_worker(
     visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -429,12 +429,17 @@ class Shards:
     def tidy(self) -> None:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""
         self._session.call("trim_reach", worker_id=self._me)
-        if self._hand.suspects and self._mind.suspects_done():
+        suspects = self._hand.suspects
+        if suspects and self._mind.suspects_done():
+            known = self._queues
             self._session.call(
                 "clear_suspects",
                 pool=self._settings.pool,
                 worker_id=self._me,
-                shards=list(self._hand.suspects),
+                shards=list(suspects),
+                others=[
+                    s for s, levels in suspects.items() if any(q not in known for q, _ in levels)
+                ],
                 epochs=list(set(self._epochs.values())),
             )
             self._hand.suspects = {}
