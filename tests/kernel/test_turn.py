@@ -145,13 +145,14 @@ async def test_a_worker_that_leaves_sets_no_watchdog_on_its_process(
         stopped: list[float] = []
         heart = worker.heart
         monkeypatch.setattr(heart.watchdog, "end", lambda: stopped.append(heart._beat_at))
-        connect = Database.connect_sync
+        fetch = Session.fetch
 
-        def slowly(self: Database, *args: Any, **options: Any) -> Any:
-            time.sleep(0.25)  # a beat is due by then
-            return connect(self, *args, **options)
+        def slowly(self: Session, name: str, **values: Any) -> list[Any]:
+            if name == "release_holds":
+                time.sleep(0.25)  # a beat is due by then
+            return fetch(self, name, **values)
 
-        monkeypatch.setattr(Database, "connect_sync", slowly)
+        monkeypatch.setattr(Session, "fetch", slowly)
         await worker.stop()
 
         assert stopped == [heart._beat_at]
