@@ -39,8 +39,12 @@ def previous(tmp_path: Path) -> Path:
     if len(known) < 2:
         pytest.skip("there is only one migration")
     newest = f"src/mainspring/db/migrations/{known[-1].number:04}_{known[-1].name}.sql"
-    added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", newest).decode().strip()
-    return unpacked(f"{added}^" if added else "HEAD", tmp_path / "previous")
+    # Along the line of merges: a file that got its number in one was added by no other commit.
+    line = ("log", "-m", "--first-parent", "--diff-filter=A", "--format=%H", "-1", "--", newest)
+    added = git(*line).decode().strip()
+    before = unpacked(f"{added}^" if added else "HEAD", tmp_path / "previous")
+    assert not (before.parent / newest).exists(), "the code of before the newest migration"
+    return before
 
 
 def unpacked(commit: str, into: Path) -> Path:

@@ -21,7 +21,7 @@ from mainspring.kernel.bands import (
     recut,
 )
 
-ANN, BOB, EVE = (UUID(int=n) for n in (1, 2, 3))
+ANN, BOB, EVE, CAT = (UUID(int=n) for n in (1, 2, 3, 4))
 
 
 def code(names: str, *turns: str) -> Code:
@@ -109,6 +109,17 @@ class TestRecut:
 
         assert set(found) == {Piece(band("a"), ANN, BOB), Piece(band("b"), ANN, EVE)}
         assert recut([Piece(b.band, ANN) for b in found], [WHOLE], living) == [Piece(WHOLE, ANN)]
+
+    def test_suspects_of_queues_that_nobody_has_wait_for_who_has_them_next(self) -> None:
+        pieces = [Piece(band("a"), EVE), Piece(band("b"), ANN), Piece(band("c"), BOB)]
+        living: dict[UUID, Code | None] = {ANN: code("b"), BOB: code("c")}
+        target = bands_for(list(living.values()))
+
+        found = recut(pieces, target, living)
+
+        assert set(found) == {Piece(band("a"), None, EVE), *pieces[1:]}
+        living[CAT] = code("a")
+        assert set(recut(found, bands_for(list(living.values())), living)) == set(found)
 
 
 names = st.text("abcdef", min_size=1, max_size=4).map(lambda s: "".join(sorted(set(s))))

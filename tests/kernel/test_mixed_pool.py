@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
@@ -15,7 +16,7 @@ from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
-from workers import Gauge
+from workers import Gate, Gauge
 from workers import working as any_working
 
 OWN = queue("mainspring.operation")
@@ -169,3 +170,50 @@ def test_a_pool_s_name_has_no_control_characters() -> None:
     """T2: after one of these a lease names a band of the pool."""
     with pytest.raises(InvalidSetting, match="a pool's name must be printable"):
         WorkerSettings(pool="default\x1f")
+
+
+async def test_a_turn_that_is_held_in_a_queue_i_lack_is_waited_for(
+    visits: Visits, database_url: str
+) -> None:
+    """S14: the old code leaves amid a stage that the new code has no more."""
+    gate, log = Gate(), Log()
+    first = [queue("one", handler=gate, turns="t", hold_after=0.0), queue("two", turns="t")]
+    visits.register(*first)
+    visits.offer("a", queue="one")
+    async with working(database_url, *first, grace=30.0) as old:
+        await wait_until(lambda: len(gate.runs) == 1)
+        second = queue("two", handler=log, turns="t")
+        async with working(database_url, second, wait=False) as new:
+            await wait_until(new.heart.joined.is_set)
+            leaving = asyncio.create_task(old.stop())
+            await wait_until(lambda: len(new.hand.shards_of("two")) == 1024, 20)
+            visits.offer("a", *(f"b{n}" for n in range(100)), queue="two")
+            await wait_until(lambda: visits.value(WAITING) == 2)
+            passes = new.reader.passes
+            await wait_until(lambda: new.reader.passes > passes + 1)
+
+            assert log.runs["two", "a"] == 0, "two stages of one entity at a time"
+            gate.open.set()
+            await wait_until(lambda: visits.value(WAITING) == 0)
+            await leaving
+            assert log.runs["two", "a"] == 1
+
+
+async def test_a_worker_that_leaves_amid_a_recut_keeps_nothing_for_its_grace(
+    visits: Visits, database_url: str
+) -> None:
+    """T10: what it gave was another lease by then; the band that the recut wrote for it goes too."""
+    gate, log = Gate(), Log()
+    visits.offer("a")
+    async with working(database_url, queue(handler=gate), grace=60.0) as old:
+        await wait_until(lambda: len(gate.runs) == 1)
+        codes = [queue(handler=log), queue("new", handler=log)]
+        async with working(database_url, *codes, wait=False) as new:
+            await wait_until(new.heart.joined.is_set)
+            leaving = asyncio.create_task(old.stop())
+            visits.offer(*(f"b{n}" for n in range(100)))
+            await wait_until(lambda: visits.value(WAITING) == 1, 20)
+
+            assert (log.keys("ring"), len(gate.runs)) == (100, 1)
+            gate.open.set()
+            await leaving

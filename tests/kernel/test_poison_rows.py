@@ -11,11 +11,20 @@ from visits import Visits, queue
 from workers import Gauge, working
 
 POISON = """
-insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, attempt, payload)
+insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, attempt, payload,
+  expires_at, created_at)
 values (%(shard)s, 'poison', 'ring', gen_random_uuid(), %(priority)s, %(due_at)s, 1, %(attempt)s,
-  %(payload)s)
+  %(payload)s, %(expires_at)s, %(created_at)s)
 """
-SOUND = {"shard": 1, "priority": 5, "due_at": "now", "attempt": 0, "payload": "{}"}
+SOUND = {
+    "shard": 1,
+    "priority": 5,
+    "due_at": "now",
+    "attempt": 0,
+    "payload": "{}",
+    "expires_at": None,
+    "created_at": "now",
+}
 
 
 def left(visits: Visits) -> int:
@@ -34,6 +43,12 @@ def left(visits: Visits) -> int:
         {"priority": 99},
         {"due_at": "infinity"},
         {"due_at": "-infinity"},
+        {"expires_at": "infinity"},
+        {"expires_at": "-infinity"},
+        {"expires_at": "20000-01-01"},
+        {"expires_at": "4000-01-01 BC"},
+        {"created_at": "20000-01-01"},
+        {"created_at": "infinity"},
         {"payload": "[1, 2]"},
         {"payload": '"text"'},
         {"payload": "null"},
@@ -87,6 +102,24 @@ async def test_a_payload_of_60_mb_fails_its_own_run_only(database_url: str) -> N
                 assert await handle.result(timeout=30) == str(n)
             await wait_until(lambda: _error(database_url) is not None, 20)
     assert "the stored arguments of task 'note' do not fit" in (_error(database_url) or "")
+
+
+def test_a_role_that_only_enqueues_cannot_make_a_time_that_nobody_reads(
+    visits: Visits, database_url: str
+) -> None:
+    """X3: one such call stopped every queue of its pool."""
+    visits.register(queue())
+    call = (
+        "select * from mainspring.enqueue_many(array['ring'], array['{}'], array[null::timestamptz],"
+        " array[null::interval], array[%s::timestamptz], array[null::integer], array[null], array[null])"
+    )
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for at in ("20000-01-01", "infinity"):
+            with pytest.raises(psycopg.DataError, match="expires_at must be before the year 9999"):
+                connection.execute(call, (at,))
+        connection.execute(call, ("9998-12-31",))
+
+    assert visits.value("select count(*) from mainspring.visit") == 1
 
 
 def _error(url: str) -> str | None:

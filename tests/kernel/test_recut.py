@@ -322,6 +322,33 @@ def test_the_pool_is_whole_after_two_deaths_at_once(visits: Visits, make: Make) 
     assert_exact(visits, left)
 
 
+def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) -> None:
+    """T13: a task that kills the only worker of its service is found when that comes again, though the
+    workers of another service have had its shards meanwhile."""
+    dead, other = make("poison"), make("ring")
+    at_rest(dead, other)
+    visits.offer("a", queue="poison")
+    visits.read(dead.hand.worker_id, queue="poison")
+    visits.bury(dead.hand.worker_id)
+    values = {
+        "worker_id": dead.hand.worker_id,
+        "beat_at": visits.now(),
+        "lease": 1,
+        "fenced": False,
+    }
+    visits.call("note_death", **values)
+    at_rest(other)
+    assert bands(visits) == 0
+    other.shards.tidy()
+
+    heir = make("poison")
+    at_rest(other, heir)
+
+    assert heir.has("poison") == ALL
+    levels = [level for found in heir.hand.suspects.values() for level in found]
+    assert levels == [("poison", 5)] * 1024
+
+
 def test_a_burial_waits_for_a_recut_that_names_its_worker(
     visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +371,31 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
     assert new.shards.recut()
 
     assert refused == ["LockNotAvailable"]
+
+
+def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
+    visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T2: the burial waits for the leases that the recut has, and gives up; its worker beats again."""
+    old = make("ring")
+    old.beat()
+    new = make("ring", "new")
+    new.look()
+
+    def bury(step: str) -> None:
+        if step == "recut.locking":
+            visits.query("begin")
+            visits.call("declare_dead", dead_id=old.hand.worker_id, beat=0)
+        elif step == "recut.workers_read":
+            visits.query("rollback")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "listener", bury)
+        new.shards.recut()
+
+    assert_exact(visits, old)
+    at_rest(old, new)
+    assert_exact(visits, old, new)
 
 
 def test_an_owner_without_a_row_is_taken_for_dead(visits: Visits, make: Make) -> None:

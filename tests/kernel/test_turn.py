@@ -114,6 +114,50 @@ async def test_a_lease_that_is_short_for_the_round_trip_is_said_once(
     assert "which is long for a lease of 1 s: set lease to at least" in text
 
 
+async def test_a_worker_far_from_its_database_leaves_in_order(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T10: a connect that takes longer than the heart would wait makes no stop a death."""
+    connect = Database.connect_sync
+
+    def far_away(self: Database, *args: Any, **options: Any) -> Any:
+        time.sleep(0.5)
+        return connect(self, *args, **options)
+
+    gate = Gate()
+    visits.offer("a")
+    async with working(
+        database_url, queue(handler=gate, hold_after=0.0), lease=1.0, grace=0.0
+    ) as worker:
+        await wait_until(lambda: visits.row("a")["holder"] is not None)
+        monkeypatch.setattr(Database, "connect_sync", far_away)
+        await worker.stop()
+
+        assert visits.query("select id from mainspring.worker") == []
+        assert visits.row("a")["holder"] is None
+
+
+async def test_a_worker_that_leaves_sets_no_watchdog_on_its_process(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5: the thread has ended, so nobody would call it off again."""
+    async with working(database_url, queue(), lease=1.0) as worker:
+        stopped: list[float] = []
+        heart = worker.heart
+        monkeypatch.setattr(heart.watchdog, "end", lambda: stopped.append(heart._beat_at))
+        fetch = Session.fetch
+
+        def slowly(self: Session, name: str, **values: Any) -> list[Any]:
+            if name == "release_holds":
+                time.sleep(0.25)  # a beat is due by then
+            return fetch(self, name, **values)
+
+        monkeypatch.setattr(Session, "fetch", slowly)
+        await worker.stop()
+
+        assert stopped == [heart._beat_at]
+
+
 @pytest.fixture
 def silent_address() -> Iterator[str]:
     """A server that takes connections and says nothing."""

@@ -105,6 +105,15 @@ def _families(codes: Iterable[Code]) -> list[frozenset[str]]:
     return list({id(family): frozenset(family) for family in families.values()}.values())
 
 
+def turns_of(codes: Collection[Code | None]) -> dict[str, set[str]]:
+    """The turn classes that queues have by any of these codes; none while there is one code only."""
+    found: dict[str, set[str]] = {}
+    for code in {code for code in codes if code is not None} if len(set(codes)) > 1 else ():
+        for queue, turn in code.links:
+            found.setdefault(queue, set()).add(turn)
+    return found
+
+
 def recut(
     pieces: Collection[Piece], target: Sequence[Band], living: Mapping[UUID, Code | None]
 ) -> list[Piece]:
@@ -127,7 +136,21 @@ def recut(
             found += _rest(band, cut)
         else:
             found += [*cut, *_rest(band, cut)]
-    return found
+    return found + _left_over(pieces, target, living)
+
+
+def _left_over(
+    pieces: Iterable[Piece], target: Iterable[Band], living: Mapping[UUID, Code | None]
+) -> list[Piece]:
+    """Queues that no living code has, where there are suspects: for whoever has them next."""
+    known: set[str] = set()
+    for band in target:
+        if band is None:
+            return []
+        known |= band
+    rests = [(piece, piece.band - known) for piece in pieces if piece.band is not None]
+    cut = [_cut(piece, rest, living) for piece, rest in rests if rest]
+    return [piece for piece in cut if piece.suspect_of is not None]
 
 
 def _rest(band: Band, pieces: Iterable[Piece]) -> list[Piece]:

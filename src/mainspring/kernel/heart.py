@@ -194,7 +194,8 @@ class Heart(threading.Thread):
         self._holds.write_due()
         self._parts.keep()
         self._look_after_shards(look=looks)
-        if self.leaving.is_set() and not self.given_all.is_set() and self._shards.give_all():
+        # At every turn: a recut that came before a give has left me what I thought was given.
+        if self.leaving.is_set() and self._shards.give_all():
             self.given_all.set()
 
     def _look_after_shards(self, *, look: bool) -> None:
@@ -314,6 +315,8 @@ class Heart(threading.Thread):
         steps.reach("pool.leaving")
         session, me, pool = self._session, self._hand.worker_id, self._settings.pool
         session.disconnect()  # a new one: that of the thread may hang
+        # No clock is to be looked at any more, and a beat would set the watchdog on a process that ends.
+        session.patience, session.between = None, lambda: None
         try:
             for _ in range(LEAVE_TRIES):
                 # A hold that is left (its row is locked just now) would be taken for a crash.

@@ -73,6 +73,8 @@ class Mind:
         # The change as of which every visit that a dead worker may have run was looked at.
         self._suspects_done_at = -1
         self.turned_away_by: MixedPool | None = None
+        # While the pool's workers have different code: the turn classes of queues, by any of it.
+        self.turns_of: Mapping[str, Collection[str]] = {}
         # Told when runs must end and cannot be cancelled (threads); set by the executors.
         self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
         # Told at a fence to break off the connections that runs use; those of threads, or all of them.
@@ -139,8 +141,11 @@ class Mind:
         groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
         turns: set[tuple[str, str]] = set()
         for _, key, queue_name, group, _, holder, _, _, _ in rows:
+            if holder == self.hand.worker_id:
+                continue
+            turns.update((turn, key) for turn in self.turns_of.get(queue_name, ()))
             queue = self.buffer.queues.get(queue_name)
-            if queue is None or holder == self.hand.worker_id:
+            if queue is None:
                 continue
             if group is not None:
                 groups[queue_name][group] = groups[queue_name].get(group, 0) + 1

@@ -101,9 +101,11 @@ def _carry_out(session: Session, book: Book, *, me: UUID, shards: Sequence[int])
         steps.reach("recut.locking")
         before = _lock(session, book, shards)
         # Only now: an owner of what is locked has joined before it took, so whoever has no row is dead.
-        living = book.codes(session.fetch, session.fetch("lock_workers", pool=book.pool))
+        workers = session.fetch("lock_workers", pool=book.pool)
+        living = book.codes(session.fetch, [(id, digest) for id, digest, _ in workers])
         steps.reach("recut.workers_read")
-        if me not in living:
+        # A burial under way may come to nothing, and who it is for goes on with all that it has.
+        if me not in living or not all(is_kept for _, _, is_kept in workers):
             return 0
         after = planned(before, bands_for(set(living.values())), living)
         changed = {shard for shard, pieces in after.items() if pieces != before[shard]}

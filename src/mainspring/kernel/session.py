@@ -28,19 +28,18 @@ class Session:
     ) -> None:
         self._database = database
         self._role = role
-        self._patience = patience
+        self.patience = patience
         self._connection: Any = None
         self._attempt: Attempt[Any] | None = None
-        self.between: Callable[[], None] = lambda: (
-            None
-        )  # called before each statement or transaction
+        # Called before each statement or transaction.
+        self.between: Callable[[], None] = lambda: None
 
     def _get(self) -> Any:
         if self._connection is None:
             if self._attempt is None:
                 self._attempt = Attempt(lambda: self._database.connect_sync(self._role))
             try:
-                self._connection = self._attempt.wait(self._patience)
+                self._connection = self._attempt.wait(self.patience)
             finally:
                 if self._attempt.is_over:
                     self._attempt = None

@@ -16,7 +16,17 @@ from uuid import UUID
 from mainspring.db.literals import numbers
 from mainspring.errors import MixedPool
 from mainspring.kernel import moment, recut, steps
-from mainspring.kernel.bands import CLOSED, WHOLE, Band, Code, Piece, bands_for, members, must_yield
+from mainspring.kernel.bands import (
+    CLOSED,
+    WHOLE,
+    Band,
+    Code,
+    Piece,
+    bands_for,
+    members,
+    must_yield,
+    turns_of,
+)
 from mainspring.kernel.burial import bury
 from mainspring.kernel.config import OWN, WorkerSettings
 from mainspring.kernel.hand import Hand
@@ -110,7 +120,9 @@ class Shards:
         self._leases = self._read[1]
 
     def _read_peers(self, rows: Sequence[Any]) -> None:
-        codes = self._codes = self._book.codes(self._session.call, [(r[0], r[9]) for r in rows])
+        codes = self._book.codes(self._session.call, [(r[0], r[9]) for r in rows])
+        if codes != self._codes:
+            self._codes, self._mind.turns_of = codes, turns_of(codes.values())
         self.peers = [
             Peer(row[0], row[1], code.queues if code else frozenset(row[2]), *row[3:])
             for row in rows
@@ -419,12 +431,17 @@ class Shards:
     def tidy(self) -> None:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""
         self._session.call("trim_reach", worker_id=self._me)
-        if self._hand.suspects and self._mind.suspects_done():
+        suspects = self._hand.suspects
+        if suspects and self._mind.suspects_done():
+            known = self._queues
             self._session.call(
                 "clear_suspects",
                 pool=self._settings.pool,
                 worker_id=self._me,
-                shards=list(self._hand.suspects),
+                shards=list(suspects),
+                others=[
+                    s for s, levels in suspects.items() if any(q not in known for q, _ in levels)
+                ],
                 epochs=list(set(self._epochs.values())),
             )
             self._hand.suspects = {}

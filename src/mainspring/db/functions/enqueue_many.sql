@@ -32,11 +32,13 @@ begin
         when i.arguments is null or octet_length(i.arguments) > 2 * 1024 * 1024 then 'arguments must have at most 2097152 bytes'
         when i.priority not between 0 and 9 then 'priority must be 0 to 9'
         when coalesce(i.due_at, moment + i.delay, moment) >= timestamptz '9999-01-01 00:00:00+00' then 'due_at must be before the year 9999'
+        when i.expires_at >= timestamptz '9999-01-01 00:00:00+00' then 'expires_at must be before the year 9999'
         when i.key = '' or octet_length(i.key) > 1024 then 'key must have 1 to 1024 bytes'
         when i.grp = '' or octet_length(i.grp) > 255 then 'group must have 1 to 255 bytes'
         when jsonb_typeof(i.arguments::jsonb) <> 'object' then 'arguments must be a JSON object'
       end as fault
-    from unnest(tasks, arguments, due_ats, delays, priorities, groups, keys) as i(task, arguments, due_at, delay, priority, grp, key)
+    from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys)
+      as i(task, arguments, due_at, delay, expires_at, priority, grp, key)
   ) i where i.fault is not null limit 1;
   if found then
     raise exception 'a call of task % cannot be enqueued: %', quote_literal(wrong.task), wrong.fault

@@ -7,6 +7,7 @@
 -- The shards are a mask, a bit each: an array would be searched from its start for every row. A shard outside of it, which only a
 -- stranger's insert can have, is nobody's: get_bit would end the whole statement, so the order of the two is fixed.
 -- A payload beyond what our API takes came another way: a sentence is read in its place, so that its run fails and no other waits.
+-- A time of expiry that Python cannot hold is read as the nearest that it can: else the whole page could not be read.
 -- How far each level was read is noted in the same transaction: after a death it names the suspects.
 with level as (
   select queue, priority, after_due, after_key, upto_due, upto_key, most
@@ -45,6 +46,7 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes, expires_at,
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes,
+  case when expires_at is not null then greatest(least(expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at,
   payload, address
 from page

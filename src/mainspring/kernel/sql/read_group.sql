@@ -1,5 +1,5 @@
 -- Read the due, free visits of some groups, each by priority and then oldest first: those that a full group kept back.
--- Locks nothing. Rides visit_group. Notes the reach and guards against payloads as read_due does.
+-- Locks nothing. Rides visit_group. Notes the reach and guards against payloads and times as read_due does.
 with wanted as (
   select queue, grp, most
   from unnest(%(queues)s::text[], %(groups)s::text[], %(most)s::integer[]) as w(queue, grp, most)
@@ -37,6 +37,7 @@ noted as (
   from page
   group by queue, priority
 )
-select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes, expires_at,
+select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes,
+  case when expires_at is not null then greatest(least(expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at,
   payload, address
 from page
