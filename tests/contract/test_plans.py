@@ -319,15 +319,12 @@ class TestPlans:
         ):
             text = text.replace(name, value)
 
-<<<<<<< HEAD
-        nodes = plan_of(visits, text, {"key": "past 7", "queue": "ring", "id": uuid4()})
-=======
-        values = {name: known[name] for name in names}
-        plan_of(visits, TASKS_SQL["look_up"].text, values)  # the first call reads the catalogue too
-        nodes = plan_of(visits, TASKS_SQL["look_up"].text, values)
->>>>>>> review
+        values = {"key": "past 7", "queue": "ring", "id": uuid4()}
+        plan_of(visits, text, values)  # the first call reads the catalogue too
+        nodes = plan_of(visits, text, values)
 
-        assert touched(nodes) < 200, "a function shows no nodes of its own"
+        assert_rides_indexes(nodes, "visit_pkey")
+        assert touched(nodes) < 200
 
     def test_what_is_held_is_found_by_visit_held(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["read_held"].text, {"shards": list(range(1024))})

@@ -38,6 +38,8 @@ class First:
     async def saved(self, event: Any) -> None:
         note("saved", f"{event.number} {len(event.state)}")
 
+    state_changed = saved  # what is set from outside is told apart, and noted alike
+
 
 class Shelf:
     """A DAO that locks nothing: the state's own row must do."""

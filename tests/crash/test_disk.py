@@ -42,4 +42,4 @@ def test_a_full_disk_loses_nothing(folder: Path) -> None:
     )
 
     assert done.returncode == 0, done.stdout[-8000:]
-    assert "refused: DiskFull" in done.stdout
+    assert "refused: NotDone" in done.stdout

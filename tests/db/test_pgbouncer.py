@@ -134,7 +134,7 @@ def of_a_session(asked: list[str]) -> list[str]:
     named = re.compile(r"execute (?!<unnamed>)")
     # The encoding is set by PgBouncer itself, when drivers that spell it differently take turns.
     sets = re.compile(
-        r"[:;]\s*(?:re)?set\s+(?!local\b|constraints\b|client_encoding\b)|set_config\((?![^()]*,\s*true\))",
+        r"[:;]\s*(?:re)?set\s+(?!local\b|constraints\b|client_encoding\b)|set_config\((?!(?:[^()]|\([^()]*\))*,\s*true\))",
         re.I,
     )
     speaks = re.compile(r":\s*(?:un)?listen\b", re.IGNORECASE)

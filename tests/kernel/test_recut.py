@@ -342,6 +342,7 @@ def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) ->
     other.shards.tidy()
 
     heir = make("poison")
+    heir.shards.tidy = lambda: None  # type: ignore[method-assign]  # its suspects are not looked at yet
     at_rest(other, heir)
 
     assert heir.has("poison") == ALL
