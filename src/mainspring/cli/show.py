@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +26,8 @@ _PIPE_WIDTH = 200  # a table that nobody sees need not fit a screen
 
 def console() -> Console:
     """The console on standard output as it is now."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if fits else _PIPE_WIDTH, highlight=False)
 
 
 def as_json(value: Any) -> None:

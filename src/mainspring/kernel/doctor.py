@@ -98,7 +98,8 @@ async def _rights(database: Database, connection: Any) -> list[Finding]:
         return [Finding("rights", "warn", text, "run the doctor as a worker or an operator")]
     lacking += await rights.missing_rights(database, connection, rights.WORK)
     if lacking:
-        text = f"the role may look but not work: it lacks {_listed(lacking)}"
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        text = f"the role may look but not work: it lacks {_listed(lacking[:3])}{more}"
         remedy = "for a worker: mainspring rights worker ROLE prints the grants"
         return [Finding("rights", "warn", text, remedy)]
     return [Finding("rights", "ok", "the role may enqueue and work")]
@@ -182,7 +183,10 @@ def _connections(used: int, most: int) -> Finding:
     text = f"{used} of {most} connections are used"
     if used < 0.8 * most:
         return Finding("connections", "ok", text)
-    remedy = "raise max_connections, run fewer workers, or put a pooler in between"
+    remedy = (
+        "raise max_connections, lower --concurrency (a task with ctx.transaction() has one), run fewer "
+        "workers, or put a pooler in between"
+    )
     return Finding("connections", "warn", text, remedy)
 
 

@@ -45,6 +45,7 @@ REMEDIES: Mapping[str, str] = {
     "rate_limited": "raise the queue's rate, or wait",
     "hanging": "find what it waits for (its worker's log names it at run.hangs); a timeout= ends an async "
     "function, work_timeout_limit= gives a step up",
+    "suspect": "nothing: those that had been read by it follow each other, and the rest is as fast as ever",
     "about_to_run": "nothing: it runs when its turn comes",
 }
 
@@ -117,6 +118,12 @@ def causes(row: Any) -> list[Cause]:
     found += _serving(row)
     found += _crowding(row)
     found += _hanging(row)
+    if not found and row["suspect"]:
+        text = (
+            "the worker that had read it died: such visits are tried a few at a time, so that one "
+            f"that kills workers is found; {row['ahead']} are before it in its queue"
+        )
+        found.append(Cause("suspect", text, {"ahead": row["ahead"]}))
     if not found:
         text = f"nothing holds it back: {row['ahead']} are before it in its queue"
         found.append(Cause("about_to_run", text, {"ahead": row["ahead"]}))

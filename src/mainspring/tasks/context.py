@@ -180,7 +180,7 @@ class Transaction:
     async def _opened(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         settled = False
         try:
-            async with self._connections.transaction() as connection:
+            async with self._connections.transaction(self._committed) as connection:
                 yield connection
                 settled = await self._settle(connection)
         except psycopg.OperationalError as lost:
@@ -189,7 +189,6 @@ class Transaction:
             self._check_commit(
                 await asyncio.to_thread(self._connections.did_commit, self._run), lost
             )
-        if settled:
             self._committed()
 
     async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
@@ -216,14 +215,13 @@ class Transaction:
     def _opened_sync(self) -> Iterator[psycopg.Connection[Any]]:
         settled = False
         try:
-            with self._connections.transaction_sync() as connection:
+            with self._connections.transaction_sync(self._committed) as connection:
                 yield connection
                 settled = self._settle_sync(connection)
         except psycopg.OperationalError as lost:
             if not settled:
                 raise
             self._check_commit(self._connections.did_commit(self._run), lost)
-        if settled:
             self._committed()
 
     def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
@@ -277,6 +275,7 @@ class Transaction:
             ) from lost
 
     def _committed(self) -> None:
+        # At once: a run whose visit is gone and that is not settled looks like one that was called off.
         self._run.settled = True
         self._run.hold_at = float("inf")  # there is no visit any more that could be held
         steps.reach("transaction.committed")

@@ -10,6 +10,10 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
   o.id as owner, o.host as owner_host, o.process as owner_process,
   greatest(0, extract(epoch from mainspring.now() - o.beat_at))::double precision as owner_silent,
   o.queues @> array[v.queue::text] as owner_serves,
+  exists (
+    select from mainspring.reach r
+    where r.worker_id = case when band.worker_id is null then l.suspect_of else band.suspect_of end
+      and r.queue = v.queue and r.priority = v.priority and r.due_at >= v.due_at) as suspect,
   (select count(*) from mainspring.worker w where w.pool = q.pool) as pool_workers,
   (select count(*) from mainspring.worker w where w.pool = q.pool and v.queue = any(w.queues)) as workers,
   (select count(*) from mainspring.worker w where w.pool = q.pool and w.code is null) as workers_before,
@@ -32,7 +36,7 @@ left join mainspring.queue q on q.name = v.queue
 left join mainspring.worker h on h.id = v.holder
 left join mainspring.lease l on l.pool = q.pool and l.shard = v.shard
 left join lateral (  -- the pool is cut: the lease of the band that has the queue counts
-  select b.worker_id
+  select b.worker_id, b.suspect_of
   from mainspring.band n
   join mainspring.lease b on b.pool = n.name and b.shard = v.shard
   where l.worker_id = '00000000-0000-0000-0000-000000000000' and n.pool = q.pool and n.queues @> array[v.queue::text]
