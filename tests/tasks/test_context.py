@@ -245,13 +245,21 @@ class TestTransaction:
         assert self.paid(table) == []
         assert await handle.status() == "parked"
 
-    async def test_a_rollback_that_psycopg_swallows_completes_nothing(self, app, table) -> None:
-        @app.task(retry=ONCE)
+    @pytest.mark.parametrize("plain", [False, True], ids=["async", "sync"])
+    async def test_a_rollback_that_psycopg_swallows_completes_nothing(
+        self, app, table, plain
+    ) -> None:
         async def pay(ctx: Context) -> None:
             async with ctx.transaction() as connection:
                 await connection.execute("insert into paid values (1)")
                 raise psycopg.Rollback
 
+        def pay_plainly(ctx: Context) -> None:
+            with ctx.transaction() as connection:
+                connection.execute("insert into paid values (1)")
+                raise psycopg.Rollback
+
+        pay = app.task(retry=ONCE, name="pay")(pay_plainly if plain else pay)
         handle = await pay.enqueue()
         await run_until_idle(app)
 

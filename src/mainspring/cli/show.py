@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,8 +25,7 @@ _PIPE_WIDTH = 200  # a table that nobody sees need not fit a screen
 
 def console() -> Console:
     """The console on standard output as it is now."""
-    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if fits else _PIPE_WIDTH, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
 
 
 def as_json(value: Any) -> None:

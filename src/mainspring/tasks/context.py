@@ -180,7 +180,10 @@ class Transaction:
     async def _opened(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         settled = False
         try:
-            async with self._connections.transaction(self._committed) as connection:
+            # A block that the task itself rolls back (psycopg.Rollback) ends without error, unsettled.
+            async with self._connections.transaction(
+                lambda: self._committed() if settled else None
+            ) as connection:
                 yield connection
                 settled = await self._settle(connection)
         except psycopg.OperationalError as lost:
@@ -215,7 +218,9 @@ class Transaction:
     def _opened_sync(self) -> Iterator[psycopg.Connection[Any]]:
         settled = False
         try:
-            with self._connections.transaction_sync(self._committed) as connection:
+            with self._connections.transaction_sync(
+                lambda: self._committed() if settled else None
+            ) as connection:
                 yield connection
                 settled = self._settle_sync(connection)
         except psycopg.OperationalError as lost:
