@@ -130,7 +130,8 @@ async def test_a_role_without_rights_is_told_which_it_lacks(visits: Visits, data
     assert "EXECUTE on mainspring.enqueue(text, jsonb" in without.text
     assert "mainspring rights enqueue" in without.remedy
     assert with_looks.level == "warn"
-    assert "EXECUTE on mainspring.make_day" in with_looks.text
+    assert "may look but not work: it lacks EXECUTE on mainspring.enqueue(" in with_looks.text
+    assert with_looks.text.endswith(" more"), "three are named: a role of another job lacks fifty"
     assert with_all.level == "ok"
 
 
