@@ -91,6 +91,18 @@ async def test_a_hold_of_a_dead_worker_is_an_orphan(visits, me, app):
     assert {"orphaned"} == set(await causes(app))
 
 
+async def test_what_a_dead_worker_had_read_is_a_suspect(visits, me, app):
+    """Such visits are tried a few at a time; what came later is not among them."""
+    visits.offer("a")
+    visits.read(me)
+    visits.offer("b", after=0.001)
+    visits.bury(me)
+    visits.take(visits.join())
+
+    assert {"suspect"} == set(await causes(app, "a"))
+    assert "suspect" not in await causes(app, "b")
+
+
 async def test_a_busy_group_shows_the_run_that_keeps_it(visits, me, app):
     visits.register(queue(group_concurrency=1))
     visits.offer("a", "b", group="acme")
