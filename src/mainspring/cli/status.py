@@ -12,10 +12,10 @@ import typer
 from rich.console import Group
 from rich.live import Live
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
-from mainspring.cli.target import ask_app, existing
+from mainspring.cli.target import ask_host, existing
+from mainspring.host import DatabaseHost
 from mainspring.kernel.doctor import UNSERVED
 from mainspring.kernel.status import HangingRun, Status
 from mainspring.kernel.words import counted
@@ -38,7 +38,7 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    sight = ask_app(lambda target: _read(target, exact=exact), url, app)
+    sight = ask_host(lambda target: _read(target, exact=exact), url, app)
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in sight.missed]
         more = {"missed": late, "reactive": sight.load, "recovered": sight.counted}
@@ -66,7 +66,7 @@ class _Sight(msgspec.Struct):
     counted: list[Counts]  # what recovery did in the last hour (P3)
 
 
-async def _read(target: Mainspring, *, exact: bool = False) -> _Sight:
+async def _read(target: DatabaseHost, *, exact: bool = False) -> _Sight:
     return _Sight(
         (await target.database()).shown,
         await target.operator.status(exact=exact),
