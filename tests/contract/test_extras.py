@@ -15,7 +15,7 @@ BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binar
 
 IMPORTED = f"""
 import sys
-import mainspring, mainspring.metrics, mainspring.serve, mainspring.testing
+import mainspring, mainspring.app, mainspring.metrics, mainspring.serve, mainspring.testing
 print([name for name in {OPTIONAL} if name in sys.modules])
 """
 WORK = """

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mainspring_cli import importing
+
 
 class Place(NamedTuple):
     """Where a command is, and the line that says what it is for."""
@@ -83,7 +85,8 @@ class _Command(TyperCommand):
 def load(name: str) -> Any:
     """Import a command, or a group of them."""
     place = COMMANDS[name]
-    found = getattr(import_module(f"mainspring.cli.{place.module}"), place.name)
+    with importing():
+        found = getattr(import_module(f"mainspring.cli.{place.module}"), place.name)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)
         alone.command(name, cls=_Command)(found)
