@@ -20,8 +20,7 @@ does not wait for what it does not use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mainspring import events as events
 from mainspring.errors import (
@@ -34,6 +33,7 @@ from mainspring.errors import (
     ResultTimeout,
     TaskFailed,
 )
+from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from mainspring.tasks.handle import Handle
     from mainspring.tasks.promise import Failure, Outcome, Promise
     from mainspring.tasks.task import Task
-
-    __version__: str
+    from mainspring.version import __version__ as __version__
 
 __all__ = [
     "Change",
@@ -99,43 +98,32 @@ __all__ = [
     "sleep",
 ]
 
-# Where each is: the same as above, for Python.
-_PLACES = {
-    "app": "Mainspring",
-    "entities.clock": "now",
-    "entities.consumer": "Sink",
-    "entities.crawl": "Crawl",
-    "entities.dao": "Change Dao one_by_one",
-    "entities.event": "Saved",
-    "entities.ids": "Codec",
-    "entities.kind": "Kind",
-    "entities.outcome": "Untouched Update",
-    "kernel.retry": "RetryPolicy",
-    "processes.handle": "ProcessHandle",
-    "processes.process": "Process",
-    "processes.search": "ProcessFilter",
-    "processes.verbs": "First Signal first_of gather scope set_attrs sleep",
-    "reactive.context": "ReactiveRun",
-    "tasks.context": "Context",
-    "tasks.handle": "Handle",
-    "tasks.promise": "Failure Outcome Promise",
-    "tasks.task": "Task",
-}
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
-
 if not TYPE_CHECKING:  # else every name would be there for a type checker
-
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            from importlib.metadata import version
-
-            value: Any = version("mainspring")
-        elif (place := _PLACE_OF.get(name)) is not None:
-            value = getattr(import_module(f"mainspring.{place}"), name)
-        else:
-            raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "app": "Mainspring",
+            "entities.clock": "now",
+            "entities.consumer": "Sink",
+            "entities.crawl": "Crawl",
+            "entities.dao": "Change Dao one_by_one",
+            "entities.event": "Saved",
+            "entities.ids": "Codec",
+            "entities.kind": "Kind",
+            "entities.outcome": "Untouched Update",
+            "kernel.retry": "RetryPolicy",
+            "processes.handle": "ProcessHandle",
+            "processes.process": "Process",
+            "processes.search": "ProcessFilter",
+            "processes.verbs": "First Signal first_of gather scope set_attrs sleep",
+            "reactive.context": "ReactiveRun",
+            "tasks.context": "Context",
+            "tasks.handle": "Handle",
+            "tasks.promise": "Failure Outcome Promise",
+            "tasks.task": "Task",
+            "version": "__version__",
+        },
+    )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

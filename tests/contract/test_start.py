@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mainspring
+import mainspring.reactive
 from mainspring.cli.commands import COMMANDS, load
 
 DRIVERS = {"asyncio", "asyncpg", "psycopg"}
@@ -22,7 +23,10 @@ WORKER = {"mainspring.crew", "mainspring.kernel.worker", "mainspring.serve", "uv
 
 def imported(program: str) -> set[str]:
     """The modules that a program has imported at its end."""
-    listed = f"import sys\ntry:\n    {program}\nexcept SystemExit: pass\nprint('\\n' + ' '.join(sys.modules))"
+    listed = (
+        f"import sys\ntry:\n    {program}\nexcept SystemExit: pass\n"
+        "print('\\n' + ' '.join(sys.modules))"
+    )
     ran = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
     return set(ran.stdout.splitlines()[-1].split())
 
@@ -61,9 +65,13 @@ def test_the_list_of_commands_says_of_each_what_it_says_itself(name: str) -> Non
     assert command.help.startswith(COMMANDS[name].help.rstrip("."))
 
 
-def test_every_public_name_is_there_when_it_is_asked_for() -> None:
-    assert [name for name in mainspring.__all__ if getattr(mainspring, name, None) is None] == []
-    assert set(mainspring.__all__) <= set(dir(mainspring))
+@pytest.mark.parametrize("package", [mainspring, mainspring.reactive], ids=lambda p: p.__name__)
+def test_every_public_name_is_there_when_it_is_asked_for(package: Any) -> None:
+    assert [name for name in package.__all__ if getattr(package, name, None) is None] == []
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_a_name_that_is_not_there_is_missed_by_python_and_by_mypy() -> None:
     assert mainspring.__version__
     with pytest.raises(AttributeError, match="module 'mainspring' has no attribute 'Mainsprung'"):
         _ = mainspring.Mainsprung  # type: ignore[attr-defined]

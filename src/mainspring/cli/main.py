@@ -24,7 +24,7 @@ cli = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from mainspring import __version__
+        from mainspring.version import __version__
 
         print(f"mainspring {__version__}")
         raise typer.Exit
