@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 
 BROUGHT = frozenset({"rich", "structlog", "typer"})  # by the extra mainspring[cli]
 
@@ -13,7 +14,8 @@ BROUGHT = frozenset({"rich", "structlog", "typer"})  # by the extra mainspring[c
 def importing() -> Iterator[None]:
     """While something is imported Ctrl-C just ends the process; what is not installed is named."""
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
+    is_ours = before is signal.default_int_handler and current_thread() is main_thread()
+    if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
@@ -25,7 +27,8 @@ def importing() -> Iterator[None]:
             "install it with: pip install 'mainspring[cli]'"
         ) from None
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
 
 
 def run() -> None:

@@ -55,6 +55,12 @@ def test_the_widest_columns_give_way_and_numbers_stand_right() -> None:
     assert drawn == [" n  text", "─" * 9, " 7  aaaaa", "    aaaaa", "12  b"]
 
 
+def test_a_long_name_gives_way_before_the_cells_do() -> None:
+    drawn = draw(("waiting", "pool"), [("7", "default")], right=(True, False), width=13)
+
+    assert drawn == ["wait  pool", " ing", "─" * 13, "   7  default"]
+
+
 def test_a_table_is_drawn_where_there_is_no_room_at_all() -> None:
     assert draw(None, [("abc", "de")], right=(False, False), width=2) == ["a  d", "b  e", "c"]
 

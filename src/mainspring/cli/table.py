@@ -33,9 +33,8 @@ def draw(
     width: int | None,
 ) -> list[str]:
     """The lines of a table; columns of numbers stand right."""
-    lines = [*([header] if header else []), *rows]
-    natural = [max(map(_longest, column), default=0) for column in zip(*lines, strict=True)]
-    widths = _fitted(natural, width)
+    body = [max(map(_longest, column), default=0) for column in zip(*rows, strict=True)]
+    widths = _fitted(body, [_longest(name) for name in header or ()] or body, width)
     drawn = [line for row in rows for line in _row(row, widths, right)]
     if header is None:
         return drawn
@@ -50,15 +49,25 @@ def coloured(text: str, code: int) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def _fitted(natural: Sequence[int], width: int | None) -> list[int]:
-    """The widths of the columns: the widest are cut to one width, as great as the room allows."""
-    gaps = len(GAP) * (len(natural) - 1)
-    if width is None or sum(natural) + gaps <= width:
-        return list(natural)
-    most = max(natural)
-    while most > 1 and sum(min(one, most) for one in natural) + gaps > width:
+def _fitted(body: Sequence[int], names: Sequence[int], width: int | None) -> list[int]:
+    """The widths of the columns. A long name gives way first: it is folded once, a cell in every row."""
+    if width is None:
+        return [max(pair) for pair in zip(body, names, strict=True)]
+    left = width - len(GAP) * (len(body) - 1)
+    most = max([*body, *names], default=0)
+    while most > 1 and sum(_widths(body, names, most)) > left:
         most -= 1
-    return [min(one, most) for one in natural]
+    if sum(body) <= left:
+        return _widths(body, names, most)
+    most = max(body)
+    while most > 1 and sum(min(one, most) for one in body) > left:
+        most -= 1
+    return [max(1, min(one, most)) for one in body]
+
+
+def _widths(body: Sequence[int], names: Sequence[int], most: int) -> list[int]:
+    """No name is wider than that, unless its column's cells are."""
+    return [max(cell, min(name, most)) for cell, name in zip(body, names, strict=True)]
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:

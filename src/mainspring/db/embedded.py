@@ -165,7 +165,9 @@ class EmbeddedServer:
     def locked(self) -> Iterator[None]:
         """Keep other processes from starting or stopping the server meanwhile."""
         if not self.directory.is_dir():
-            binaries(self._bin_dir)  # raises if there are none: no directory is left behind for nothing
+            binaries(
+                self._bin_dir
+            )  # raises if there are none: no directory is left behind for nothing
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             private.refuse_foreign_directory(self._given)
