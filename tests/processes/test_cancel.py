@@ -257,4 +257,6 @@ async def test_a_wide_tree_is_cancelled_together_and_what_has_an_undo_alone(
             "select count(*), count(distinct payload ->> '@') from mainspring.history"
             " where key like 'cancel/%' and outcome = 'done'"
         ).fetchall()
+        done = connection.execute("select xmin::text from mainspring.process").fetchall()
     assert rows == [(45, 45)]
+    assert len(set(done)) <= 20  # transactions

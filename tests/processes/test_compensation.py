@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from journeys import Trip, is_sound, saga
 
-from mainspring import Mainspring, Outcome, Promise, first_of, scope
+from mainspring import Mainspring, Outcome, Promise, first_of, gather, scope
 from mainspring.errors import Refused
 from mainspring.processes.mass import TaskFilter
 from mainspring.testing import Clock, run_until_idle
@@ -245,6 +245,30 @@ async def test_a_step_that_lost_a_race_is_undone_with_the_rest(
     await run_until_idle(trip.app)
 
     assert trip.ran[1:] == ["free train if booked", "free plane"]
+    is_sound(mainspring_url)
+
+
+async def test_a_tree_that_is_cancelled_without_compensation_undoes_nothing(
+    trip: Trip, mainspring_url: str
+) -> None:
+    """P15: compensate=False goes down to the children of children, alone and together."""
+    journey = saga(trip)
+
+    @trip.app.process
+    def tour(number: int) -> Promise[str]:
+        return journey.child()
+
+    @trip.app.process
+    def season() -> Promise[list[str]]:
+        return gather([tour.child(n) for n in range(4)])
+
+    handle = await trip.started(season)
+    await handle.cancel(compensate=False)
+    await run_until_idle(trip.app)
+
+    assert sorted(trip.ran) == ["car"] * 4 + ["hotel"] * 4
+    found = await trip.app.operator.processes.search()
+    assert [process.state for process in found] == ["cancelled"] * 9
     is_sound(mainspring_url)
 
 
