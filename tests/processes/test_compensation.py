@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 
 import psycopg
 import pytest
 from journeys import Trip, is_sound, saga
 
-from mainspring import Mainspring, Outcome, Promise, first_of, gather, scope
+from mainspring import Mainspring, Outcome, Promise, first_of, gather, scope, sleep
 from mainspring.errors import Refused
+from mainspring.kernel.worker import Worker
 from mainspring.processes.mass import TaskFilter
-from mainspring.testing import Clock, run_until_idle
+from mainspring.testing import Clock, run_until_idle, wait_until
 
 
 @pytest.fixture
@@ -270,6 +272,47 @@ async def test_a_tree_that_is_cancelled_without_compensation_undoes_nothing(
     found = await trip.app.operator.processes.search()
     assert [process.state for process in found] == ["cancelled"] * 9
     is_sound(mainspring_url)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_step_that_waits_for_its_turn_does_not_begin_after_its_undo(
+    trip: Trip, mainspring_url: str, is_read: bool
+) -> None:
+    """P15: a worker has it in hand, for its actor's limit, when the cancel comes: it is booked no more."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    @trip.app.task(concurrency=1)
+    async def reserve(what: str) -> str:
+        if what == "first":
+            begun.set()
+            await over.wait()
+        trip.ran.append(what)
+        return what
+
+    @trip.app.process
+    def journey(what: str) -> Promise[str]:
+        booked = reserve(what, after=[sleep(0), sleep(0)] if is_read else [])
+        booked.compensate(trip.free, what, booked)
+        return trip.conclude([booked], trip.go.wait())
+
+    await journey.start("first")
+    async with trip.app.worker(poll=0.1) as worker:
+        await asyncio.wait_for(begun.wait(), 20)
+        second = await journey.start("second")
+        await wait_until(lambda: ("reserve", 2) in in_hand(worker), 20)
+        await second.cancel()
+        await wait_until(lambda: trip.ran == ["free second if booked"], 20)
+        over.set()
+        async with asyncio.timeout(20):
+            await worker.drained()
+
+    assert trip.ran == ["free second if booked", "first"]
+    assert await second.status() == "cancelled"
+
+
+def in_hand(worker: Worker) -> set[tuple[str, int]]:
+    """How many visits of each queue the worker has, running or not."""
+    return set(Counter(queue for queue, _ in worker.buffer.in_hand).items())
 
 
 async def test_a_parent_that_has_ended_is_not_told_of_its_children(

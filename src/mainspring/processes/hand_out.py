@@ -80,6 +80,7 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
 _options = msgspec.json.Decoder(Options)
 NO_OPTIONS = Options()
+ENDED = ("done", "cancelled", "superseded")  # states of tasks that are not run any more
 # A run that began before its task's timeout is held by then, so that the engine can tell it from none.
 DEADLINE_AFTER = timedelta(seconds=2)
 
