@@ -109,6 +109,8 @@ class Worker:
         self._doubted: set[int] = set()  # versions that are said to be gone
         self._doubting = False  # a look for them is on its way
         self.chores: list[upkeep.Chore] = []  # what layers drop by age
+        # Told of versions that are said to be gone (None: any may be), for what a layer knows by heart.
+        self.forget: Callable[[frozenset[int] | None], None] = lambda versions: None
 
     # -- life
 
@@ -319,6 +321,7 @@ class Worker:
 
     def _called_off(self, versions: frozenset[int]) -> None:
         """Somebody says that these versions are gone. Anybody may say so: the database is asked."""
+        self.forget(versions)  # of what waits in hand: it is read when it starts
         self._doubted |= versions
         if not self._doubting and self._doubtful():
             self._doubting = True
@@ -426,6 +429,7 @@ class Worker:
 
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""
+        self.forget(None)
         self.reader.restart()
         self.heart.poke_beat()
 
