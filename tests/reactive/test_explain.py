@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume
 from trigger_oracle import BEGIN, END, facts, holds, leaves, moments, trees
 
+from draws import drawn
 from mainspring.reactive.chunks import Chunk
 from mainspring.reactive.decide import Current, Definition, View
 from mainspring.reactive.evaluate import Fact, evaluate
@@ -54,8 +55,7 @@ def apply(known: dict[str, Fact], need: Need, back: int = 0) -> dict[str, Fact]:
     return {**known, need.param.key: Fact(value, fact.last)}
 
 
-@settings(max_examples=400, deadline=None)
-@given(leaves, facts, moments)
+@drawn(leaves, facts, moments, few=100, many=400)
 def test_the_next_fact_flips_a_leaf_and_nothing_less_does(
     leaf: Leaf, known: dict[str, Fact], now: datetime
 ) -> None:
@@ -98,8 +98,7 @@ def is_within(known: dict[str, Fact], now: datetime) -> bool:
     return all(BEGIN <= m <= END for m in moments if isinstance(m, datetime))
 
 
-@settings(max_examples=600, deadline=None)
-@given(trees, facts, moments)
+@drawn(trees, facts, moments, few=120, many=600)
 def test_the_facts_named_flip_the_verdict_and_no_fewer_do(
     trigger: Trigger, known: dict[str, Fact], now: datetime
 ) -> None:
@@ -117,8 +116,7 @@ def test_the_facts_named_flip_the_verdict_and_no_fewer_do(
             assert not holds(trigger, *after(known, now, part)), part
 
 
-@settings(max_examples=400, deadline=None)
-@given(trees, facts, moments)
+@drawn(trees, facts, moments, few=50, many=400)
 def test_no_single_fact_flips_what_is_said_to_want_several(
     trigger: Trigger, known: dict[str, Fact], now: datetime
 ) -> None:
