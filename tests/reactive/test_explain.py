@@ -269,3 +269,13 @@ def test_a_rewound_and_a_far_ahead_param_are_named() -> None:
     assert why.notes[0] == "it is paused"
     assert "was rewound since it was seen (report)" in why.notes[1]
     assert "far ahead of the clock" in why.notes[2]
+
+
+def test_one_that_is_ahead_waits_for_what_it_must_be_together_with() -> None:
+    """R17: it cannot go back, so the other must come."""
+    trigger = ChunkRefDelay(FX, ORDERS, BERLIN)
+    known = {FX.key: Fact(NOW + DAY), ORDERS.key: Fact(NOW)}
+
+    assert [str(need) for need in needs_of(evaluate(trigger, known, NOW))] == [
+        "dwh.orders.loaded_to >= 2026-03-10 23:00:00Z"
+    ]
