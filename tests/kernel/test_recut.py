@@ -75,6 +75,7 @@ class Owner:
             process=1,
             code=self.code.digest,
             turns=[turns or ""] * len(names),
+            launch=None,
         )
 
     def look(self) -> None:
