@@ -34,6 +34,7 @@ from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
 from mainspring.processes.operate import ProcessOperator
+from mainspring.reactive import doctor as reactive_doctor
 from mainspring.reactive.past import run_queues, search_past
 from mainspring.tasks.store import SQL as TASKS_SQL
 
@@ -356,6 +357,7 @@ class Operator:
         found: list[Finding] = await self._ask(doctor.examine, exact=exact)
         if any(finding.name == "clock" for finding in found):  # it could look at everything
             found += await self._ask(kinds_doctor.examine)
+            found += await self._ask(reactive_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def now(self) -> datetime:

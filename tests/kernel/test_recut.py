@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.db.connect import Database
 from mainspring.kernel import steps
 from mainspring.kernel.bands import CLOSED, Code, code_of
@@ -75,6 +76,7 @@ class Owner:
             process=1,
             code=self.code.digest,
             turns=[turns or ""] * len(names),
+            launch=None,
         )
 
     def look(self) -> None:
@@ -459,3 +461,86 @@ def test_queues_that_take_turns_stay_with_one_owner(visits: Visits, make: Make) 
     assert new.has("kind/a") == new.has("kind/b") == ALL
     assert old.has("kind/a") == frozenset()
     assert_exact(visits, old, new)
+
+
+async def test_a_stage_that_waits_for_its_turn_class_is_named_by_the_doctor(
+    visits: Visits, make: Make, app: Mainspring
+) -> None:
+    """T2, S26: below a quarter of the slots a canary gets some shards of the kind, not all."""
+    old = [make("kind/a", turns="kind") for _ in range(4)]
+    canary = make("kind/a", "kind/b", turns="kind")
+    at_rest(*old, canary)
+    waits = 1024 - len(canary.has("kind/b"))
+    assert 0 < waits < 1024
+
+    (finding,) = [f for f in await app.operator.doctor() if f.name == "owner_lacks_queue"]
+
+    assert (finding.level, finding.text) == (
+        "warn",
+        f"queue 'kind/b' waits in {waits} shards of pool 'default': its turn class has one owner there, "
+        "whose code lacks it",
+    )
+    assert "at a quarter of the pool's slots" in finding.remedy
+    at_rest(*old, canary, make("kind/a", "kind/b", turns="kind"))
+    assert not [f for f in await app.operator.doctor() if f.name == "owner_lacks_queue"]
+
+
+def standing(visits: Visits, *owners: Owner) -> int:
+    """Shards of queues that some living worker has, and whose owner lacks them or is nobody."""
+    of = {owner.hand.worker_id: owner.code for owner in owners}
+    names = {name for code in of.values() for name in code.queues}
+    return sum(
+        worker_id not in of or name not in of[worker_id].queues
+        for name in names
+        for worker_id in table(visits, name).values()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fifty_workers_that_join_one_by_one_leave_nothing_standing(
+    visits: Visits, make: Make, record_property: Callable[[str, object], None]
+) -> None:
+    """T2: a deploy of many workers, with a queue added and one removed, is few recuts."""
+    recuts: list[int] = []
+    living: list[Owner] = []
+
+    def one_round() -> None:
+        for owner in living:
+            owner.look()
+            if owner.shards.recut():
+                recuts.append(len(living))
+                owner.look()
+            else:
+                owner.shards.take()
+                owner.shards.share()
+            owner.shards.tidy()
+
+    def settle() -> int:
+        """So many rounds until nothing stands."""
+        for rounds in range(1, 6):
+            one_round()
+            if not standing(visits, *living):
+                return rounds
+        raise AssertionError("work stands after five rounds of beats")
+
+    waits = []
+    for n in range(50):
+        living.append(make("ring", "old") if n < 10 else make("ring", "new"))
+        waits.append(settle())
+    for _ in range(10):
+        living[0].shards.give_all()
+        visits.call("leave_pool", worker_id=living.pop(0).hand.worker_id)
+        waits.append(settle())
+    at_rest(*living)
+
+    record_property("rounds", waits)
+    record_property("recuts", recuts)
+    print(
+        f"recuts {len(recuts)} at {recuts}; rounds until nothing stood: most {max(waits)}, {waits}"
+    )
+    assert bands(visits) == 0
+    assert len(recuts) <= 10, recuts
+    assert max(waits) <= 3
+    assert {len(owner.has("ring")) for owner in living} == {25, 26}
+    assert_exact(visits, *living)

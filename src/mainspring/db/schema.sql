@@ -2737,7 +2737,8 @@ CREATE TABLE mainspring.worker (
     bundles boolean DEFAULT false NOT NULL,
     code text,
     turns text[],
-    hanging jsonb DEFAULT '[]'::jsonb NOT NULL
+    hanging jsonb DEFAULT '[]'::jsonb NOT NULL,
+    launch uuid
 )
 WITH (fillfactor='50');
 

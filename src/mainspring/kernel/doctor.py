@@ -61,7 +61,10 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
     found += judge_days(await ask(database, connection, "keep_days", ahead=DAYS_AHEAD))
     status = await read_status(database, connection, exact=exact)
     found += judge_status(status)
-    found += judge_mixed(await ask(database, connection, "list_mixed"))
+    mixed = await ask(database, connection, "list_mixed")
+    found += judge_mixed(mixed)
+    if mixed:
+        found += judge_lacking(await ask(database, connection, "list_lacking"))
     found += judge_recurring(await recurring.list_recurring(database, connection), status)
     found += judge_invariants(await look(database, connection, exact=exact), exact=exact)
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
@@ -271,6 +274,20 @@ def judge_mixed(rows: list[Any]) -> Iterator[Finding]:
         else:
             shared = f"; it is cut into {counted(row['bands'], 'band')}, each served by who has its queues"
             yield Finding("mixed_pool", "ok", text + shared)
+
+
+def judge_lacking(rows: list[Any]) -> Iterator[Finding]:
+    """Queues that wait where the owner of a shard has only a part of their turn class."""
+    for row in rows[:UNSERVED]:
+        text = (
+            f"queue {row['queue']!r} waits in {counted(row['shards'], 'shard')} of pool {row['pool']!r}: its "
+            "turn class has one owner there, whose code lacks it"
+        )
+        remedy = (
+            "start more workers with it: at a quarter of the pool's slots they have all of these "
+            "shards. Or give the new code a pool of its own"
+        )
+        yield Finding("owner_lacks_queue", "warn", text, remedy)
 
 
 def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Iterator[Finding]:
