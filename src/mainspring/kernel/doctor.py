@@ -280,8 +280,8 @@ def judge_lacking(rows: list[Any]) -> Iterator[Finding]:
     """Queues that wait where the owner of a shard has only a part of their turn class."""
     for row in rows[:UNSERVED]:
         text = (
-            f"queue {row['queue']!r} waits in {counted(row['shards'], 'shard')} of pool {row['pool']!r}: its "
-            "turn class has one owner there, whose code lacks it"
+            f"queue {row['queue']!r} waits in {counted(row['shards'], 'shard')} of pool {row['pool']!r}: "
+            "its turn class has one owner there, whose code lacks it"
         )
         remedy = (
             "start more workers with it: at a quarter of the pool's slots they have all of these "
