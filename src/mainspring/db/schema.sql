@@ -1374,11 +1374,14 @@ CREATE TABLE mainspring.queue (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
     policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    waiting_max integer,
+    is_full boolean DEFAULT false NOT NULL,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
     CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
-    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision)),
+    CONSTRAINT queue_waiting_max_check CHECK ((waiting_max >= 1))
 );
 
 CREATE FUNCTION mainspring.may_enqueue(queue mainspring.queue) RETURNS boolean
@@ -3680,6 +3683,8 @@ CREATE INDEX process_unfinished ON mainspring.process USING btree (state, create
 
 CREATE INDEX produces_of_task ON mainspring.produces USING hash (task);
 
+CREATE INDEX queue_bounded ON mainspring.queue USING btree (name) WHERE (waiting_max IS NOT NULL);
+
 CREATE INDEX reach_of_worker ON mainspring.reach USING btree (worker_id);
 
 CREATE INDEX reactive_ended_of_pool ON mainspring.reactive_ended USING btree (pool, at);
@@ -3751,7 +3756,7 @@ CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING O
 CREATE CONSTRAINT TRIGGER leaving_end AFTER INSERT ON mainspring.leaving DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.capture_left();
 ALTER TABLE mainspring.leaving ENABLE ALWAYS TRIGGER leaving_end;
 
-CREATE TRIGGER open_pool AFTER DELETE ON mainspring.worker FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
+CREATE CONSTRAINT TRIGGER open_pool AFTER DELETE ON mainspring.worker DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
 
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.death(worker_id) ON DELETE CASCADE;
