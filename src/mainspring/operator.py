@@ -21,7 +21,7 @@ from mainspring.db.connect import Database
 from mainspring.entities import doctor as kinds_doctor
 from mainspring.entities.operate import EntityOperator
 from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
-from mainspring.kernel import doctor, live, operation, parked, queues, recurring, status
+from mainspring.kernel import doctor, live, operation, parked, queues, recurring, rights, status
 from mainspring.kernel.ask import ask
 from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.doctor import Finding
@@ -62,9 +62,10 @@ class Operator:
         """Call a function of the kernel with the database and a connection, in a transaction."""
         database = await self._host.database()
         pool: Pool = await self._host.pool()
-        async with pool.connection(transaction=True) as connection:
-            await ask(database, connection, "plan_anew")
-            return await question(database, connection, *args, **kwargs)
+        with rights.explaining():
+            async with pool.connection(transaction=True) as connection:
+                await ask(database, connection, "plan_anew")
+                return await question(database, connection, *args, **kwargs)
 
     @property
     def entities(self) -> EntityOperator:
