@@ -20,7 +20,14 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.entities import doctor as kinds_doctor
 from mainspring.entities.operate import EntityOperator
-from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidSetting,
+    MissingRights,
+    NotFound,
+    QueueFull,
+    SchemaError,
+)
 from mainspring.kernel import doctor, live, operation, parked, queues, recurring, rights, status
 from mainspring.kernel.ask import ask
 from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
@@ -318,7 +325,8 @@ class Operator:
         await self._ask(queues.pause_queues, paused=False, keep=keep)
 
     async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
-        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate); None lifts."""
+        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate), or how many of its
+        visits may wait (waiting_max); None lifts."""
         await self._ask(queues.limit_queue, queue, limits, source=source)
 
     async def recurring(self) -> list[Recurring]:
@@ -381,4 +389,6 @@ async def _enqueue(
         raise await queues.unknown_queue(database, connection, task) from None
     except asyncpg.InvalidParameterValueError as error:
         raise InvalidArguments(str(error)) from None
+    except asyncpg.ProgramLimitExceededError as error:
+        raise QueueFull(str(error)) from None
     return str(rows[0]["id"])

@@ -1063,11 +1063,16 @@ declare
   count integer;
   winner uuid;
   wanted_priority integer;
+  full_at integer;
 begin
-  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end
+    into wanted_priority, full_at
     from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
     perform mainspring.refuse_task(task);
+  end if;
+  if full_at is not null then
+    perform mainspring.refuse_full(task, full_at);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
@@ -1132,9 +1137,12 @@ begin
     raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
       using errcode = 'program_limit_exceeded', hint = 'send them in several calls of one transaction';
   end if;
-  select t.name into wrong from unnest(tasks) as t(name)
-    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q) where q.name is null limit 1;
-  if found then
+  select t.name, q.waiting_max into wrong from unnest(tasks) as t(name)
+    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q)
+    where q.name is null or q.is_full and q.waiting_max is not null limit 1;
+  if wrong.waiting_max is not null then
+    perform mainspring.refuse_full(wrong.name, wrong.waiting_max);
+  elsif found then
     perform mainspring.refuse_task(coalesce(wrong.name, ''));
   end if;
   select i.task, i.fault into wrong
@@ -1732,6 +1740,17 @@ CREATE FUNCTION mainspring.prints_equals_alike(relation oid, names text[], types
     join pg_type t on t.oid = a.atttypid
     left join pg_collation c on c.oid = a.attcollation
   $$;
+
+CREATE FUNCTION mainspring.refuse_full(task text, most integer) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise exception 'task % is full: % of its calls may wait', quote_literal(task), most using
+    errcode = 'program_limit_exceeded',
+    hint = 'enqueue it again when some have run; mainspring queues limit --waiting-max sets how many may wait';
+end
+$$;
 
 CREATE FUNCTION mainspring.refuse_numeric(param text, value numeric) RETURNS void
     LANGUAGE plpgsql

@@ -56,7 +56,7 @@ async def missing_rights(
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """What an operator's question or order is refused for want of a right says which, and where to get it."""
+    """A question or order that is refused for want of a right says which, and who prints the grant."""
     try:
         yield
     except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
