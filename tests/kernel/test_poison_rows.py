@@ -43,6 +43,8 @@ def left(visits: Visits) -> int:
         {"priority": 99},
         {"due_at": "infinity"},
         {"due_at": "-infinity"},
+        {"due_at": "4000-01-01 BC"},
+        {"due_at": "20000-01-01"},
         {"expires_at": "infinity"},
         {"expires_at": "-infinity"},
         {"expires_at": "20000-01-01"},
