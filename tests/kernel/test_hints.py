@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from mainspring.db.connect import Database
 from mainspring.kernel.line import Line
-from mainspring.kernel.visit import START
 from mainspring.kernel.wake import Listener
 from mainspring.testing import wait_until
 from visits import Visits, queue
@@ -81,23 +79,6 @@ async def test_what_makes_no_sense_is_passed_over_quietly(
     loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert not [record for record in loud if record.msg.startswith("listen.")]
     assert not [record for record in caplog.records if record.exc_info]
-
-
-async def test_a_hint_of_the_first_year_is_no_end_of_reading(
-    visits: Visits, database_url: str
-) -> None:
-    """X6: whoever may connect may say it; a cursor was set before all times that can be sent."""
-    first = int((datetime(1, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-    gate = Gate()
-    gate.open.set()
-    async with working(database_url, queue(handler=gate), lease=60) as worker:
-        cursor = worker.reader._cursors["ring", 0]
-        visits.query("select pg_notify('mainspring', %s)", f"{first * 10**6} ring")
-        passes = worker.reader.passes
-        await wait_until(lambda: worker.reader.passes > passes, 10)
-        visits.offer("a")
-        await wait_until(lambda: gate.ended == ["a"], 10)
-        assert cursor.position >= START
 
 
 def _said(caplog: pytest.LogCaptureFixture, event: str) -> int:

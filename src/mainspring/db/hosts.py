@@ -51,8 +51,8 @@ def _hosts(url: str) -> tuple[Host, ...]:
     names = str(parts.get("host") or parts.get("hostaddr") or fallback).split(",")
     patience = float(parts.get("connect_timeout") or 0)
     if len(names) == 1:
-        alone = Host(_shown(names[0], parts), url, patience or ONLY_SECONDS, _directory(names[0]))
-        return (alone,)
+        only = Host(_shown(names[0], parts), url, patience or ONLY_SECONDS, _directory(names[0]))
+        return (only,)
     # An engine that writes has no use for a host that does not let it.
     parts.setdefault("target_session_attrs", "read-write")
     numbers = str(parts.get("port") or os.environ.get("PGPORT", "")).split(",")

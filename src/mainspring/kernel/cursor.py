@@ -64,7 +64,7 @@ class Cursor:
 
     def step_back(self, due: float) -> None:
         """A visit due at this time may lie behind the cursor: read from just before it."""
-        before = max((due, ""), START)  # a hint is anybody's: he may speak of the year 1
+        before = (due, "")
         self.more = True
         self.position = min(self.position, before)
         if self.reading:
