@@ -531,6 +531,7 @@ class Mainspring(Advancing):
             on_windows=database.on_windows,
             shard_count=shard_count,
             private_in="" if self._server is None else str(self.directory.absolute()),
+            private_owner=None if self._server is None else self._server.data.stat().st_uid,
             enqueues=enqueues,
         )
 

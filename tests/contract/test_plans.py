@@ -136,6 +136,14 @@ class TestPlans:
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 100
 
+    def test_what_waits_is_counted_up_to_its_bound_by_visit_due(self, visits: Visits) -> None:
+        visits.query("update mainspring.queue set waiting_max = 100")
+        nodes = plan_of(visits, SQL["mark_full"].text, {})
+        visits.query("update mainspring.queue set waiting_max = null, is_full = false")
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 500
+
     def test_a_group_is_read_by_visit_group(self, visits: Visits) -> None:
         values = {
             "queues": ["ring"],

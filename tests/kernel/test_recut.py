@@ -12,6 +12,7 @@ from mainspring import Mainspring
 from mainspring.db.connect import Database
 from mainspring.kernel import steps
 from mainspring.kernel.bands import CLOSED, Code, code_of
+from mainspring.kernel.burial import bury
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
@@ -451,6 +452,27 @@ def test_the_last_worker_that_knows_bands_opens_the_pool(visits: Visits, make: M
     suspected = "select count(*) from mainspring.lease where suspect_of = %s"
     assert visits.value(suspected, two.hand.worker_id) == 1024
     assert visits.query("select * from mainspring.violation") == []
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_last_one_that_knows_bands_is_suspect_only_if_it_died(
+    visits: Visits, make: Make, fenced: bool
+) -> None:
+    """T2, T13: one that was cut off has killed nothing, and its heirs need not look at what it read."""
+    one, two = make("ring"), make("ring", "new")
+    at_rest(one, two)
+    visits.join(knows_bands=False)
+    one.shards.give_all()
+    visits.call("leave_pool", worker_id=one.hand.worker_id)
+
+    beat = visits.value("select beat from mainspring.worker where id = %s", two.hand.worker_id)
+    dead = {"pool": "default", "dead_id": two.hand.worker_id, "beat": beat}
+    assert bury(two.session, **dead, lease=60, fenced=fenced) is not None
+
+    assert bands(visits) == 0
+    assert visits.value("select count(*) from mainspring.lease where worker_id is null") == 1024
+    suspected = "select count(*) from mainspring.lease where suspect_of = %s"
+    assert visits.value(suspected, two.hand.worker_id) == (0 if fenced else 1024)
 
 
 def test_queues_that_take_turns_stay_with_one_owner(visits: Visits, make: Make) -> None:

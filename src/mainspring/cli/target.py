@@ -16,6 +16,7 @@ from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import ENGINE
+from mainspring.kernel.rights import explaining
 from mainspring.operator import Operator
 
 T = TypeVar("T")
@@ -138,7 +139,8 @@ def ask_app(
     async def asking() -> T:
         async with target:
             try:
-                return await question(target)
+                with explaining():
+                    return await question(target)
             except MainspringError as error:
                 if codes.code_of(error) == codes.NOT_FOUND:
                     error.add_note(f"looked in {(await target.database()).shown}")

@@ -249,6 +249,10 @@ def judge_status(status: Status) -> Iterator[Finding]:
     remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
     text = f"the oldest due visit has waited {lag:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
+    for queue in (queue for queue in status.queues if queue.is_full):
+        text = f"queue {queue.name!r} is full: it lets {queue.waiting_max} visits wait, and refuses more"
+        remedy = "add workers, or let more wait: mainspring queues limit QUEUE --waiting-max"
+        yield Finding("full", "warn", text, remedy)
     if (more := len(status.unserved) - UNSERVED) > 0:
         text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
         yield Finding("unserved", "warn", text, "mainspring queues list shows them first")

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.db.connect import Database
-from mainspring.kernel import moment, upkeep
+from mainspring.kernel import flood, moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
@@ -152,6 +152,7 @@ class Worker:
                 history_days=self.settings.history_days,
                 chores=self.chores,
             ),
+            flood.run(self._database, self._side),
             self._watch_lease(),
         ]
         if not self._database.pooled:
