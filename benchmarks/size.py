@@ -4,16 +4,21 @@
 
 Loads a database of its own once (visits in 200 of 2,000 queues, a tenth of them parked, history over 30
 days, most of it in bundles), then times each command as a process of its own, start of Python included,
-and prints the time of `mainspring --help` beside it: that is what starting alone costs here.
+and prints the time of `mainspring --help` beside it: that is what starting alone costs here. Beside the
+time stands what the command and its server computed: on a machine that others use, too, only that is
+steady, and their sum is what a machine at rest would take.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -36,7 +41,7 @@ COMMANDS = (
     ("history", "--since", "7d"),
     ("history", "--queue", "q0007"),
     ("history", "--error-type", "ValueError"),
-    ("why", "q0007", "v7"),
+    ("why", "q0008", "v7"),
     ("tasks", "list"),
     ("recurring", "list"),
     ("operations", "list"),
@@ -106,21 +111,53 @@ def load(url: str, visits: int, runs: int) -> None:
             print(f"{time.monotonic() - began:7.1f} s  {statement.split(' (')[0]}", flush=True)
 
 
-def timed(url: str, command: tuple[str, ...], runs: int) -> tuple[float, int]:
+class Cost(NamedTuple):
+    """What a command took, in seconds."""
+
+    waited: float
+    command: float  # computed by it
+    server: float  # computed for it by PostgreSQL
+
+
+def timed(url: str, command: tuple[str, ...], runs: int) -> tuple[Cost, int]:
     """The best of some runs (the machine is noisy), and the lines that were printed."""
-    best, lines = float("inf"), 0
-    for _ in range(runs):
-        began = time.monotonic()
-        more = () if command == ("--help",) else ("--url", url)
-        ran = subprocess.run(
-            [Path(sys.executable).parent / "mainspring", *command, *more],
-            capture_output=True,
-            check=False,
-        )
-        if ran.returncode not in (0, 1):
-            raise SystemExit(f"{command}: {ran.stderr.decode()}")
-        best, lines = min(best, time.monotonic() - began), len(ran.stdout.splitlines())
-    return best, lines
+    costs, lines = [], 0
+    more = () if command == ("--help",) else ("--url", url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(runs):
+            began, spent, served = time.monotonic(), _spent(), _served(connection)
+            ran = subprocess.run(
+                [Path(sys.executable).parent / "mainspring", *command, *more],
+                capture_output=True,
+                check=False,
+            )
+            waited = time.monotonic() - began
+            if ran.returncode not in (0, 1):
+                raise SystemExit(f"{command}: {ran.stdout.decode()}{ran.stderr.decode()}")
+            costs.append(Cost(waited, _spent() - spent, _served(connection) - served))
+            lines = len(ran.stdout.splitlines())
+    return Cost(*(min(one) for one in zip(*costs, strict=True))), lines
+
+
+def _spent() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _served(connection: psycopg.Connection[Any]) -> float:
+    """What the ended sessions of the server have computed, by its own account."""
+    while True:
+        row = connection.execute(
+            "select count(*) from pg_stat_activity "
+            "where application_name like 'mainspring:%' or backend_type = 'parallel worker'"
+        ).fetchone()
+        if row and row[0] == 0:
+            break
+    backend = (
+        Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+    )
+    server = Path(f"/proc/{backend[1]}/stat").read_text().rpartition(")")[2].split()
+    return (int(server[13]) + int(server[14])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -138,9 +175,14 @@ def main() -> None:
         full = connection.execute("select to_regclass('mainspring.visit') is not null").fetchone()
     if not (full and full[0]):
         load(url, given.visits, given.runs)
-    for command in COMMANDS:
-        seconds, lines = timed(url, command, given.times)
-        print(f"{seconds:6.2f} s {lines:6} lines  {' '.join(command)}", flush=True)
+    print("| command | lines | waited s | command s | server s | both |\n|---|--:|--:|--:|--:|--:|")
+    for command in COMMANDS if given.times else ():
+        cost, lines = timed(url, command, given.times)
+        print(
+            f"| `{' '.join(command)}` | {lines:,} | {cost.waited:.2f} | {cost.command:.2f} | "
+            f"{cost.server:.2f} | {cost.command + cost.server:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

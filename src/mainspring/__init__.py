@@ -13,20 +13,16 @@ one durable table: queue Q should look at key K at time T.
     events      what the engine logs
     testing     a moving clock, run until idle, crash points
     cli         the command line
+
+The names below are imported when they are first asked for: a command, or a program that only enqueues,
+does not wait for what it does not use.
 """
 
-from importlib.metadata import version
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from mainspring import events as events
-from mainspring.app import Mainspring
-from mainspring.entities.clock import now
-from mainspring.entities.consumer import Sink
-from mainspring.entities.crawl import Crawl
-from mainspring.entities.dao import Change, Dao, one_by_one
-from mainspring.entities.event import Saved
-from mainspring.entities.ids import Codec
-from mainspring.entities.kind import Kind
-from mainspring.entities.outcome import Untouched, Update
 from mainspring.errors import (
     DatabaseUnavailable,
     Fenced,
@@ -37,18 +33,29 @@ from mainspring.errors import (
     ResultTimeout,
     TaskFailed,
 )
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.processes.handle import ProcessHandle
-from mainspring.processes.process import Process
-from mainspring.processes.search import ProcessFilter
-from mainspring.processes.verbs import First, Signal, first_of, gather, scope, set_attrs, sleep
-from mainspring.reactive.context import ReactiveRun
-from mainspring.tasks.context import Context
-from mainspring.tasks.handle import Handle
-from mainspring.tasks.promise import Failure, Outcome, Promise
-from mainspring.tasks.task import Task
+from mainspring.lazily import on_demand
 
-__version__ = version("mainspring")
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.entities.clock import now
+    from mainspring.entities.consumer import Sink
+    from mainspring.entities.crawl import Crawl
+    from mainspring.entities.dao import Change, Dao, one_by_one
+    from mainspring.entities.event import Saved
+    from mainspring.entities.ids import Codec
+    from mainspring.entities.kind import Kind
+    from mainspring.entities.outcome import Untouched, Update
+    from mainspring.kernel.retry import RetryPolicy
+    from mainspring.processes.handle import ProcessHandle
+    from mainspring.processes.process import Process
+    from mainspring.processes.search import ProcessFilter
+    from mainspring.processes.verbs import First, Signal, first_of, gather, scope, set_attrs, sleep
+    from mainspring.reactive.context import ReactiveRun
+    from mainspring.tasks.context import Context
+    from mainspring.tasks.handle import Handle
+    from mainspring.tasks.promise import Failure, Outcome, Promise
+    from mainspring.tasks.task import Task
+    from mainspring.version import __version__ as __version__
 
 __all__ = [
     "Change",
@@ -90,3 +97,33 @@ __all__ = [
     "set_attrs",
     "sleep",
 ]
+
+if not TYPE_CHECKING:  # else every name would be there for a type checker
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "app": "Mainspring",
+            "entities.clock": "now",
+            "entities.consumer": "Sink",
+            "entities.crawl": "Crawl",
+            "entities.dao": "Change Dao one_by_one",
+            "entities.event": "Saved",
+            "entities.ids": "Codec",
+            "entities.kind": "Kind",
+            "entities.outcome": "Untouched Update",
+            "kernel.retry": "RetryPolicy",
+            "processes.handle": "ProcessHandle",
+            "processes.process": "Process",
+            "processes.search": "ProcessFilter",
+            "processes.verbs": "First Signal first_of gather scope set_attrs sleep",
+            "reactive.context": "ReactiveRun",
+            "tasks.context": "Context",
+            "tasks.handle": "Handle",
+            "tasks.promise": "Failure Outcome Promise",
+            "tasks.task": "Task",
+            "version": "__version__",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

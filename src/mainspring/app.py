@@ -8,29 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
-import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 import psycopg
 
-from mainspring.crew import crew, idle_queues
 from mainspring.db import connect, migrate
-from mainspring.db.connect import Database
-from mainspring.db.embedded import EmbeddedServer
-from mainspring.db.pool import AsyncPool, SyncPool, abandon
-from mainspring.db.shared import release, shared
 from mainspring.entities.crawl import Crawl
 from mainspring.entities.dao import Dao
 from mainspring.entities.declare import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
 from mainspring.entities.ids import Codec
-from mainspring.entities.install import examine_kinds, install_kinds, kinds_script
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
@@ -39,6 +30,7 @@ from mainspring.errors import (
     InvalidTask,
     UnknownTask,
 )
+from mainspring.host import DatabaseHost
 from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings, check_pool
 from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
 from mainspring.kernel.insist import until_let_in
@@ -46,10 +38,7 @@ from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.store import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
-from mainspring.kernel.worker import Worker
 from mainspring.loops import run_apart, run_here
-from mainspring.metrics import render
-from mainspring.operator import Operator
 from mainspring.processes.handle import ProcessHandle, check_own_id
 from mainspring.processes.hub import Hub
 from mainspring.processes.process import Process, ProcessDecorator
@@ -60,12 +49,10 @@ from mainspring.reactive.advancing import Advancing
 from mainspring.reactive.declare import REACTIVE_ONLY, Data, declare
 from mainspring.reactive.durations import Duration
 from mainspring.reactive.gates import Cron
-from mainspring.reactive.operator import MOST, ReactiveOperator
 from mainspring.reactive.register import PoolSettings, register
 from mainspring.reactive.task import ReactiveTask
 from mainspring.reactive.triggers import Trigger
 from mainspring.reactive.values import Param
-from mainspring.serve import serve
 from mainspring.tasks.by_function import DENIED, REFUSED, refusal
 from mainspring.tasks.context import Context
 from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
@@ -85,14 +72,15 @@ from mainspring.tasks.task import (
     check_priority,
 )
 
+if TYPE_CHECKING:
+    from mainspring.kernel.worker import Worker
+
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CLIENT_CONNECTIONS = 10
 
-
-class Mainspring(Advancing):
+class Mainspring(DatabaseHost, Advancing):
     """A durable reactive engine on PostgreSQL.
 
     Without an address it uses `MAINSPRING_URL`, and without that a private PostgreSQL in
@@ -115,17 +103,9 @@ class Mainspring(Advancing):
     ) -> None:
         """`pool`: that of everything declared here without one of its own, and of its workers.
         `nested_triggers=False` forbids all_of inside any_of and the reverse."""
+        super().__init__(url, directory=directory)
         check_pool(pool)
         self.default_pool = pool
-        self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
-        if self._url is not None:
-            connect.check_url(self._url)
-        self.directory = Path(directory)
-        self._server: EmbeddedServer | None = None
-        self._database: Database | None = None
-        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
-        self._sync_pool: SyncPool | None = None
-        self._gate = threading.Lock()  # for threads that make the pool at once
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.kinds: dict[str, Kind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
@@ -133,7 +113,6 @@ class Mainspring(Advancing):
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.hub = Hub(self)
-        _applications.add(self)
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
@@ -485,62 +464,15 @@ class Mainspring(Advancing):
 
     # -- the database
 
-    @property
-    def is_placed(self) -> bool:
-        """Whether a database is named, or a private one has been made."""
-        return self._url is not None or (self.directory / "data" / "PG_VERSION").is_file()
-
-    def redirect(self, url: str) -> None:
-        """Use this database whatever was declared; before the first use."""
-        self._url = connect.check_url(url)
-
-    async def database(self) -> Database:
-        """The database, looked at once: reachable, new enough, with our schema in it."""
-        if self._database is None:
-            self._database = await self._look(await asyncio.to_thread(self._address))
-        return self._database
-
-    def database_sync(self) -> Database:
-        """The same for code that is not async."""
-        if self._database is None:
-            self._database = run_apart(self._look(self._address()))
-        return self._database
-
-    def _address(self) -> str:
-        """The URL; starts the private server if there is none."""
-        if self._url is not None:
-            return self._url
-        if self._server is None:
-            self._server = shared(self.directory)
-            self._server.create_database("mainspring")
-        return self._server.url("mainspring")
-
-    async def _look(self, url: str) -> Database:
-        database = await connect.probe(url)
-        if self._server is not None:
-            await asyncio.to_thread(migrate.migrate, database)
-        connection = await database.connect("probe", client=True)
-        try:
-            number, shard_count, enqueues = await migrate.read_schema(connection)
-        finally:
-            await connection.close()
-        migrate.check_schema(number)
-        return Database(
-            url,
-            pooled=database.pooled,
-            on_windows=database.on_windows,
-            shard_count=shard_count,
-            private_in="" if self._server is None else str(self.directory.absolute()),
-            private_owner=None if self._server is None else self._server.data.stat().st_uid,
-            enqueues=enqueues,
-        )
-
     async def migrate(self) -> list[int]:
         """Create or upgrade the schema; answers the numbers of the migrations applied."""
         return await asyncio.to_thread(self.migrate_sync)
 
     def migrate_sync(self) -> list[int]:
         """The same for code that is not async."""
+        from mainspring.crew import idle_queues
+        from mainspring.entities.install import install_kinds
+
         database = run_apart(connect.probe(self._address()))
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
@@ -557,82 +489,19 @@ class Mainspring(Advancing):
         """All SQL that `migrate` would run, for other tools to apply; kinds need their tables."""
         if not self.kinds:
             return migrate.script(after)
+        from mainspring.entities.install import kinds_script
+
         database = run_apart(connect.probe(self._address()))
         with database.connect_sync("migrate", client=True) as connection:
             return migrate.script(after, kinds_script(connection, self.kinds.values()))
 
     def examine_kinds_sync(self) -> dict[str, str]:
         """Why kinds cannot stand on their tables as they are, by kind; nothing is changed."""
+        from mainspring.entities.install import examine_kinds
+
         database = run_apart(connect.probe(self._address()))
         with database.connect_sync("check", client=True) as connection:
             return examine_kinds(connection, self.kinds.values())
-
-    async def __aenter__(self) -> Mainspring:
-        await self.database()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections of this event loop and of plain code; a private server is let go."""
-        if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
-            await pool.close()
-        await asyncio.to_thread(self.close_sync)
-
-    def close_sync(self) -> None:
-        """The same for code that is not async."""
-        if self._sync_pool is not None:
-            self._sync_pool.close()
-            self._sync_pool = None
-        self._database = None
-        if self._server is not None:
-            release(self._server)
-            self._server = None
-
-    async def pool(self) -> AsyncPool:
-        """The application's connections for the running event loop."""
-        loop = asyncio.get_running_loop()
-        if (pool := self._pools.get(loop)) is None:
-            database = await self.database()
-            for other in list(self._pools):
-                if other.is_closed():
-                    self._pools.pop(other, None)
-            pool = self._pools.setdefault(loop, AsyncPool(database, most=CLIENT_CONNECTIONS))
-        return pool
-
-    def sync_pool(self) -> SyncPool:
-        """The application's connections for plain code."""
-        if (pool := self._sync_pool) is None:
-            database = self.database_sync()
-            with self._gate:
-                if (pool := self._sync_pool) is None:
-                    pool = self._sync_pool = SyncPool(database, most=CLIENT_CONNECTIONS)
-        return pool
-
-    def _forked(self) -> None:
-        """In the child of a fork: connect anew, and use a private server in one's own name."""
-        abandon(self._pools, self._sync_pool)
-        self._pools = {}
-        self._sync_pool = None
-        self._gate = threading.Lock()
-        self._server = None
-        if self._url is None:
-            self._database = None
-
-    @property
-    def operator(self) -> Operator:
-        """Questions and orders of an operator: parked tasks, history, queues, status, doctor."""
-        return Operator(self)
-
-    async def metrics(self) -> str:
-        """The state of queues, pools, reactive tasks and recovery as OpenMetrics text."""
-        return render(
-            await self.operator.status(),
-            await self.reactive.load(),
-            await self.reactive.tasks(missed_only=True, limit=MOST),
-            await self.operator.processes.counters(),
-        )
 
     # -- enqueueing
 
@@ -742,11 +611,6 @@ class Mainspring(Advancing):
 
     # -- reactive tasks
 
-    @property
-    def reactive(self) -> ReactiveOperator:
-        """Questions and orders about params and reactive tasks."""
-        return ReactiveOperator(self)
-
     async def reactive_apply(self) -> list[str]:
         """Register params and reactive tasks without a worker; answers tasks a newer release holds."""
         database, pool = await self.database(), await self.pool()
@@ -764,6 +628,8 @@ class Mainspring(Advancing):
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
+        from mainspring.crew import crew  # only who runs a worker waits for all its parts
+
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
         wanted = WorkerSettings(**self._in_pool(settings))
         database, pool = await until_let_in(self.database), await self.pool()
@@ -777,6 +643,8 @@ class Mainspring(Advancing):
 
         The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
         """
+        from mainspring.serve import serve
+
         await serve(self.worker(**settings), drain=drain)
 
     def run(self, *, drain: bool = False, **settings: Any) -> None:
@@ -788,17 +656,6 @@ class Mainspring(Advancing):
                 await self.run_worker(drain=drain, **settings)
 
         run_here(main())
-
-
-_applications: weakref.WeakSet[Mainspring] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for application in list(_applications):
-        application._forked()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 import msgspec
 
 from mainspring.db.connect import Database
-from mainspring.entities import doctor as kinds_doctor
-from mainspring.entities.operate import EntityOperator
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -40,10 +38,12 @@ from mainspring.kernel.queues import QueueLoad
 from mainspring.kernel.recurring import Recurring
 from mainspring.kernel.status import Status
 from mainspring.kernel.why import Why, why
-from mainspring.processes.operate import ProcessOperator
-from mainspring.reactive import doctor as reactive_doctor
 from mainspring.reactive.past import run_queues, search_past
 from mainspring.tasks.store import SQL as TASKS_SQL
+
+if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wait for the others
+    from mainspring.entities.operate import EntityOperator
+    from mainspring.processes.operate import ProcessOperator
 
 
 class Pool(Protocol):
@@ -78,11 +78,15 @@ class Operator:
     @property
     def entities(self) -> EntityOperator:
         """Questions and orders about entities and their stages."""
+        from mainspring.entities.operate import EntityOperator
+
         return EntityOperator(self._host)
 
     @property
     def processes(self) -> ProcessOperator:
         """Questions about processes."""
+        from mainspring.processes.operate import ProcessOperator
+
         return ProcessOperator(self._host)
 
     # -- visits
@@ -365,6 +369,9 @@ class Operator:
             return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
         found: list[Finding] = await self._ask(doctor.examine, exact=exact)
         if any(finding.name == "clock" for finding in found):  # it could look at everything
+            from mainspring.entities import doctor as kinds_doctor
+            from mainspring.reactive import doctor as reactive_doctor
+
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))

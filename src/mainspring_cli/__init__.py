@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 BROUGHT = frozenset({"rich", "structlog", "typer"})  # by the extra mainspring[cli]
 
 
-def run() -> None:
-    """Run a command. Until everything is imported Ctrl-C just ends the process."""
+@contextmanager
+def importing() -> Iterator[None]:
+    """While something is imported Ctrl-C just ends the process; what is not installed is named."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from mainspring.cli import main
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in BROUGHT:
             raise
@@ -21,6 +24,13 @@ def run() -> None:
             f"mainspring: the command line is not installed ({error.name} is missing); "
             "install it with: pip install 'mainspring[cli]'"
         ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, before)
+
+def run() -> None:
+    """Run a command."""
+    with importing():
+        from mainspring.cli import main
+
     main.run()

@@ -191,13 +191,15 @@ class TestShown:
 
 
 class TestInterrupted:
-    def test_while_everything_is_imported(self):
+    @pytest.mark.parametrize("module", ["typer", "mainspring.host"])
+    def test_while_everything_is_imported(self, module):
         """T10: without a word: nothing has begun."""
         program = (
             "import os, signal, sys\n"
+            "sys.argv = ['mainspring', 'status']\n"
             "class Hook:\n"
             "    def find_spec(self, name, *_):\n"
-            "        if name == 'mainspring.app': os.kill(os.getpid(), signal.SIGINT)\n"
+            f"        if name == '{module}': os.kill(os.getpid(), signal.SIGINT)\n"
             "sys.meta_path.insert(0, Hook())\n"
             "from mainspring_cli import run\n"
             "run()\n"

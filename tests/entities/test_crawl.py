@@ -677,7 +677,9 @@ async def test_a_crawl_for_a_deploy_waits_for_the_old_workers_under_any_id(stage
     stages.add(1, 2, 3)
     clear(stages)
     launch = uuid4()
-    known, before = (visits.join(pool="heavy", queues=["listing"], launch=at) for at in (launch, None))
+    known, before = (
+        visits.join(pool="heavy", queues=["listing"], launch=at) for at in (launch, None)
+    )
     begun = await kind.crawl(after_deploy=True)
     visits.query("delete from mainspring.worker where id = %s", known)
     back = visits.join(pool="heavy", queues=["listing"], launch=launch)
@@ -693,4 +695,6 @@ async def test_a_crawl_for_a_deploy_waits_for_the_old_workers_under_any_id(stage
         await wait_until(lambda: done(stages.app, begun.id), 15)
         await stages.rest(worker)
 
-    assert sorted(look.processed) == [1, 2, 3], "the new worker at the same place keeps nothing back"
+    assert sorted(look.processed) == [1, 2, 3], (
+        "the new worker at the same place keeps nothing back"
+    )

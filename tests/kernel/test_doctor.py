@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import psycopg
 import pytest
 
@@ -93,6 +95,25 @@ async def test_days_of_history_that_are_missing_are_named(visits, app, clock):
     await clock.advance(86_400 * 30)
 
     assert named(await app.operator.doctor(), "history_days")[0].level == "warn"
+
+
+async def test_a_schema_without_a_first_worker_lacks_no_days(mainspring_server):
+    """Nobody has worked yet: that is no fault. A worker that could not make them is one."""
+    with mainspring_server.database(migrated=False) as url:
+        app = Mainspring(url)
+        await app.migrate()
+
+        async with app:
+            (fresh,) = named(await app.operator.doctor(), "history_days")
+            with contextlib.closing(Visits(url)) as visits:
+                visits.join()
+            (late,) = named(await app.operator.doctor(), "history_days")
+
+    assert (fresh.level, fresh.text) == (
+        "ok",
+        "history has no days yet: the first worker makes them",
+    )
+    assert (late.level, late.text.partition(" history_")[0]) == ("warn", "history lacks the days")
 
 
 async def test_a_missing_schema_is_a_finding(mainspring_server):

@@ -178,6 +178,34 @@ async def test_what_a_mass_order_cannot_change_is_an_item_that_failed(shop: Main
     assert why == "the process was cancelled: restart it from scratch"
 
 
+async def test_a_change_that_was_called_off_says_so(shop: Mainspring, database_url: str) -> None:
+    """P10: the process is there still; what is gone is the visit that should have changed it."""
+    operator = shop.operator
+    with psycopg.connect(database_url) as connection:
+        row = connection.execute("select min(engine) from mainspring.process").fetchone()
+    assert row is not None
+    await operator.pause(row[0])
+    begun = await operator.processes.cancel_all(ProcessFilter(type="order", error="no van"))
+    assert begun.id is not None
+
+    async def changes() -> list[str]:
+        found = await operator.visits(queue=row[0])
+        return [visit.key for visit in found if visit.key.startswith("cancel/")]
+
+    async def is_done() -> bool:
+        return (await operator.operation(begun.id)).state == "done"
+
+    async with shop.worker(poll=0.1):
+        await wait_until(changes)
+        [change] = await changes()
+        await operator.cancel(row[0], change, reason="ann says no\nand more")
+        await wait_until(is_done)
+
+    [item] = await operator.operation_items(begun.id)
+    assert item.error == "its change was called off: ann says no"
+    assert (await operator.processes.find("order-6")).state == "open"
+
+
 async def test_processes_are_restarted_from_a_task_by_a_filter(
     shop: Mainspring, database_url: str
 ) -> None:

@@ -86,7 +86,7 @@ def test_a_command_on_a_page_can_be_given_so(line: str) -> None:
     command: Any = get_command(cli)
     words = shlex.split(line, comments=True)[1:]
     while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]
+        command = command.get_command(None, words.pop(0))
 
     command.make_context(command.name, words)
 

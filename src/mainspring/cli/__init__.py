@@ -1,6 +1,7 @@
 """The command line: one file per noun.
 
-main.py         the commands, put together; errors become one line and an exit code
+main.py         the entry; errors become one line and an exit code
+commands.py     the commands by name, each imported when it is given
 target.py       which application or database is meant
 show.py         tables for people, JSON for programs
 options.py      options that many commands share

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncpg
-import psycopg
-
 from mainspring.errors import (
     DatabaseUnavailable,
     InvalidArguments,
@@ -41,6 +38,9 @@ HELP = (
 
 def code_of(error: BaseException) -> int | None:
     """The exit code of an error that a user may meet; None for one that is our own fault."""
+    import asyncpg  # the drivers are heavy, and not every command needs them
+    import psycopg
+
     match error:
         case DatabaseUnavailable() | OSError() | asyncpg.PostgresConnectionError():
             return UNAVAILABLE

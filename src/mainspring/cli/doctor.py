@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import typer
-from rich.markup import escape
 
 from mainspring.cli import codes, options, show
+from mainspring.cli.table import coloured
 from mainspring.cli.target import existing
 from mainspring.cli.visible import visible
 from mainspring.kernel.doctor import Finding
@@ -47,11 +47,12 @@ def _examined(url: str | None, app: str | None, exact: bool) -> tuple[str, list[
     return asyncio.run(examine())
 
 
+_COLOURS = {"ok": 32, "warn": 33, "bad": 31}  # green, yellow, red
+
+
 def _print(found: list[Finding]) -> None:
-    marks = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
-    console = show.console()
     for finding in found:
-        text = escape(visible(f"{finding.name}: {finding.text}", lines=True))
-        console.print(f"{marks[finding.level]} {text}", soft_wrap=True)
+        mark = coloured(f"{finding.level:4}", _COLOURS[finding.level])
+        show.write(f"{mark} {visible(f'{finding.name}: {finding.text}', lines=True)}")
         if finding.remedy:
-            console.print(f"     {escape(visible(finding.remedy, lines=True))}", soft_wrap=True)
+            show.say(f"     {finding.remedy}")

@@ -6,7 +6,6 @@ import asyncio
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
@@ -73,7 +72,7 @@ def show_operation(
 
 async def _followed(operator: Operator, id: int) -> Operation:
     """The operation as it is when it no longer runs; its bar is drawn meanwhile, on a terminal."""
-    with Live(console=show.console(), transient=True, auto_refresh=False) as live:
+    with show.live(transient=True) as live:
         while (found := await operator.operation(id)).state == "running":
             live.update(f"operation {id}  {_progress(found)}", refresh=True)
             await asyncio.sleep(FOLLOW_SECONDS)

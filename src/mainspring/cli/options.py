@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
-import socket
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.queues import nearest
-from mainspring.operator import Operator
+
+if TYPE_CHECKING:
+    from mainspring.operator import Operator
 
 T = TypeVar("T")
 Url = Annotated[
@@ -99,6 +99,9 @@ def only(what: str, name: str | None, found: dict[str, T]) -> dict[str, T]:
 
 def source() -> str:
     """Who gives an order from this terminal."""
+    import getpass
+    import socket
+
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.target import ask_app
+from mainspring.cli.target import ask_app, ask_host
+from mainspring.host import DatabaseHost
 from mainspring.reactive.params import Affected
 from mainspring.reactive.texts import show_value
 from mainspring.reactive.values import Param, parse_value, split_key
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
 
 group = typer.Typer(help="Params of the data: what is loaded up to where.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Its full name, such as dwh.orders.loaded_to.")]
@@ -32,7 +36,7 @@ def list_params(
     json: options.Json = False,
 ) -> None:
     """All params, with their values and who uses and produces them."""
-    found = ask_app(lambda target: target.reactive.params(after=after, limit=limit), url, app)
+    found = ask_host(lambda target: target.reactive.params(after=after, limit=limit), url, app)
     if json:
         show.as_json(found)
         return
@@ -65,11 +69,11 @@ def show_param(
 ) -> None:
     """What was set of a param, by whom and why, newest first."""
 
-    async def read(target: Mainspring) -> object:
+    async def read(target: DatabaseHost) -> object:
         await target.reactive.params(name=name)  # an unknown one is named with the nearest
         return await target.reactive.param_history(name, limit=limit)
 
-    found = ask_app(read, url, app)
+    found = ask_host(read, url, app)
     if json:
         show.as_json(found)
         return
@@ -92,7 +96,7 @@ def create(
 ) -> None:
     """Make a param, so that SQL can set it before any release declares it."""
     param = Param(*split_key(name), kind)  # type: ignore[arg-type]
-    ask_app(lambda target: target.reactive.create_param(param), url, app)
+    ask_host(lambda target: target.reactive.create_param(param), url, app)
     show.say(f"param {name!r} is there, of kind {kind!r} if it is new")
 
 
@@ -156,11 +160,11 @@ def affected(
 ) -> None:
     """Tasks that have seen more of a param than it has since its last rewind, and their repairs."""
 
-    async def read(target: Mainspring) -> tuple[Param, list[Affected]]:
+    async def read(target: DatabaseHost) -> tuple[Param, list[Affected]]:
         param = (await target.reactive.params(name=name))[0].param
         return param, await target.reactive.affected(name)
 
-    param, found = ask_app(read, url, app)
+    param, found = ask_host(read, url, app)
     if json:
         show.as_json(found)
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
@@ -20,6 +19,9 @@ from mainspring.processes import graph
 from mainspring.processes.graph import find_task
 from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
 from mainspring.processes.search import FoundProcess, ProcessFilter, Template
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
 
 group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
 

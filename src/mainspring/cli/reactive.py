@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
-from mainspring.cli.target import ask_app, named, resolve
+from mainspring.cli.target import ask_host, named, resolve
+from mainspring.host import DatabaseHost
 from mainspring.reactive.operator import TaskState
 from mainspring.reactive.texts import show_value
 from mainspring.reactive.values import load_value, parse_value
@@ -33,7 +33,7 @@ def list_tasks(
     json: options.Json = False,
 ) -> None:
     """All reactive tasks as they stand, retired ones too."""
-    found = ask_app(
+    found = ask_host(
         lambda target: target.reactive.tasks(after=after, missed_only=missed, limit=limit), url, app
     )
     if json:
@@ -73,7 +73,7 @@ def run(
     app: options.App = None,
 ) -> None:
     """Ask for a manual run, whatever the trigger says."""
-    waits = ask_app(
+    waits = ask_host(
         lambda target: target.reactive.run(task, record=record, by=options.source()), url, app
     )
     shown = "its success will be recorded" if record else "nothing will be recorded"
@@ -83,14 +83,14 @@ def run(
 @group.command()
 def pause(task: Task, url: options.Url = None, app: options.App = None) -> None:
     """Check the task no more until it is resumed; a run in flight goes on."""
-    ask_app(lambda target: target.reactive.pause(task), url, app)
+    ask_host(lambda target: target.reactive.pause(task), url, app)
     show.say(f"task {task!r} is paused")
 
 
 @group.command()
 def resume(task: Task, url: options.Url = None, app: options.App = None) -> None:
     """Check the task again, at once."""
-    ask_app(lambda target: target.reactive.resume(task), url, app)
+    ask_host(lambda target: target.reactive.resume(task), url, app)
     show.say(f"task {task!r} goes on")
 
 
@@ -104,11 +104,11 @@ def checks(
 ) -> None:
     """Past checks of a task, those whose outcome differed from the one before."""
 
-    async def read(target: Mainspring) -> object:
+    async def read(target: DatabaseHost) -> object:
         await target.reactive.tasks(task=task)  # an unknown one is named with the nearest
         return await target.reactive.evaluations(task, limit=limit)
 
-    found = ask_app(read, url, app)
+    found = ask_host(read, url, app)
     if json:
         show.as_json(found)
         return
@@ -137,7 +137,7 @@ def cap(
     if most != "none" and not most.isdigit():
         raise typer.BadParameter(f"a cap is a number or 'none', got {most!r}")
     number = None if most == "none" else int(most)
-    ask_app(lambda target: target.reactive.set_cap(pool, number), url, app)
+    ask_host(lambda target: target.reactive.set_cap(pool, number), url, app)
     show.say(f"pool {pool!r} has {'no cap' if number is None else f'a cap of {number}'}")
 
 
@@ -167,7 +167,7 @@ def show_seen(
 ) -> None:
     """The values that the task saw, and the current ones."""
 
-    async def read(target: Mainspring) -> list[tuple[str, str, str]]:
+    async def read(target: DatabaseHost) -> list[tuple[str, str, str]]:
         state = (await target.reactive.tasks(task=task))[0]
         rows = []
         for key, stored in sorted(state.seen.items()):
@@ -176,7 +176,7 @@ def show_seen(
             rows.append((key, show_value(was), show_value(param.value)))
         return rows
 
-    found = ask_app(read, url, app)
+    found = ask_host(read, url, app)
     if json:
         show.as_json([{"param": key, "seen": was, "now": value} for key, was, value in found])
         return
@@ -193,16 +193,16 @@ def move(
 ) -> None:
     """Let a task have seen a param up to a value: what is above it is new."""
 
-    async def repair(target: Mainspring) -> None:
+    async def repair(target: DatabaseHost) -> None:
         known = (await target.reactive.params(name=param))[0].param
         await target.reactive.seen_move(task, param, parse_value(known, value))
 
-    ask_app(repair, url, app)
+    ask_host(repair, url, app)
     show.say(f"task {task!r} has seen {param!r} up to {value}; it is checked now")
 
 
 @seen.command()
 def delete(task: Task, param: Param, url: options.Url = None, app: options.App = None) -> None:
     """Let a task not have seen a param at all: its Delta is true at once."""
-    ask_app(lambda target: target.reactive.seen_delete(task, param), url, app)
+    ask_host(lambda target: target.reactive.seen_delete(task, param), url, app)
     show.say(f"task {task!r} has not seen {param!r}; it is checked now")

@@ -6,26 +6,35 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
+from mainspring.cli.table import draw, room
 from mainspring.cli.visible import visible
 from mainspring.kernel.keys import user_key
 from mainspring.kernel.words import instant
 
+if TYPE_CHECKING:
+    from rich.live import Live
+
 T = TypeVar("T")
-_PIPE_WIDTH = 200  # a table that nobody sees need not fit a screen
 
 
-def console() -> Console:
-    """The console on standard output as it is now."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+def live(*, transient: bool = False) -> Live:
+    """What is drawn anew in its place, on a terminal."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(width=room(), highlight=False, markup=False, emoji=False)
+    return Live(console=console, transient=transient, auto_refresh=False)
+
+
+def write(text: str) -> None:
+    """Print lines; a character that standard output cannot take becomes a question mark."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stdout.flush()  # a pipe that nobody reads is met here, not at the end
 
 
 def as_json(value: Any) -> None:
@@ -39,24 +48,20 @@ def keys_apart(found: Iterable[T]) -> list[T]:
     return [replace(one, key=user_key(one.key)) for one in found]  # type: ignore[type-var, attr-defined]
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> Table:
-    """A plain table; numbers stand right."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> str:
+    """A plain table, and an empty line; numbers stand right. Nothing if there are no rows."""
     listed = [list(row) for row in rows]
-    made = Table(
-        *(), title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
-    )
-    for n, column in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[n], int | float) for row in listed)
-        made.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in listed:
-        made.add_row(*(escape(visible(cell(value))) for value in row))
-    return made
+    if not listed:
+        return ""
+    right = [all(isinstance(row[n], int | float) for row in listed) for n in range(len(columns))]
+    cells = [[visible(cell(value)) for value in row] for row in listed]
+    lines = draw(columns, cells, right=right, width=room())
+    return "\n".join([*([title] if title else []), *lines, ""])
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """Print a table, or a sentence if there is nothing in it."""
-    listed = list(rows)
-    console().print(table(columns, listed) if listed else escape(visible(empty)))
+    write(table(columns, rows) or visible(empty))
 
 
 def cell(value: Any) -> str:
@@ -91,22 +96,18 @@ def first_line(text: str | None, most: int = 120) -> str:
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print names and values, one a line."""
-    made = Table(box=None, show_header=False, pad_edge=False)
-    made.add_column(style="bold")
-    made.add_column(overflow="fold")
-    for name, value in pairs:
-        made.add_row(escape(visible(name)), escape(visible(cell(value), lines=True)))
-    console().print(made)
+    rows = [(visible(name), visible(cell(value), lines=True)) for name, value in pairs]
+    write("\n".join(draw(None, rows, right=(False, False), width=room())))
 
 
-def line(text: str) -> Text:
+def line(text: str) -> str:
     """A sentence among tables."""
-    return Text(visible(text))
+    return visible(text)
 
 
 def say(text: str) -> None:
     """Print a sentence."""
-    console().print(escape(visible(text, lines=True)), soft_wrap=True)
+    write(visible(text, lines=True))
 
 
 def complain(text: str) -> None:

@@ -9,13 +9,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Group
-from rich.live import Live
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
-from mainspring.cli.target import ask_app, existing
+from mainspring.cli.target import ask_host, existing
+from mainspring.host import DatabaseHost
 from mainspring.kernel.doctor import UNSERVED
 from mainspring.kernel.status import HangingRun, Status
 from mainspring.kernel.words import counted
@@ -38,19 +36,19 @@ def status(
         with suppress(KeyboardInterrupt):
             asyncio.run(_watch(url, app, every))
         return
-    sight = ask_app(lambda target: _read(target, exact=exact), url, app)
+    sight = ask_host(lambda target: _read(target, exact=exact), url, app)
     if json:
         late = [{"task": task.task, "missed_at": task.missed_at} for task in sight.missed]
         more = {"missed": late, "reactive": sight.load, "recovered": sight.counted}
         known = {"database": sight.database, **_as_builtins(sight.status)}
         show.as_json({**known, **msgspec.to_builtins(more)})
     else:
-        show.console().print(_shown(sight))
+        show.write(_shown(sight))
 
 
 async def _watch(url: str | None, app: str | None, every: float) -> None:
     async with existing(url, app) as target:
-        with Live(console=show.console(), auto_refresh=False, screen=False) as live:
+        with show.live() as live:
             while True:
                 live.update(_shown(await _read(target)), refresh=True)
                 await asyncio.sleep(every)
@@ -66,7 +64,7 @@ class _Sight(msgspec.Struct):
     counted: list[Counts]  # what recovery did in the last hour (P3)
 
 
-async def _read(target: Mainspring, *, exact: bool = False) -> _Sight:
+async def _read(target: DatabaseHost, *, exact: bool = False) -> _Sight:
     return _Sight(
         (await target.database()).shown,
         await target.operator.status(exact=exact),
@@ -93,13 +91,13 @@ def _by_queue(runs: Sequence[HangingRun]) -> dict[str, list[HangingRun]]:
     return found
 
 
-def _shown(sight: _Sight) -> Group:
+def _shown(sight: _Sight) -> str:
     found = sight.status
     head = (
         f"{counted(len(found.workers), 'worker')}, lag {found.lag_seconds:.1f} s, "
         f"{found.per_second:.1f} runs/s in the last minute"
     )
-    parts: list[Any] = [show.line(sight.database), show.line(head)]
+    parts: list[str] = [show.line(sight.database), show.line(head)]
     workers = show.table(
         (
             "worker",
@@ -137,7 +135,7 @@ def _shown(sight: _Sight) -> Group:
     )
     shown = shown_queues(found.queues)
     queues = show.table(COLUMNS, map(queue_row, shown[:SHOWN]), title="queues")
-    parts += [made for made in (workers, pools, queues) if made.row_count]
+    parts += [made for made in (workers, pools, queues) if made]
     if left := left_out(shown, SHOWN):
         parts.append(show.line(f"{left}; mainspring queues list --limit {len(shown)} shows all"))
     for queue in found.unserved[:UNSERVED]:
@@ -172,4 +170,4 @@ def _shown(sight: _Sight) -> Group:
     for counts in sight.counted:
         listed = ", ".join(counted(n, name.replace("_", " ")) for name, n in counts.counts.items())
         parts.append(show.line(f"{counts.actor} in the last hour: {listed}"))
-    return Group(*parts)
+    return "\n".join(parts)

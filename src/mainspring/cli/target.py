@@ -9,17 +9,21 @@ import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainspring.app import Mainspring
 from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
+from mainspring.host import DatabaseHost
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import ENGINE
 from mainspring.kernel.rights import explaining
-from mainspring.operator import Operator
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.operator import Operator
 
 T = TypeVar("T")
+H = TypeVar("H", bound=DatabaseHost)
 PRIVATE = Path(".mainspring")
 
 
@@ -34,6 +38,8 @@ def named(place: str | None) -> str:
 
 def load_app(place: str) -> Mainspring:
     """The application at "module:name"; every way in which it is not there has its own error."""
+    from mainspring.app import Mainspring
+
     module_name, _, name = place.partition(":")
     if not module_name or (":" in place and not name):
         raise InvalidSetting(f"write the application as module:name, got {place!r}")
@@ -94,28 +100,38 @@ def _broken(name: str, error: Exception) -> InvalidSetting:
 
 def resolve(url: str | None, app: str | None = None) -> Mainspring:
     """The application that is meant; one without tasks when only a database is known."""
+    from mainspring.app import Mainspring
+
+    return _resolve(Mainspring, url, app)
+
+
+def _resolve(alone: Callable[[str | None], H], url: str | None, app: str | None) -> H | Mainspring:
+    """The application that is meant; where only a database is known, that `alone`."""
     if url is not None:
         if app is None:
-            return Mainspring(url)
+            return alone(url)
         target = load_app(app)
         target.redirect(url)
         return target
     place = app or os.environ.get("MAINSPRING_APP")
     if app is None and os.environ.get("MAINSPRING_URL"):
-        return Mainspring()
+        return alone(None)
     if place:
         return load_app(place)
     if (PRIVATE / "data" / "PG_VERSION").is_file():
-        return Mainspring()
+        return alone(None)
     raise InvalidSetting(
         "no database is named: give --url, or set MAINSPRING_URL or MAINSPRING_APP=module:app "
         "(a private one is made by your program, or by mainspring worker or dev module:app)"
     )
 
 
-def existing(url: str | None, app: str | None = None) -> Mainspring:
-    """The application that is meant, if its database is there: who asks makes none."""
-    target = resolve(url, app)
+def existing(url: str | None, app: str | None = None) -> DatabaseHost:
+    """The database that is meant, with its application if one is named; who asks makes none."""
+    return _placed(_resolve(DatabaseHost, url, app))
+
+
+def _placed(target: H) -> H:
     if not target.is_placed:
         raise InvalidSetting(
             f"no database is named, and there is no private one in {target.directory.absolute()}: "
@@ -126,15 +142,26 @@ def existing(url: str | None, app: str | None = None) -> Mainspring:
 
 
 def ask(question: Callable[[Operator], Awaitable[T]], url: str | None, app: str | None = None) -> T:
-    """Ask the operator's side of the application that is meant."""
-    return ask_app(lambda target: question(target.operator), url, app)
+    """Ask the operator's side of the database that is meant."""
+    return ask_host(lambda target: question(target.operator), url, app)
+
+
+def ask_host(
+    question: Callable[[DatabaseHost], Awaitable[T]], url: str | None, app: str | None = None
+) -> T:
+    """The same, whatever has the database: what was declared is not asked for."""
+    return _ask(existing(url, app), question)
 
 
 def ask_app(
     question: Callable[[Mainspring], Awaitable[T]], url: str | None, app: str | None = None
 ) -> T:
-    """Ask the application that is meant itself; what is not found says where that was."""
-    target = existing(url, app)
+    """Ask the application that is meant itself."""
+    return _ask(_placed(resolve(url, app)), question)
+
+
+def _ask(target: H, question: Callable[[H], Awaitable[T]]) -> T:
+    """Ask; what is not found says where that was."""
 
     async def asking() -> T:
         async with target:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json as jsonlib
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.app import Mainspring
 from mainspring.cli import options, show
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, NotFound
 from mainspring.kernel.history import HistoryFilter, PastRun
 from mainspring.kernel.live import LiveVisit
 from mainspring.operator import Operator
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
 
 group = typer.Typer(help="Tasks that wait, run or are scheduled.", no_args_is_help=True)
 Key = Annotated[str, typer.Argument(help="The task's id, or its uniqueness key.")]

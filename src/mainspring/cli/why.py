@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mainspring.app import Mainspring
 from mainspring.cli import codes, options, show
 from mainspring.cli.entities import print_entity
-from mainspring.cli.target import ask, ask_app
+from mainspring.cli.target import ask, ask_host
 from mainspring.entities.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
+from mainspring.host import DatabaseHost
 from mainspring.kernel.why import Why
 from mainspring.operator import Operator
 from mainspring.reactive.explain import lines_of
@@ -79,7 +79,7 @@ def why(
 
 
 def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
-    async def question(target: Mainspring) -> Any:
+    async def question(target: DatabaseHost) -> Any:
         try:
             return await why_reactive(target.reactive, task)
         except UnknownReactiveTask:
@@ -87,7 +87,7 @@ def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
                 raise InvalidSetting(hint) from None
             raise
 
-    told = ask_app(question, url, app)
+    told = ask_host(question, url, app)
     if json:
         show.as_json(told)
         return

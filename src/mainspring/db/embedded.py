@@ -27,7 +27,15 @@ import psycopg
 from psycopg import sql
 
 from mainspring.db import private, process
-from mainspring.db.binaries import MISREAD, Account, account_of, digest, execute, runnable_binaries
+from mainspring.db.binaries import (
+    MISREAD,
+    Account,
+    account_of,
+    binaries,
+    digest,
+    execute,
+    runnable_binaries,
+)
 from mainspring.errors import EmbeddedServerError
 
 log = logging.getLogger("mainspring")
@@ -156,6 +164,10 @@ class EmbeddedServer:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from starting or stopping the server meanwhile."""
+        if not self.directory.is_dir():
+            binaries(
+                self._bin_dir
+            )  # raises if there are none: no directory is left behind for nothing
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             private.refuse_foreign_directory(self._given)

@@ -58,8 +58,9 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
     found += judge_clock(server["clock"], sent=sent, received=time.time())
     found += judge_xmin(await ask(database, connection, "list_xmin"))
     found += judge_dead_rows(await ask(database, connection, "read_dead_rows"))
-    found += judge_days(await ask(database, connection, "keep_days", ahead=DAYS_AHEAD))
+    missing = await ask(database, connection, "keep_days", ahead=DAYS_AHEAD)
     status = await read_status(database, connection, exact=exact)
+    found += judge_days(missing, status)
     found += judge_status(status)
     mixed = await ask(database, connection, "list_mixed")
     found += judge_mixed(mixed)
@@ -229,10 +230,14 @@ def judge_dead_rows(rows: list[Any]) -> Iterator[Finding]:
         yield Finding(f"dead_rows.{row['name']}", "warn" if many else "ok", text, remedy)
 
 
-def judge_days(missing: list[Any]) -> Iterator[Finding]:
-    """History's days should be there ahead of time."""
+def judge_days(missing: list[Any], status: Status) -> Iterator[Finding]:
+    """History's days should be there ahead of time, from the first worker on."""
     if not missing:
         yield Finding("history_days", "ok", f"history has its days for {DAYS_AHEAD} days ahead")
+        return
+    if missing[0]["has_none"] and not status.workers:
+        text = "history has no days yet: the first worker makes them"
+        yield Finding("history_days", "ok", text)
         return
     names = ", ".join(row["name"] for row in missing)
     text = (

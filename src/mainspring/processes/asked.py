@@ -78,7 +78,7 @@ async def next_page(
             if row["is_waiting"]:
                 waiting.append(one)
             else:
-                ended.append(Result(one.type, one.process, _error(row["error"], row["answer"])))
+                ended.append(Result(one.type, one.process, _error(row)))
     found: list[FoundProcess] = []
     before, all_asked = at.before, at.all_asked
     if not all_asked and len(waiting) <= MOST // 2:
@@ -100,12 +100,18 @@ async def _read(database: Database, connection: Any, at: Place) -> list[Any]:
     return await database.fetch(connection, statement, *statement.arguments(values))
 
 
-def _error(parked: str | None, answer: str | None) -> str | None:
+def _error(row: Any) -> str | None:
     """Why a change that ended, or ends no more, was not made; None: it was."""
-    if answer is not None:
-        found = msgspec.json.decode(answer, type=Answer)
+    if row["called_off"] is not None:
+        return f"its change was called off: {_first_line(row['called_off'])}"
+    if row["answer"] is not None:
+        found = msgspec.json.decode(row["answer"], type=Answer)
         return None if found.done else found.why
-    return GONE if parked is None else f"its change is parked: {parked.splitlines()[0]}"
+    return GONE if row["error"] is None else f"its change is parked: {_first_line(row['error'])}"
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else "no reason is known"
 
 
 async def page_of(

@@ -11,36 +11,43 @@ Pure, without I/O: values, durations, zones, units, grid, chunks, triggers, eval
 rewinds, decide, words, checks, texts, needs, explain. The rest is the thin shell around them.
 """
 
-from mainspring.reactive.chunks import Chunk
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.gates import cron
-from mainspring.reactive.task import ReactiveTask
-from mainspring.reactive.triggers import (
-    ChunkDelay,
-    ChunkDelta,
-    ChunkRefDelay,
-    Delay,
-    Delta,
-    RefDelay,
-    Trigger,
-    all_of,
-    any_of,
-)
-from mainspring.reactive.values import Param
-from mainspring.reactive.words import (
-    all_arrived,
-    any_arrived,
-    caught_up,
-    fresh,
-    grown_by,
-    in_this_chunk,
-    new_chunk,
-    new_data,
-    new_day,
-    new_hour,
-    new_month,
-    new_week,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazily import on_demand
+
+if TYPE_CHECKING:
+    from mainspring.reactive.chunks import Chunk
+    from mainspring.reactive.context import ReactiveRun
+    from mainspring.reactive.gates import cron
+    from mainspring.reactive.task import ReactiveTask
+    from mainspring.reactive.triggers import (
+        ChunkDelay,
+        ChunkDelta,
+        ChunkRefDelay,
+        Delay,
+        Delta,
+        RefDelay,
+        Trigger,
+        all_of,
+        any_of,
+    )
+    from mainspring.reactive.values import Param
+    from mainspring.reactive.words import (
+        all_arrived,
+        any_arrived,
+        caught_up,
+        fresh,
+        grown_by,
+        in_this_chunk,
+        new_chunk,
+        new_data,
+        new_day,
+        new_hour,
+        new_month,
+        new_week,
+    )
 
 __all__ = [
     "Chunk",
@@ -70,3 +77,21 @@ __all__ = [
     "new_month",
     "new_week",
 ]
+
+if not TYPE_CHECKING:  # an operator's question does not need them
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "chunks": "Chunk",
+            "context": "ReactiveRun",
+            "gates": "cron",
+            "task": "ReactiveTask",
+            "triggers": "ChunkDelay ChunkDelta ChunkRefDelay Delay Delta RefDelay Trigger all_of any_of",
+            "values": "Param",
+            "words": "all_arrived any_arrived caught_up fresh "
+            " grown_by in_this_chunk new_chunk new_data new_day new_hour new_month new_week",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

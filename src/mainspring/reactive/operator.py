@@ -11,22 +11,21 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from mainspring.db.connect import Database
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel.offer import Offer, offer
-from mainspring.reactive import codec
-from mainspring.reactive.check import Definitions, read_tasks, view_of
-from mainspring.reactive.decide import Definition, View
 from mainspring.reactive.names import ADMIT, CHECK, EXPECT, FIRST
 from mainspring.reactive.params import Affected, affected_of, from_raw, to_raw
-from mainspring.reactive.register import LIVING_SECONDS, PoolSettings
 from mainspring.reactive.store import ask
-from mainspring.reactive.triggers import Trigger
 from mainspring.reactive.values import Kind, Param, Value, check_value, split_key
+
+if TYPE_CHECKING:  # most questions need no triggers
+    from mainspring.reactive.decide import Definition, View
+    from mainspring.reactive.triggers import Trigger
 
 MOST = 1000
 _LAST = 2**63 - 1
@@ -220,6 +219,8 @@ class ReactiveOperator:
 
     async def look(self, task: str) -> Look:
         """What a live evaluation needs, read in one statement."""
+        from mainspring.reactive.check import Definitions, read_tasks, view_of
+
         database, opened = await self._open()
         async with opened as connection:
             rows = await read_tasks(database, connection, [task])
@@ -246,6 +247,8 @@ class ReactiveOperator:
 
     async def served(self, task: str) -> dict[str, Any]:
         """Whether workers are there that check triggers, and that run this task."""
+        from mainspring.reactive.register import LIVING_SECONDS
+
         return dict((await self._ask("read_served", task=task, living=LIVING_SECONDS))[0])
 
     async def _unknown_task(self, task: str) -> UnknownReactiveTask:
@@ -283,6 +286,8 @@ class ReactiveOperator:
         self, pool: str, cap: int | None, *, reserve_max: timedelta | None = None
     ) -> None:
         """At most so many reactive tasks of a pool at once; stands until the code's word changes."""
+        from mainspring.reactive.register import PoolSettings
+
         checked = PoolSettings(pool, cap, reserve_max or timedelta())
         seconds = None if reserve_max is None else checked.reserve_max.total_seconds()
         database, opened = await self._open()
@@ -339,6 +344,8 @@ def _change(row: Any) -> ParamChange:
 
 
 def _task_state(row: Any) -> TaskState:
+    from mainspring.reactive import codec
+
     values = dict(row)
     trigger = codec.load(_json(values.pop("tree")), format=values.pop("format"))
     for name in ("seen", "captured", "request", "options"):

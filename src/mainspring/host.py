@@ -1,0 +1,189 @@
+"""What has a database: an address or a private server, looked at once, and connections to it.
+
+An application is one that declares things; a command that is given only an address needs no more than
+this, so what only applications and workers need is not imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from mainspring.db import connect, migrate
+from mainspring.db.connect import Database
+from mainspring.db.pool import AsyncPool, SyncPool, abandon
+from mainspring.loops import run_apart
+
+if TYPE_CHECKING:
+    from mainspring.db.embedded import EmbeddedServer
+    from mainspring.operator import Operator
+    from mainspring.reactive.operator import ReactiveOperator
+
+CLIENT_CONNECTIONS = 10
+
+
+class DatabaseHost:
+    """A database and connections to it; who asks and orders does so through `operator` and `reactive`.
+
+    Without an address it is that of `MAINSPRING_URL`, and without that a private PostgreSQL in `directory`.
+    """
+
+    def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
+        self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
+        if self._url is not None:
+            connect.check_url(self._url)
+        self.directory = Path(directory)
+        self._server: EmbeddedServer | None = None
+        self._database: Database | None = None
+        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+        self._sync_pool: SyncPool | None = None
+        self._gate = threading.Lock()  # for threads that make the pool at once
+        _hosts.add(self)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a database is named, or a private one has been made."""
+        return self._url is not None or (self.directory / "data" / "PG_VERSION").is_file()
+
+    def redirect(self, url: str) -> None:
+        """Use this database whatever was declared; before the first use."""
+        self._url = connect.check_url(url)
+
+    async def database(self) -> Database:
+        """The database, looked at once: reachable, new enough, with our schema in it."""
+        if self._database is None:
+            self._database = await self._look(await asyncio.to_thread(self._address))
+        return self._database
+
+    def database_sync(self) -> Database:
+        """The same for code that is not async."""
+        if self._database is None:
+            self._database = run_apart(self._look(self._address()))
+        return self._database
+
+    def _address(self) -> str:
+        """The URL; starts the private server if there is none."""
+        if self._url is not None:
+            return self._url
+        if self._server is None:
+            from mainspring.db.shared import shared
+
+            self._server = shared(self.directory)
+            self._server.create_database("mainspring")
+        return self._server.url("mainspring")
+
+    async def _look(self, url: str) -> Database:
+        database = await connect.probe(url)
+        if self._server is not None:
+            await asyncio.to_thread(migrate.migrate, database)
+        connection = await database.connect("probe", client=True)
+        try:
+            number, shard_count, enqueues = await migrate.read_schema(connection)
+        finally:
+            await connection.close()
+        migrate.check_schema(number)
+        return Database(
+            url,
+            pooled=database.pooled,
+            on_windows=database.on_windows,
+            shard_count=shard_count,
+            private_in="" if self._server is None else str(self.directory.absolute()),
+            private_owner=None if self._server is None else self._server.data.stat().st_uid,
+            enqueues=enqueues,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.database()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections of this event loop and of plain code; a private server is let go."""
+        if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """The same for code that is not async."""
+        if self._sync_pool is not None:
+            self._sync_pool.close()
+            self._sync_pool = None
+        self._database = None
+        if self._server is not None:
+            from mainspring.db.shared import release
+
+            release(self._server)
+            self._server = None
+
+    async def pool(self) -> AsyncPool:
+        """The application's connections for the running event loop."""
+        loop = asyncio.get_running_loop()
+        if (pool := self._pools.get(loop)) is None:
+            database = await self.database()
+            for other in list(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
+            pool = self._pools.setdefault(loop, AsyncPool(database, most=CLIENT_CONNECTIONS))
+        return pool
+
+    def sync_pool(self) -> SyncPool:
+        """The application's connections for plain code."""
+        if (pool := self._sync_pool) is None:
+            database = self.database_sync()
+            with self._gate:
+                if (pool := self._sync_pool) is None:
+                    pool = self._sync_pool = SyncPool(database, most=CLIENT_CONNECTIONS)
+        return pool
+
+    def _forked(self) -> None:
+        """In the child of a fork: connect anew, and use a private server in one's own name."""
+        abandon(self._pools, self._sync_pool)
+        self._pools = {}
+        self._sync_pool = None
+        self._gate = threading.Lock()
+        self._server = None
+        if self._url is None:
+            self._database = None
+
+    @property
+    def operator(self) -> Operator:
+        """Questions and orders of an operator: parked tasks, history, queues, status, doctor."""
+        from mainspring.operator import Operator
+
+        return Operator(self)
+
+    async def metrics(self) -> str:
+        """The state of queues, pools, reactive tasks and recovery as OpenMetrics text."""
+        from mainspring.metrics import render
+        from mainspring.reactive.operator import MOST
+
+        return render(
+            await self.operator.status(),
+            await self.reactive.load(),
+            await self.reactive.tasks(missed_only=True, limit=MOST),
+            await self.operator.processes.counters(),
+        )
+
+    @property
+    def reactive(self) -> ReactiveOperator:
+        """Questions and orders about params and reactive tasks."""
+        from mainspring.reactive.operator import ReactiveOperator
+
+        return ReactiveOperator(self)
+
+
+_hosts: weakref.WeakSet[DatabaseHost] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for host in list(_hosts):
+        host._forked()
+
+
+os.register_at_fork(after_in_child=_forked)
