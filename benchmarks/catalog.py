@@ -94,7 +94,8 @@ SYSTEMS = (
     ),
     System(
         "pgqueuer",
-        packages=("pgqueuer[asyncpg]==1.6.*", "uvloop"),
+        # Its command line fails at its start with a later typer: the level of the log stays a text.
+        packages=("pgqueuer[asyncpg]==1.6.*", "uvloop", "typer==0.24.*"),
         can=can(LATENCY, RETRY, PRIORITIES, LONG, SURVIVES),
         variants=(
             {"batch": 100},

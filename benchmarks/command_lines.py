@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 Settings = dict[str, Any]
@@ -30,7 +32,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-async def pgqueuer() -> Any:
+@asynccontextmanager
+async def pgqueuer() -> AsyncIterator[Any]:
     """A factory of PgQueuer's, over one connection."""
     import asyncpg
     from pgqueuer import PgQueuer
@@ -38,11 +41,15 @@ async def pgqueuer() -> Any:
 
     from benchmarks.probe import PROBE
 
-    manager = PgQueuer(AsyncpgDriver(await asyncpg.connect(os.environ["BENCH_URL"])))
+    connection = await asyncpg.connect(os.environ["BENCH_URL"])
+    manager = PgQueuer(AsyncpgDriver(connection))
 
     @manager.entrypoint("noop")
     async def noop(job: Any) -> None:
         json.loads(job.payload)
         PROBE.hit()
 
-    return manager
+    try:
+        yield manager
+    finally:
+        await connection.close()

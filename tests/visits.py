@@ -121,7 +121,12 @@ class Visits:
         self.call("register_queues", update=update, **register_arguments(queues))
 
     def join(
-        self, *, pool: str = "default", queues: Sequence[str] = (QUEUE,), knows_bands: bool = True
+        self,
+        *,
+        pool: str = "default",
+        queues: Sequence[str] = (QUEUE,),
+        knows_bands: bool = True,
+        launch: UUID | None = None,
     ) -> UUID:
         worker_id = uuid4()
         turns = [""] * len(queues)
@@ -135,6 +140,7 @@ class Visits:
             process=1,
             code=code_of(queues, turns).digest if knows_bands else None,
             turns=turns if knows_bands else None,
+            launch=launch,
         )
         return worker_id
 

@@ -87,6 +87,7 @@ async def crew(
     worker.mind.cut_off = lambda threads: connections.in_use.cut(threads_only=threads)
     reactive.offered = worker.reader.hint
     processes.take_in, processes.serves = worker.take_in, worker.serves
+    worker.forget = processes.forget
     worker.mind.take_overdue = processes.recovery.take_overdue
     processes.recovery.overtaken = worker.overtaken
     worker.chores += [thin, sweep]

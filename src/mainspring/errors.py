@@ -81,6 +81,12 @@ class MigrationFailed(SchemaError):
     code = "migration_failed"
 
 
+class QueueFull(MainspringError):
+    """So many calls of the task wait as may: nothing was enqueued."""
+
+    code = "queue_full"
+
+
 class InvalidTask(MainspringError, TypeError):
     """A function cannot be a task as it is declared."""
 

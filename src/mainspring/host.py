@@ -92,6 +92,7 @@ class DatabaseHost:
             on_windows=database.on_windows,
             shard_count=shard_count,
             private_in="" if self._server is None else str(self.directory.absolute()),
+            private_owner=None if self._server is None else self._server.data.stat().st_uid,
             enqueues=enqueues,
         )
 

@@ -18,8 +18,15 @@ import asyncpg
 import msgspec
 
 from mainspring.db.connect import Database
-from mainspring.errors import InvalidArguments, InvalidSetting, MissingRights, NotFound, SchemaError
-from mainspring.kernel import doctor, live, operation, parked, queues, recurring, status
+from mainspring.errors import (
+    InvalidArguments,
+    InvalidSetting,
+    MissingRights,
+    NotFound,
+    QueueFull,
+    SchemaError,
+)
+from mainspring.kernel import doctor, live, operation, parked, queues, recurring, rights, status
 from mainspring.kernel.ask import ask
 from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.doctor import Finding
@@ -63,9 +70,10 @@ class Operator:
         """Call a function of the kernel with the database and a connection, in a transaction."""
         database = await self._host.database()
         pool: Pool = await self._host.pool()
-        async with pool.connection(transaction=True) as connection:
-            await ask(database, connection, "plan_anew")
-            return await question(database, connection, *args, **kwargs)
+        with rights.explaining():
+            async with pool.connection(transaction=True) as connection:
+                await ask(database, connection, "plan_anew")
+                return await question(database, connection, *args, **kwargs)
 
     @property
     def entities(self) -> EntityOperator:
@@ -322,7 +330,8 @@ class Operator:
         await self._ask(queues.pause_queues, paused=False, keep=keep)
 
     async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
-        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate); None lifts."""
+        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate), or how many of its
+        visits may wait (waiting_max); None lifts."""
         await self._ask(queues.limit_queue, queue, limits, source=source)
 
     async def recurring(self) -> list[Recurring]:
@@ -361,8 +370,10 @@ class Operator:
         found: list[Finding] = await self._ask(doctor.examine, exact=exact)
         if any(finding.name == "clock" for finding in found):  # it could look at everything
             from mainspring.entities import doctor as kinds_doctor
+            from mainspring.reactive import doctor as reactive_doctor
 
             found += await self._ask(kinds_doctor.examine)
+            found += await self._ask(reactive_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def now(self) -> datetime:
@@ -387,4 +398,6 @@ async def _enqueue(
         raise await queues.unknown_queue(database, connection, task) from None
     except asyncpg.InvalidParameterValueError as error:
         raise InvalidArguments(str(error)) from None
+    except asyncpg.ProgramLimitExceededError as error:
+        raise QueueFull(str(error)) from None
     return str(rows[0]["id"])

@@ -70,7 +70,7 @@ APP = """
     def quick(n: int):
         return short(n)
 """
-SETTINGS = ("--lease", "1", "--grace", "2", "--log-json", "--concurrency", "3")
+SETTINGS = ("--lease", "1", "--log-json")
 
 
 class Plant:
@@ -80,11 +80,11 @@ class Plant:
         self.folder, self.url = folder, url
         environment = {"HANGS": hangs, "ACCEPT": accept}
         self.app = Mainspring(url)
-        self.start = lambda: spawn("worker", "plant:app", *SETTINGS, **environment)
+        self._spawn = lambda *more: spawn("worker", "plant:app", *SETTINGS, *more, **environment)
         self.lines: list[dict[str, Any]] = []
 
-    def up(self) -> Any:
-        process = self.start()
+    def up(self, *, grace: float = 2.0, concurrency: int = 3) -> Any:
+        process = self._spawn("--grace", str(grace), "--concurrency", str(concurrency))
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
         return process
 
@@ -215,6 +215,34 @@ async def test_a_worker_in_which_too_many_threads_hang_is_replaced_in_order(plan
             "select count(*) from mainspring.counter where name = 'worker_death'"
         ).fetchone()
     assert deaths == (0,)
+
+
+async def test_a_worn_out_worker_waits_for_no_run_that_was_overtaken(plant) -> None:
+    """T10, P3: what hangs will not end, so the grace is for the others; none of these, and it goes."""
+    works = plant("blocked", "last")
+    async with works.app:
+        await works.app.migrate()
+        works.up(grace=60, concurrency=20)
+        for _ in range(6):  # there are always some of them that have only begun
+            await works.process("stuck")
+        await wait_until(lambda: bool(works.events("worker.process_replaced")), 90)
+    assert works.events("worker.worn_out")
+    assert works.events("worker.stopped")[0]["seconds"] < 30, "not its whole grace"
+
+
+async def test_a_stop_waits_for_no_run_that_is_late_though_nobody_is_there_to_overtake_it(
+    plant,
+) -> None:
+    """T10, P3: the only worker of its pool looks itself; a run that is in time has its whole grace."""
+    works = plant("blocked")
+    async with works.app:
+        await works.app.migrate()
+        process = works.up(grace=60)
+        await works.process("stuck")
+        await works.begun(1)
+        process.terminate()
+        await wait_until(lambda: bool(works.events("worker.stopped")), 30)
+        assert len(works.runs()) == 1, "it was not begun again"
 
 
 async def test_a_late_result_of_a_run_that_hung_is_taken(plant) -> None:

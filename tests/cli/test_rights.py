@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from mainspring.db import rights
 from roles import Roles, roles
 
 
@@ -70,3 +71,26 @@ def test_a_role_name_that_no_role_can_have_is_refused(cli) -> None:
 
     assert refused.code != 0
     assert "must have 1 to 63 bytes" in refused.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("status", "metrics", "queues list", "queues pause greet", "tasks list", "history"),
+        *("parked list", "parked groups", "operations list", "recurring list", "why greet"),
+        *("processes list", "processes why x", "processes counters", "processes changes"),
+        *("entities list", "reactive list", "params list", "params show a.b"),
+    ],
+)
+def test_a_role_that_may_not_look_is_told_which_right_it_lacks_and_who_prints_it(
+    cli, cast: Roles, command: str
+) -> None:
+    """X4: never a bare word of the server's."""
+    cast.make("web", rights.enqueue("{role}"))
+
+    refused = cli(*command.split(), "--url", cast.address("web"))
+
+    assert refused.code == 1, refused.err
+    assert "may not" in refused.err
+    assert "permission denied for" in refused.err
+    assert "mainspring rights operator ROLE" in refused.err

@@ -6,6 +6,7 @@ A function that is new or has changed fails here until somebody has looked at it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -15,7 +16,7 @@ from mainspring import Mainspring
 from mainspring.db import migrate
 from mainspring.db.connect import Database
 from mainspring.kernel.store import SQL
-from mainspring.testing import TestServer
+from roles import Roles, roles
 
 LIST = Path(__file__).parent / "functions.txt"
 _FUNCTIONS = """
@@ -89,46 +90,108 @@ async def test_what_is_opened_by_hand_is_named_by_the_doctor(
         )
 
 
-def test_a_migration_closes_what_the_release_before_left_open(
-    database_url: str, mainspring_server: TestServer
-) -> None:
-    """X1: installations that are there are closed by migrate; what a role was granted then goes on."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("grant execute on all functions in schema mainspring to public")
-        connection.execute("create role web_of_before login")
-        connection.execute("create role caller_of_before login")
+@pytest.fixture
+def before(database_url: str) -> Iterator[Roles]:
+    """An installation of before rights: all functions are open, and nothing of migration 18 is there."""
+    with roles(database_url) as found:
+        found.run("drop table mainspring.captured, mainspring.entry, mainspring.leaving")
+        found.run("delete from mainspring.migration where number = 18")
+        found.run("grant execute on all functions in schema mainspring to public")
+        found.run("insert into mainspring.queue (name) values ('greet')")
+        found.run("insert into mainspring.kind (name, source) values ('thing', 'dao')")
+        found.make("caller", "grant usage on schema mainspring to {role}")
+        yield found
+        found.run("delete from mainspring.visit; delete from mainspring.kind")
+
+
+def can(cast: Roles, role: str, call: str) -> bool:
+    with cast.session(role) as connection:
         try:
-            connection.execute(
-                "grant usage on schema mainspring to web_of_before, caller_of_before"
-            )
-            connection.execute(
-                "grant select on mainspring.migration, mainspring.install, mainspring.queue,"
-                " mainspring.worker,"
-                " mainspring.lease, mainspring.visit_status, mainspring.history, mainspring.history_run,"
-                " mainspring.history_bundle to web_of_before"
-            )
-            connection.execute("grant select, insert on mainspring.visit to web_of_before")
+            connection.execute(f"select mainspring.{call}".encode())
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+    return True
 
-            migrate.migrate(Database(database_url))
 
-            assert exposed(database_url) == []
-            connection.execute("insert into mainspring.queue (name) values ('greet')")
-            connection.execute("insert into mainspring.kind (name, source) values ('thing', 'dao')")
-            with psycopg.connect(database_url.replace("postgres@", "web_of_before@", 1)) as web:
-                web.execute("select mainspring.now(), mainspring.wake('greet', now())")
-                web.execute("select mainspring.enqueue('greet')")
-                web.execute("select from mainspring.visit_status")
-            with psycopg.connect(
-                database_url.replace("postgres@", "caller_of_before@", 1)
-            ) as caller:
-                caller.execute("select mainspring.changed('thing', '{1}')")
-                caller.execute("select mainspring.offer('thing', '1')")
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    caller.execute("select mainspring.end_entities('thing', '{1}')")
-        finally:
-            connection.execute("delete from mainspring.kind")
-            connection.execute("drop owned by web_of_before, caller_of_before")
-            connection.execute("drop role web_of_before, caller_of_before")
+CHANGED, OFFER = "changed('thing', '{1}')", "offer('thing', '1')"
+WEB_OF_BEFORE = """
+grant usage on schema mainspring to {role};
+grant select on mainspring.migration, mainspring.install, mainspring.queue, mainspring.worker,
+  mainspring.lease, mainspring.visit_status, mainspring.history, mainspring.history_run,
+  mainspring.history_bundle to {role};
+grant select, insert on mainspring.visit to {role};
+"""
+
+
+def test_a_migration_closes_what_the_release_before_left_open(before: Roles) -> None:
+    """X1: installations that are there are closed by migrate; what a role was granted then goes on."""
+    before.make("web", WEB_OF_BEFORE)
+    before.make("filler", "grant insert on mainspring.visit to {role}")
+    before.run(f"grant usage on schema mainspring to {before.name('filler')}")
+
+    assert migrate.migrate(Database(before.url)) == [18]
+
+    assert exposed(before.url) == []
+    with before.session("web") as web:
+        web.execute("select mainspring.now(), mainspring.wake('greet', now())")
+        web.execute("select mainspring.enqueue('greet')")
+        web.execute("select from mainspring.visit_status")
+    asked = "result_of('greet', gen_random_uuid())"
+    assert can(before, "web", asked)
+    assert can(before, "filler", "enqueue('greet')")
+    assert not can(before, "filler", asked)  # it never could read one
+    assert can(before, "caller", CHANGED)
+    assert can(before, "caller", OFFER)
+    assert not can(before, "caller", "end_entities('thing', '{1}')")
+    assert not can(before, "caller", "enqueue('greet')")
+
+
+@pytest.mark.parametrize(
+    ("revoked", "left"),
+    [
+        ("all functions in schema mainspring", set[str]()),
+        ("function mainspring.offer(text, text, text, timestamptz)", {CHANGED}),
+        ("function mainspring.changed(text, text[], text[])", {OFFER}),
+    ],
+)
+def test_what_was_revoked_before_rights_is_not_given_back(
+    before: Roles, revoked: str, left: set[str]
+) -> None:
+    """X1: of an installation that was closed in part each role keeps what it had, and no more."""
+    before.run(f"revoke execute on {revoked} from public")
+
+    migrate.migrate(Database(before.url))
+
+    assert exposed(before.url) == []
+    assert {call for call in (CHANGED, OFFER) if can(before, "caller", call)} == left
+
+
+def test_a_later_migration_gives_nothing_to_whoever_has_the_schema(before: Roles) -> None:
+    """X1: a function that is made anew is open until it is closed, and so is one opened by mistake."""
+    before.run("revoke execute on all functions in schema mainspring from public")
+    migrate.migrate(Database(before.url))
+    before.run("grant execute on all functions in schema mainspring to public")
+
+    migrate.migrate(Database(before.url))
+
+    assert exposed(before.url) == []
+    assert not can(before, "caller", CHANGED)
+    assert not can(before, "caller", OFFER)
+
+
+def test_what_another_role_opened_by_its_right_to_grant_is_closed(before: Roles) -> None:
+    """X1: a revoke takes back only what its own role has given."""
+    giver = before.make("giver", "grant usage on schema mainspring to {role}")
+    before.run("revoke execute on function mainspring.clock() from public")
+    before.run(f"grant execute on function mainspring.clock() to {giver} with grant option")
+    with before.session("giver") as connection:
+        connection.execute("grant execute on function mainspring.clock() to public")
+
+    migrate.migrate(Database(before.url))
+
+    assert exposed(before.url) == []
+    assert can(before, "giver", "clock()")
+    assert not can(before, "caller", "clock()")
 
 
 async def test_triggers_of_the_release_before_are_registered_and_a_planted_one_is_not(

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import mainspring.db
+from mainspring import Mainspring
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.reader import READS_IN_ORDER
 from mainspring.kernel.settling import done_arguments, settle_arguments
@@ -134,6 +135,14 @@ class TestPlans:
 
         assert_rides_indexes(nodes, "visit_due")
         assert touched(nodes) < 100
+
+    def test_what_waits_is_counted_up_to_its_bound_by_visit_due(self, visits: Visits) -> None:
+        visits.query("update mainspring.queue set waiting_max = 100")
+        nodes = plan_of(visits, SQL["mark_full"].text, {})
+        visits.query("update mainspring.queue set waiting_max = null, is_full = false")
+
+        assert_rides_indexes(nodes, "visit_due")
+        assert touched(nodes) < 500
 
     def test_a_group_is_read_by_visit_group(self, visits: Visits) -> None:
         values = {
@@ -339,24 +348,84 @@ class TestPlans:
         assert_rides_indexes(nodes, "visit_held")
 
 
-@pytest.mark.parametrize("mode", ["generic", "custom"])
-def test_a_page_is_read_by_visit_due_with_statistics_of_an_empty_table(
-    mainspring_server: TestServer, mode: str
-) -> None:
-    """With them every index looks alike: the reader's own settings let only the one in order through."""
+# What statistics can know of a table that is another by now: an empty one, or one before a mass delete.
+SOME = FILL.replace("100000", "30000")
+STALE = {
+    "of an empty table": ("analyze mainspring.visit", SOME),
+    "of before a mass delete": (
+        SOME.replace("'ring'", "'gone'"),
+        "analyze mainspring.visit",
+        "delete from mainspring.visit",
+        SOME,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=STALE)
+def stale(request: pytest.FixtureRequest, mainspring_server: TestServer) -> Iterator[Visits]:
+    """A backlog that the statistics know nothing of, seen by the reader's connection."""
     with mainspring_server.database() as url:
         found = Visits(url)
         found.register(queue())
-        found.query("analyze mainspring.visit")
         found.query("alter table mainspring.visit set (autovacuum_enabled = off)")
-        found.query(FILL)
-        found.query(f"set plan_cache_mode = force_{mode}_plan")
+        for statement in STALE[request.param]:
+            found.query(statement)
         for name, value in READS_IN_ORDER.items():
             found.query(f"set {name} = {value}")
-
-        nodes = TestPlans().read(found, list(range(512)))
-
-        assert_rides_indexes(nodes, "visit_due")
-        assert "Sort" not in {node["Node Type"] for node in nodes}
-        assert touched(nodes) < 4000
+        yield found
         found.close()
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+@pytest.mark.parametrize("shards", [None, range(512)])
+def test_a_page_is_read_by_visit_due_whatever_the_statistics_say(
+    stale: Visits, mode: str, shards: range | None
+) -> None:
+    """With them every index looks alike: the reader's own settings let only the one in order through."""
+    stale.query(f"set plan_cache_mode = force_{mode}_plan")
+
+    nodes = TestPlans().read(stale, None if shards is None else list(shards))
+
+    assert_rides_indexes(nodes, "visit_due")
+    assert "Sort" not in {node["Node Type"] for node in nodes}
+    assert touched(nodes) < 4000
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+def test_the_readers_other_looks_are_short_whatever_the_statistics_say(
+    stale: Visits, mode: str
+) -> None:
+    """The next timer, whether anything is due, and a group."""
+    stale.query(f"set plan_cache_mode = force_{mode}_plan")
+    since = {"shards": None, "since": stale.now(), "in_hand": []}
+    looks = {
+        "next_due": {"queues": ["ring"], **since},
+        "any_due": {"queues": ["ring"]},
+        "read_group": {
+            "queues": ["ring"],
+            "groups": ["g"],
+            "most": [32],
+            "worker_id": stale.join(),
+        },
+    }
+
+    for name, values in looks.items():
+        nodes = plan_of(stale, SQL[name].text, values)
+        index = "visit_group" if name == "read_group" else "visit_due"
+        assert_rides_indexes(nodes, index)
+        assert touched(nodes) < 500, name
+
+
+async def test_the_readers_connection_has_the_settings_that_pin_its_plans(app: Mainspring) -> None:
+    """Opened anew, as after an outage."""
+    async with app.worker() as worker:
+        pass
+
+    connection = await worker._reading.get()
+    found = {
+        name: await connection.fetchval("select current_setting($1)", name)
+        for name in READS_IN_ORDER
+    }
+    await worker._reading.close()
+
+    assert found == READS_IN_ORDER

@@ -108,13 +108,6 @@ async def poison(ctx: Context, n: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _facts(record: logging.LogRecord) -> bool:
-    """The fields of an event, for whoever reads the log of a test that failed."""
-    plain = logging.makeLogRecord({}).__dict__
-    record.facts = {k: v for k, v in record.__dict__.items() if k not in plain and k != "message"}
-    return True
-
-
 def first_time(ctx: Context, n: int) -> bool:
     try:
         os.close(os.open(FOLDER / f"{ctx.task}-{n}", os.O_CREAT | os.O_EXCL))
@@ -125,8 +118,7 @@ def first_time(ctx: Context, n: int) -> bool:
 
 if "CRASH_FOLDER" in os.environ:
     (FOLDER / f"source-{os.getpid()}").write_text(mainspring.__file__)
-    logging.basicConfig(format="%(asctime)s %(message)s %(facts)s", level=logging.INFO)
-    logging.getLogger().handlers[0].addFilter(_facts)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     while (gate := os.environ.get("CRASH_GATE")) and not (FOLDER / gate).exists():
         time.sleep(0.005)
 app = make()

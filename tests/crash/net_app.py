@@ -34,6 +34,11 @@ async def slept(ctx: Context, n: int, seconds: float) -> int:
     return n
 
 
+async def napped(n: int, seconds: float) -> None:
+    """Tells nobody: how many end in a second is a matter of slots."""
+    await asyncio.sleep(seconds)
+
+
 def deaf(ctx: Context, n: int, seconds: float) -> None:
     """Nothing stops it the first time: it does not come back to Python before its time."""
     started(ctx, n)
@@ -51,6 +56,7 @@ def make(url: str | None = None) -> Mainspring:
         (effect_amid, {"retry": RETRY}),
         (effect_amid_in_thread, {"retry": RETRY}),
         (slept, {"hold_after": 0.05}),
+        (napped, {}),
         (deaf, {"hold_after": 0.05}),
     ):
         app.task(**settings)(function)  # type: ignore[call-overload]

@@ -89,7 +89,7 @@ class NetScene(Scene):
 
     def said(self, event: str) -> int:
         """How often the workers said so."""
-        return self.log().count(f" {event} ")
+        return sum(f" {event} " in f"{line} " for line in self.log().splitlines())
 
     def parked(self) -> int:
         return int(

@@ -42,3 +42,8 @@ def scoped(n: int) -> Promise[str]:
 @app.process
 def uncaught(n: int) -> Promise[int]:
     return deadly(n)
+
+
+@app.process(crash_limit=1)
+def fatal() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -57,3 +57,30 @@ def test_a_step_that_kills_workers_is_delivered_or_parked_at_once(
     )
     assert parked == [("uncaught", "deadly", "mainspring.errors.WorkerDied")]
     app.close_sync()
+
+
+@pytest.mark.timeout(120)
+def test_a_decider_that_kills_workers_is_parked_at_its_own_limit(
+    mainspring_url: str, tmp_path: Path
+) -> None:
+    """P7: `crash_limit` of a process, as of a task."""
+    app = Mainspring(mainspring_url)
+    app.process(poison_app.fatal.function).start_sync()
+    app.close_sync()
+    parked: list[Any] = []
+    deadline = time.monotonic() + 60
+    with ExitStack() as stack, psycopg.connect(mainspring_url, autocommit=True) as connection:
+        output = stack.enter_context((tmp_path / "workers").open("wb"))
+        while not parked:
+            with WorkerProcess(
+                "poison_app:app", mainspring_url, path=Path(__file__).parent, output=output,
+                lease=1.0, poll=0.1,
+            ) as worker:  # fmt: skip
+                while worker.process.poll() is None and not parked:
+                    assert time.monotonic() < deadline
+                    query = "select actor, error from mainspring.parked_task"
+                    parked = connection.execute(query).fetchall()
+
+    [(actor, error)] = parked
+    assert actor == "fatal"
+    assert "(1 of 1)" in error

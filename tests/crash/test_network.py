@@ -5,6 +5,8 @@ The link between the workers and their server is a router in namespaces of the t
 
 from __future__ import annotations
 
+import os
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from net_scene import NetScene
 from scene import stop
 
 import netns
+from mainspring.testing import WorkerProcess
 from netns import Network, TcpServer
 
 pytestmark = [
@@ -22,6 +25,9 @@ pytestmark = [
 ]
 slow = pytest.mark.slow
 LEASE = 2.5
+SLOTS, NAP = 4, 0.05  # of each worker, and seconds that a run takes
+WINDOW, WINDOWS = 2.5, 11  # seconds, and so many of them before and after the cut
+SERIES = 3
 HELD = "select count(*) from mainspring.visit where holder is not null"
 COUNTED = "select count(*) from mainspring.visit where crashes > 0"
 
@@ -44,6 +50,16 @@ def scene(
     name = f"net_{abs(hash(request.node.nodeid)):x}"
     network.database(server, name)
     with NetScene(network, server.url(name), tmp_path, network.url(name)) as scene:
+        yield scene
+
+
+@pytest.fixture
+def uncut(network: Network, server: TcpServer, tmp_path: Path) -> Iterator[NetScene]:
+    """Another database of the same server, for workers that need no network to reach it."""
+    network.database(server, "net_uncut")
+    folder = tmp_path / "uncut"
+    folder.mkdir()
+    with NetScene(network, server.url("net_uncut"), folder, network.url("net_uncut")) as scene:
         yield scene
 
 
@@ -192,28 +208,76 @@ def test_half_open_connections_leave_no_backend(scene: NetScene) -> None:
 
 
 @slow
-@pytest.mark.timeout(600)
-def test_after_a_cut_of_a_minute_the_rate_and_the_backends_are_as_before(scene: NetScene) -> None:
-    """The same work takes no longer after the cut than before it; a half more is what noise may take."""
-    workers = [scene.worker(lease=10.0), scene.worker(lease=10.0)]
+@pytest.mark.timeout(900)
+def test_after_a_cut_of_a_minute_the_rate_and_the_backends_are_as_before(
+    scene: NetScene, uncut: NetScene
+) -> None:
+    """At least 95 %: slots full and work waiting all the while, in equal windows before and after, each
+    beside another pair of workers whose link is not cut. So what else the machine does counts for both."""
+    workers = [scene.worker(lease=10.0, concurrency=SLOTS) for _ in range(2)]
+    others = [uncut.near_worker(lease=10.0, concurrency=SLOTS) for _ in range(2)]
     scene.joined(*workers)
-
-    def seconds() -> float:
-        began = time.monotonic()
-        scene.enqueue("silent", range(4000))
-        scene.wait(lambda: scene.waiting() == 0, "all is done", 120)
-        return time.monotonic() - began
-
-    before, backends = min(seconds() for _ in range(3)), len(scene.backends())
+    uncut.joined(*others)
+    before, cost = shares(scene, uncut, workers)
+    backends = len(scene.backends())
     scene.enqueue("effect_amid", range(20), seconds=30)
-    scene.wait(lambda: scene.sql(HELD) == [(20,)], "transactions are open", 40)
+    scene.wait(lambda: scene.sql(HELD)[0][0] >= 2 * SLOTS, "transactions are open", 60)
     scene.shorten()
     cut_for(scene, 60)
-    scene.wait(lambda: scene.waiting() == 0, "the work goes on", 60)
+    healed = time.monotonic()
+    scene.wait(lambda: scene.waiting() == 0, "the work goes on", 120)
+    print(f"what was under way was done {time.monotonic() - healed:.1f} s after the cut")
 
-    after = min(seconds() for _ in range(3))
-    print(f"{before:.2f} s before the cut, {after:.2f} s after: {before / after:.0%} of the rate")
-    assert after < 1.5 * before
+    after: list[float] = []
+    for _ in range(SERIES):  # more of them where the machine is so busy that one does not tell
+        more, cost_after = shares(scene, uncut, workers)
+        after += more
+        rate = statistics.median(after) / statistics.median(before)
+        print(f"{rate:.1%} of the rate, {cost_after / cost:.1%} of the CPU of a run")
+        if rate >= 0.95:
+            break
+    assert rate >= 0.95
     scene.wait(lambda: len(scene.backends()) <= backends + 20, "backends are bounded", 60)
     scene.check(timeout=60)
     assert [worker.process.poll() for worker in workers] == [None, None]
+
+
+def shares(
+    scene: NetScene, uncut: NetScene, workers: list[WorkerProcess]
+) -> tuple[list[float], float]:
+    """How many runs the workers of a scene end for one that those of the other end, by windows; and the
+    microseconds of CPU that a run takes of them."""
+    scenes = (scene, uncut)
+    first = 1000 + len(scene.handles)
+    for one in scenes:
+        count = int(2 * SLOTS / NAP * WINDOW * (WINDOWS + 2))
+        one.enqueue("napped", range(first, first + count), seconds=NAP)
+    pids = [worker.process.pid for worker in workers]
+    scene.wait(lambda: all(one.waiting() < count for one in scenes), "both have begun", 30)
+    spent, ended, rates = cpu_of(pids), scene.waiting(), []
+    for _ in range(WINDOWS):
+        began, waited = time.monotonic(), [one.waiting() for one in scenes]
+        until = began + WINDOW
+        scene.wait(lambda: time.monotonic() > until, "the window is over", WINDOW + 10)  # noqa: B023
+        left = [one.waiting() for one in scenes]
+        seconds = time.monotonic() - began
+        assert all(left), "there was always more to do"
+        rates.append([(was - now) / seconds for was, now in zip(waited, left, strict=True)])
+    cost = (cpu_of(pids) - spent) / (ended - scene.waiting())
+    found = [mine / other for mine, other in rates]
+    mine, others = (round(statistics.median(column)) for column in zip(*rates, strict=True))
+    print(
+        f"{mine} a second beside {others}: {[f'{one:.0%}' for one in sorted(found)]}, {cost:.0f} us"
+    )
+    for one in scenes:
+        one.wait(lambda: one.waiting() == 0, "all is done", 180)  # noqa: B023
+    return found, cost
+
+
+def cpu_of(pids: list[int]) -> float:
+    """Microseconds that processes have run."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK") * 1e6

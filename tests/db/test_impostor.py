@@ -1,20 +1,22 @@
 """Another user of the machine who stands in the place of the private server, or of its files."""
 
+import asyncio
 import contextlib
 import os
 import pwd
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from accounts import as_root, run_as
 from mainspring.db import binaries, process
+from mainspring.db.connect import Database, probe
 from mainspring.db.embedded import EmbeddedServer
 from mainspring.db.shared import release, shared
-from mainspring.errors import EmbeddedServerError
+from mainspring.errors import EmbeddedServerError, NotDone
 
 SETTINGS = {"fsync": "off"}
 BIN = Path(os.environ["MAINSPRING_TEST_BIN"]) if "MAINSPRING_TEST_BIN" in os.environ else None
@@ -120,6 +122,62 @@ def test_the_place_below_tmp_stays_ours_while_the_server_is_away(
     assert "Operation not permitted" in run_as(other, away)[0]
     deep.start()
     assert deep.running
+
+
+def ways_in(database: Database) -> list[Callable[[], object]]:
+    """All that open a connection: of the loops, of the heart and clients, of tasks, of the probe."""
+    return [
+        lambda: asyncio.run(database.connect("reader")),
+        lambda: database.connect_sync("heart"),
+        lambda: asyncio.run(database.connect_task()),
+        lambda: asyncio.run(probe(database.url)),
+    ]
+
+
+@as_root
+def test_no_connection_is_made_to_an_impostor_while_the_server_is_away(
+    deep: EmbeddedServer, other: pwd.struct_passwd
+) -> None:
+    """X6: whatever cleans /tmp up frees the name, and clients go on connecting by it."""
+    deep.start()
+    database = Database(deep.url("postgres"))
+    database.connect_sync("heart").close()
+    deep.stop()
+    for file in deep.socket_dir.glob("*"):
+        file.unlink()
+    deep.socket_dir.rmdir()
+    with listening(deep.socket_dir, other) as impostor:
+        for connect in ways_in(database):
+            with pytest.raises(NotDone, match=r"is not a private directory of .* an impostor"):
+                connect()
+        assert nobody_came(impostor)
+    (deep.socket_dir / ".s.PGSQL.5432").unlink()
+    deep.socket_dir.rmdir()
+    with pytest.raises(NotDone, match="cannot connect to PostgreSQL"):
+        database.connect_sync("heart")
+
+    deep.start()
+
+    database.connect_sync("heart").close()
+
+
+@as_root
+def test_no_connection_is_made_to_an_impostor_in_the_place_of_the_data(
+    place: Path, other: pwd.struct_passwd
+) -> None:
+    """X6: in a project folder that others write to, the whole directory may be another by now."""
+    server = server_in(place / "m")
+    server.start()
+    database = Database(server.url("postgres"), private_owner=server.data.stat().st_uid)
+    database.connect_sync("heart").close()
+    server.stop()
+    (place / "m").rename(place / "away")
+    (place / "m").mkdir()
+    with listening(server.data, other) as impostor:
+        for connect in ways_in(database)[:3]:
+            with pytest.raises(NotDone, match="an impostor"):
+                connect()
+        assert nobody_came(impostor)
 
 
 @as_root

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -666,3 +667,34 @@ async def test_what_is_wrong_is_said(stages):
         Crawl(share=0)
     with pytest.raises(InvalidKind, match=r"crawl must be Crawl\(every=...\)"):
         stages.kind("other", crawl=DAY)
+
+
+async def test_a_crawl_for_a_deploy_waits_for_the_old_workers_under_any_id(stages, visits):
+    """S18: who comes back after it was declared dead has the old code. Containers share host and number."""
+    kind, look = stages.kind(), Seen()
+    kind.stage(name="Look")(look)
+    await stages.install()
+    stages.add(1, 2, 3)
+    clear(stages)
+    launch = uuid4()
+    known, before = (
+        visits.join(pool="heavy", queues=["listing"], launch=at) for at in (launch, None)
+    )
+    begun = await kind.crawl(after_deploy=True)
+    visits.query("delete from mainspring.worker where id = %s", known)
+    back = visits.join(pool="heavy", queues=["listing"], launch=launch)
+
+    async with stages.working() as worker:
+        waits = "workers from before the deploy still run: here:1"
+        await wait_until(lambda: stages.query(WAITS) == [{"error": f"{waits}, here:1"}], 15)
+        visits.query("delete from mainspring.worker where id = %s", before)
+        await wait_until(lambda: stages.query(WAITS) == [{"error": waits}], 15)
+        assert look.asked == []
+        visits.join(pool="heavy", queues=["listing"], launch=uuid4())
+        visits.query("delete from mainspring.worker where id = %s", back)
+        await wait_until(lambda: done(stages.app, begun.id), 15)
+        await stages.rest(worker)
+
+    assert sorted(look.processed) == [1, 2, 3], (
+        "the new worker at the same place keeps nothing back"
+    )

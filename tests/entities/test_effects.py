@@ -310,3 +310,70 @@ async def test_a_hook_gets_what_its_stage_declares_where_the_row_does_not_fit_th
     await stages.run()
 
     assert got == [("four", 4)]
+
+
+async def test_every_combination_of_hooks_hears_its_own_events_and_leaves_nothing(stages):
+    """S7: stages with any of the three hooks, each beside a sink that hears all of them."""
+    kind, heard, sunk = stages.kind(), [], []
+    hooks = ("saved", "state_changed", "deleted")
+    chosen = [[h for n, h in enumerate(hooks) if bits >> n & 1] for bits in range(8)]
+
+    async def process(self: Any, entity: Any, state: Any) -> Untouched:
+        return Untouched(state=1) if state is None else Untouched()
+
+    def hearing(stage: str, hook: str) -> Any:
+        return lambda self, event: heard.append((stage, hook, event.what, event.stage))
+
+    for n, names in enumerate(chosen):
+        methods = {name: hearing(f"Stage{n}", name) for name in names}
+        made = type(f"Stage{n}", (), {"process": process, **methods})
+        kind.stage(name=f"Stage{n}", state=int)(made())
+    kind.sink("copy", lambda event: sunk.append((event.what, event.stage, event.outside)))
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+    for n in range(8):
+        _, version = await kind.state(f"Stage{n}", 1)
+        assert await kind.set_state(f"Stage{n}", 1, 41, version) is True
+    stages.query("delete from listing")
+    await stages.run()
+
+    told = {
+        "saved": lambda stage: ("state", stage),
+        "state_changed": lambda stage: ("state", stage),
+        "deleted": lambda stage: ("deleted", None),
+    }
+    for n, names in enumerate(chosen):
+        stage = f"Stage{n}"
+        assert [e[1:] for e in heard if e[0] == stage] == [(h, *told[h](stage)) for h in names]
+    own = [("state", f"Stage{n}", outside) for n in range(8) for outside in (False, True)]
+    assert sorted(sunk[:-1]) == sorted(own)
+    assert sunk[-1] == ("deleted", None, False)
+    assert stages.query("select * from mainspring.delivery") == []
+
+
+async def test_what_nobody_hears_need_not_be_readable(stages):
+    """S7: the delete of a row that does not fit its model; only `saved` is there, so it is over."""
+
+    @dataclass
+    class Strict:
+        id: int
+        note: str  # null in the table
+
+    kind = stages.kind(model=Strict)
+
+    @kind.stage(retry=RetryPolicy(attempts=1))
+    class Price:
+        async def process(self, found, state):
+            return Untouched()
+
+        async def saved(self, event):
+            raise AssertionError("nothing was saved")
+
+    await stages.install()
+    stages.add(1)
+    stages.query("delete from listing")
+    await stages.run()
+
+    assert stages.queues() == []
+    assert stages.query("select * from mainspring.delivery") == []

@@ -91,6 +91,21 @@ async def test_an_id_of_ones_own_type_goes_in_and_comes_out_everywhere(stages: S
     assert set(count.heard) == {MINE}
 
 
+async def test_a_key_that_the_codec_cannot_read_hides_no_other(stages: Stages) -> None:
+    """S25: a look at the queue shows its text."""
+    stages.query(
+        "create table car (id text primary key, n int default 0, version bigint default 1)"
+    )
+    cars = stages.app.entities("car", table="car", model=Car, id=CODEC)
+    cars.stage(lambda car: Untouched(), name="Look")
+    await stages.install()
+    stages.query("insert into car values ('B-7'), ('nonsense')")
+    await cars.offer(MINE, stage="Look")
+    await cars.offer("nonsense", stage="Look")
+
+    assert [seen.id for seen in await cars.peek("Look", 10)] == [MINE, "nonsense"]
+
+
 async def test_a_document_has_an_id_of_ones_own_type(stages: Stages) -> None:
     """S25, S26"""
     drafts = stages.app.documents("draft", id=CODEC)

@@ -16,7 +16,7 @@ from outbox import Outbox
 from mainspring import Kind, Mainspring, RetryPolicy, Saved, Untouched
 from mainspring.db.connect import Database
 from mainspring.entities import consumer as consumers
-from mainspring.entities.relay import EVENTS_AT_ONCE, Relay
+from mainspring.entities.relay import Relay
 from mainspring.errors import InvalidStage, NotFound
 from mainspring.testing import wait_until, watch
 from workers import working
@@ -88,8 +88,9 @@ async def test_a_hook_gets_what_was_saved_in_order_and_nothing_is_left(mainsprin
     assert first.idempotency_key == f"Stage:{numbers[0]}"
 
 
-async def test_more_events_than_one_run_takes_come_in_order_too(mainspring_url):
+async def test_more_events_than_one_run_takes_come_in_order_too(mainspring_url, monkeypatch):
     """S7"""
+    monkeypatch.setattr("mainspring.entities.relay.EVENTS_AT_ONCE", 10)
     got: list[int] = []
     kind = box_kind(mainspring_url)
 
@@ -98,7 +99,7 @@ async def test_more_events_than_one_run_takes_come_in_order_too(mainspring_url):
 
     hook(kind, saved)
     outbox = Outbox(mainspring_url, "Stage")
-    numbers = [outbox.save("1", a=n) for n in range(EVENTS_AT_ONCE * 2 + 1)]
+    numbers = [outbox.save("1", a=n) for n in range(21)]
 
     async with relaying(mainspring_url, kind):
         await wait_until(lambda: outbox.left == (0, 0, 0))

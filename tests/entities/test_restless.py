@@ -55,6 +55,24 @@ async def test_a_timer_in_the_past_does_not_spin(
     )
 
 
+@pytest.mark.parametrize("hops", ['"x"', "1e30", "null", "[7]"])
+async def test_a_payload_that_is_nobody_s_does_not_end_the_report(
+    stages: Stages, hops: str
+) -> None:
+    """S16: a stranger's insert may have anything where the loop guard keeps its count."""
+    listing = stages.kind()
+    listing.stage(lambda found: Untouched(), name="late")
+    await stages.install()
+    stages.add(1)
+    await listing.offer(1, stage="late", at=now() + timedelta(seconds=20))
+    payload = f'{{"chain": {{"hops": {hops}}}}}'
+    stages.query("update mainspring.visit set payload = %s where queue = 'listing/late'", payload)
+
+    findings = await stages.app.operator.doctor()
+
+    assert len([f for f in findings if f.name == "restless"]) == (hops in ("1e30", "[7]"))
+
+
 async def test_a_stage_may_ask_for_the_next_visit_at_once_while_it_gets_on(stages: Stages) -> None:
     """S16: each save begins the row anew, so work in many small steps takes no rest."""
     listing = stages.kind()

@@ -147,9 +147,13 @@ async def test_a_worker_that_was_declared_dead_comes_back_under_another_id(
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge)) as worker:
         before = worker.hand.worker_id
+        launch = visits.value("select launch from mainspring.worker where id = %s", before)
         visits.bury(before)
 
         await wait_until(lambda: worker.hand.worker_id not in (None, before), 5)
+        now = worker.hand.worker_id
+        assert launch is not None
+        assert visits.value("select launch from mainspring.worker where id = %s", now) == launch
         await wait_until(lambda: len(worker.hand.shards) == 1024, 5)
         visits.offer("a")
         await wait_until(lambda: gauge.started == ["a"])

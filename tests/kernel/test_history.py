@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.db.connect import Database
-from mainspring.errors import InvalidSetting
+from mainspring.errors import InvalidSetting, MissingRights
 from mainspring.kernel import upkeep
 from mainspring.kernel.history import HistoryFilter
 from mainspring.kernel.outcome import Done, Parked, Retry
@@ -173,3 +174,31 @@ async def test_history_has_its_days_a_week_ahead(database_url: str) -> None:
     )
     with psycopg.connect(database_url) as other:
         assert other.execute(ahead).fetchone() == (0,)
+
+
+async def test_upkeep_that_fails_keeps_no_other_from_being_done(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T5: a role that may not make days still finds what was lost, and old rows still go."""
+    done = asyncio.Event()
+
+    async def forbidden(*args: object, **how: object) -> None:
+        raise MissingRights("this role may not make or drop history's days")
+
+    async def broken(database: Database, connection: object, *, days: int) -> None:
+        await database.fetch(connection, SQL["old_days"], "no number")
+
+    async def last(database: Database, connection: object, *, days: int) -> None:
+        await database.fetch(connection, SQL["old_days"], days)
+        done.set()
+
+    monkeypatch.setattr(upkeep, "turn", forbidden)
+    chores = [broken, last]
+    running = asyncio.create_task(
+        upkeep.run(Database(database_url), history_days=30, chores=chores)
+    )
+    try:
+        await asyncio.wait_for(done.wait(), 20)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 import pytest
 
@@ -43,6 +45,8 @@ def left(visits: Visits) -> int:
         {"priority": 99},
         {"due_at": "infinity"},
         {"due_at": "-infinity"},
+        {"due_at": "4000-01-01 BC"},
+        {"due_at": "20000-01-01"},
         {"expires_at": "infinity"},
         {"expires_at": "-infinity"},
         {"expires_at": "20000-01-01"},
@@ -77,6 +81,30 @@ async def test_a_poison_row_stops_nobody_else(
     # What nobody can ever read is named for an operator.
     stuck = visits.value("select count(*) from mainspring.visit")
     assert visits.value("select count(*) from mainspring.violation") == stuck
+    visits.query("delete from mainspring.visit")
+
+
+@pytest.mark.parametrize("due_at", ["4000-01-01 BC", "-infinity"])
+async def test_pages_that_are_due_before_the_first_year_are_passed_over(
+    visits: Visits, database_url: str, due_at: str
+) -> None:
+    """X3: a full page of them was the end of all reading; a draining worker does not wait for them."""
+    ring, other = queue(handler=Gauge(seconds=0)), queue("other", handler=Gauge(seconds=0))
+    visits.register(ring, other)
+    visits.query(
+        "insert into mainspring.visit (shard, key, queue, id, due_at, version, payload)"
+        " select 1, 'old ' || n, 'ring', gen_random_uuid(), %s, n, '{}' from generate_series(1, 30) n",
+        due_at,
+    )
+    visits.offer("a")
+    visits.offer("b", queue="other")
+
+    async with working(database_url, ring, other, page=10) as worker:
+        async with asyncio.timeout(20):
+            await worker.drained()
+        assert visits.value("select count(*) from mainspring.visit") == 30
+
+    assert visits.value("select count(*) from mainspring.violation") == 30
     visits.query("delete from mainspring.visit")
 
 

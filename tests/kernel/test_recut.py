@@ -8,9 +8,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.db.connect import Database
 from mainspring.kernel import steps
 from mainspring.kernel.bands import CLOSED, Code, code_of
+from mainspring.kernel.burial import bury
 from mainspring.kernel.config import WorkerSettings
 from mainspring.kernel.hand import Hand
 from mainspring.kernel.mind import Mind
@@ -75,6 +77,7 @@ class Owner:
             process=1,
             code=self.code.digest,
             turns=[turns or ""] * len(names),
+            launch=None,
         )
 
     def look(self) -> None:
@@ -451,6 +454,27 @@ def test_the_last_worker_that_knows_bands_opens_the_pool(visits: Visits, make: M
     assert visits.query("select * from mainspring.violation") == []
 
 
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_last_one_that_knows_bands_is_suspect_only_if_it_died(
+    visits: Visits, make: Make, fenced: bool
+) -> None:
+    """T2, T13: one that was cut off has killed nothing, and its heirs need not look at what it read."""
+    one, two = make("ring"), make("ring", "new")
+    at_rest(one, two)
+    visits.join(knows_bands=False)
+    one.shards.give_all()
+    visits.call("leave_pool", worker_id=one.hand.worker_id)
+
+    beat = visits.value("select beat from mainspring.worker where id = %s", two.hand.worker_id)
+    dead = {"pool": "default", "dead_id": two.hand.worker_id, "beat": beat}
+    assert bury(two.session, **dead, lease=60, fenced=fenced) is not None
+
+    assert bands(visits) == 0
+    assert visits.value("select count(*) from mainspring.lease where worker_id is null") == 1024
+    suspected = "select count(*) from mainspring.lease where suspect_of = %s"
+    assert visits.value(suspected, two.hand.worker_id) == (0 if fenced else 1024)
+
+
 def test_queues_that_take_turns_stay_with_one_owner(visits: Visits, make: Make) -> None:
     """T2: a kind gets a stage; the class is one band, of those who have all of it."""
     old, new = make("kind/a", turns="kind"), make("kind/a", "kind/b", turns="kind")
@@ -459,3 +483,86 @@ def test_queues_that_take_turns_stay_with_one_owner(visits: Visits, make: Make) 
     assert new.has("kind/a") == new.has("kind/b") == ALL
     assert old.has("kind/a") == frozenset()
     assert_exact(visits, old, new)
+
+
+async def test_a_stage_that_waits_for_its_turn_class_is_named_by_the_doctor(
+    visits: Visits, make: Make, app: Mainspring
+) -> None:
+    """T2, S26: below a quarter of the slots a canary gets some shards of the kind, not all."""
+    old = [make("kind/a", turns="kind") for _ in range(4)]
+    canary = make("kind/a", "kind/b", turns="kind")
+    at_rest(*old, canary)
+    waits = 1024 - len(canary.has("kind/b"))
+    assert 0 < waits < 1024
+
+    (finding,) = [f for f in await app.operator.doctor() if f.name == "owner_lacks_queue"]
+
+    assert (finding.level, finding.text) == (
+        "warn",
+        f"queue 'kind/b' waits in {waits} shards of pool 'default': its turn class has one owner there, "
+        "whose code lacks it",
+    )
+    assert "at a quarter of the pool's slots" in finding.remedy
+    at_rest(*old, canary, make("kind/a", "kind/b", turns="kind"))
+    assert not [f for f in await app.operator.doctor() if f.name == "owner_lacks_queue"]
+
+
+def standing(visits: Visits, *owners: Owner) -> int:
+    """Shards of queues that some living worker has, and whose owner lacks them or is nobody."""
+    of = {owner.hand.worker_id: owner.code for owner in owners}
+    names = {name for code in of.values() for name in code.queues}
+    return sum(
+        worker_id not in of or name not in of[worker_id].queues
+        for name in names
+        for worker_id in table(visits, name).values()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fifty_workers_that_join_one_by_one_leave_nothing_standing(
+    visits: Visits, make: Make, record_property: Callable[[str, object], None]
+) -> None:
+    """T2: a deploy of many workers, with a queue added and one removed, is few recuts."""
+    recuts: list[int] = []
+    living: list[Owner] = []
+
+    def one_round() -> None:
+        for owner in living:
+            owner.look()
+            if owner.shards.recut():
+                recuts.append(len(living))
+                owner.look()
+            else:
+                owner.shards.take()
+                owner.shards.share()
+            owner.shards.tidy()
+
+    def settle() -> int:
+        """So many rounds until nothing stands."""
+        for rounds in range(1, 6):
+            one_round()
+            if not standing(visits, *living):
+                return rounds
+        raise AssertionError("work stands after five rounds of beats")
+
+    waits = []
+    for n in range(50):
+        living.append(make("ring", "old") if n < 10 else make("ring", "new"))
+        waits.append(settle())
+    for _ in range(10):
+        living[0].shards.give_all()
+        visits.call("leave_pool", worker_id=living.pop(0).hand.worker_id)
+        waits.append(settle())
+    at_rest(*living)
+
+    record_property("rounds", waits)
+    record_property("recuts", recuts)
+    print(
+        f"recuts {len(recuts)} at {recuts}; rounds until nothing stood: most {max(waits)}, {waits}"
+    )
+    assert bands(visits) == 0
+    assert len(recuts) <= 10, recuts
+    assert max(waits) <= 3
+    assert {len(owner.has("ring")) for owner in living} == {25, 26}
+    assert_exact(visits, *living)

@@ -5,103 +5,54 @@ each, named by their content. A recut is one transaction that locks the leases, 
 writes the same ownership down in other bands. Take and give are statements that may be carried out late,
 and whose answers may be lost. Memory is as old as the last look; it alone decides what is run.
 
-Not in here: runs and holds (visit_protocol has them: a band's lease is a lease), suspects, the size of
-gifts, the cap on bands.
+Runs are those of one key, as far as their turns go over a give (visit_protocol has the rest: a band's lease
+is a lease). Suspects are those of one death: of two, a merge of free pieces keeps one.
+Not in here: the size of gifts, the cap on bands.
+
+Longer than most files: the steps of one protocol, each short. What they are made of is in mixed_state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
 
-WHOLE = "*"  # else a band is its queues, sorted
-OUT, UP, FENCED, CRASHED, GONE = "out", "up", "fenced", "crashed", "gone"
-NAMES = "ABC"
-
-
-class Code(NamedTuple):
-    queues: str
-    turns: tuple[str, ...] = ()  # sets of queues that take turns
-    knows_bands: bool = True  # off: of the release before
-
-    def has(self, band: str) -> bool:
-        return band == WHOLE or any(queue in self.queues for queue in band)
-
-    def has_all(self, band: str) -> bool:
-        return band == WHOLE or all(queue in self.queues for queue in band)
-
-
-class Lease(NamedTuple):
-    band: str
-    owner: str = ""
-    epoch: int = 0
-
-
-class Worker(NamedTuple):
-    mode: str = OUT
-    life: int = 1
-    mine: frozenset[Lease] = frozenset()  # as memory has it
-    waits: bool = False  # for an answer
-    in_doubt: bool = False  # an answer was lost: nothing is sent before a look
-    saw: frozenset[str] | None = None  # who lived when a recut began (a rule is off)
-
-
-class Sent(NamedTuple):
-    verb: str
-    by: str
-    lease: Lease
-
-
-class State(NamedTuple):
-    leases: frozenset[Lease]
-    rows: frozenset[str]  # the workers' ids
-    workers: tuple[Worker, ...]
-    sent: frozenset[Sent] = frozenset()
-    losses: int = 0
-    failures: int = 0
-    changes: int = 0  # joins and leaves
-
-    def put(self, slot: int, **values: object) -> "State":
-        changed = self.workers[slot]._replace(**values)  # type: ignore[arg-type]
-        return self._replace(workers=(*self.workers[:slot], changed, *self.workers[slot + 1 :]))
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Each of them, off, breaks an invariant or leaves a queue unserved for ever."""
-
-    owner_of_some_keeps_it: bool = True  # off: a piece goes only to an owner that has all of it
-    merged_with_one_owner: bool = True  # off: the first of two owners gets the merged band
-    named_by_content: bool = True  # off: bands are numbered, and a number gets another meaning
-    whole_is_closed: bool = True  # off: while there are bands the whole lease can be taken too
-    turns_of_all_codes: bool = True  # off: bands are made of queues, whatever takes turns
-    only_targets_are_taken: bool = True  # off: so are pieces that have not met yet
-    pieces_meet: bool = True  # off: pieces of different owners are never given up
-    workers_read_last: bool = True  # off: a recut reads who lives before it locks the leases
-    burial_waits_for_recut: bool = True  # off: its worker is buried while a recut names it
-    ownerless_are_free: bool = True  # off: a recut believes every owner that a lease names
-    whole_beside_old: bool = True  # off: the pool is cut while a worker knows no bands
-    whole_when_old_comes: bool = True  # off: it stays cut when such a worker comes
-    last_one_opens: bool = True  # off: the end of the last that knows bands leaves it cut
-    part_may_take: bool = True  # off: only who has all of a band takes it
-    memory_first: bool = True  # off: memory lets go with the answer to a give
-    give_compares_epoch: bool = True
-    adoption_draws_epoch: bool = True
-    fenced_before_burial: bool = True  # off: the timing assumption itself is broken
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    codes: tuple[Code, ...]
-    up: int = 1  # so many have joined at the start
-    losses: int = 1
-    failures: int = 1
-    changes: int = 1
-
+from mixed_state import (
+    CRASHED,
+    FENCED,
+    GIVEN,
+    GIVING,
+    GONE,
+    NAMES,
+    OUT,
+    STAYS,
+    UP,
+    WHOLE,
+    Bounds,
+    Code,
+    Lease,
+    Rules,
+    Sent,
+    State,
+    Worker,
+    families_of,
+    listed,
+    meet,
+    newest,
+    numbered,
+    target_of,
+)
 
 Steps = Iterator[tuple[str, State]]
 # Steps that a goal must not count on.
-FAULTS = ("joins", "leaves", "is fenced", "crashes", "gives up waiting", "during a recut")
+FAULTS = (
+    "joins",
+    "leaves",
+    "begins to leave",
+    "is fenced",
+    "crashes",
+    "gives up waiting",
+    "during a recut",
+    "is rolled back",
+)
 
 
 def is_fault(step: str) -> bool:
@@ -127,13 +78,13 @@ class MixedProtocol:
 
     def target(self, rows: Iterable[str]) -> list[str]:
         codes = tuple(sorted({self.code(row) for row in rows}))
-        return _target(codes, self.rules.whole_beside_old, self.rules.turns_of_all_codes)
+        return target_of(codes, self.rules.whole_beside_old, self.rules.turns_of_all_codes)
 
     # -- steps
 
     def steps(self, state: State) -> Steps:
         for step, after in self._steps(state):
-            yield step, _numbered(after)
+            yield step, numbered(after)
 
     def _steps(self, state: State) -> Steps:
         for slot, worker in enumerate(state.workers):
@@ -141,16 +92,24 @@ class MixedProtocol:
             if worker.mode != UP:
                 continue
             yield from self.bury(state, slot, worker)
+            yield from self.start_and_end(state, slot, worker)
             if f"{NAMES[slot]}{worker.life}" not in state.rows:
                 continue
             yield from self.look(state, slot, worker)
-            if self.bounds.codes[slot].knows_bands:
+            if self.bounds.codes[slot].knows_bands and worker.going == STAYS:
                 yield from self.recut(state, slot, worker)
             if not worker.waits and not worker.in_doubt:
-                yield from self.take(state, slot)
+                if worker.going == STAYS:
+                    yield from self.take(state, slot)
                 yield from self.give(state, slot, worker)
+                yield from self.clear_suspects(state, slot, worker)
         for sent in sorted(state.sent):
             yield from self.carry_out(state, sent)
+        if state.burying:
+            buried = self._buried(state, state.burying, knows=True)
+            yield f"the burial of {state.burying} is carried out", buried
+            undone = state._replace(burying="")
+            yield f"the burial of {state.burying} is rolled back", undone
 
     def come_and_go(self, state: State, slot: int, worker: Worker) -> Steps:
         me, bounds = f"{NAMES[slot]}{worker.life}", self.bounds
@@ -158,22 +117,40 @@ class MixedProtocol:
             joined = state.put(slot, mode=UP)
             changed = joined._replace(rows=state.rows | {me}, changes=state.changes + 1)
             yield f"{me} joins", changed
+        other = f"{NAMES[slot]}{worker.life + 1}"
         if worker.mode == FENCED and me in state.rows:
-            yield f"{me} beats again", state.put(slot, mode=UP)
+            if state.burying != me:  # its beat waits for the row
+                held = frozenset(run for run in state.held if run[1] != me)
+                yield f"{me} beats again", state.put(slot, mode=UP)._replace(held=held)
         elif (worker.mode == FENCED or worker.mode == UP) and me not in state.rows:
-            other = f"{NAMES[slot]}{worker.life + 1}"
-            fresh = state.put(slot, **Worker(UP, worker.life + 1)._asdict())
-            yield f"{me} comes back as {other}", fresh._replace(rows=state.rows | {other})
+            fresh = Worker(UP, worker.life + 1, going=worker.going)
+            back = state.put(slot, **fresh._asdict())._replace(rows=state.rows | {other})
+            yield f"{me} comes back as {other}", back
+        elif (
+            worker.mode == CRASHED
+            and me not in state.rows
+            and bounds.read
+            and state.changes < bounds.changes
+        ):
+            heir = state.put(slot, **Worker(UP, worker.life + 1)._asdict())
+            changed = heir._replace(rows=state.rows | {other}, changes=state.changes + 1)
+            yield f"{other} joins, of the code of {me}", changed
         if worker.mode != UP:
             return
         if state.failures < bounds.failures:
-            failed = state._replace(failures=state.failures + 1)
+            runs = frozenset(run for run in state.runs if run[1] != me)
+            failed = _unheard(state, me)._replace(failures=state.failures + 1, runs=runs)
             yield f"{me} is fenced", failed.put(slot, mode=FENCED, waits=False, in_doubt=True)
-            yield f"{me} crashes", failed.put(slot, **Worker(CRASHED, worker.life)._asdict())
+            read = "".join(q for q, owner in self.run_by(state) if owner == me and q in bounds.read)
+            dead = failed._replace(unlooked=_united(state.unlooked, read))
+            yield f"{me} crashes", dead.put(slot, **Worker(CRASHED, worker.life)._asdict())
         if worker.waits and state.losses < bounds.losses:
-            lossy = state._replace(losses=state.losses + 1)
+            lossy = _unheard(state, me)._replace(losses=state.losses + 1)
             yield f"{me} gives up waiting", lossy.put(slot, waits=False, in_doubt=True)
+        if sum(w.going != STAYS for w in state.workers) < bounds.leaving and me in state.rows:
+            yield f"{me} begins to leave", state.put(slot, going=GIVING)
         has_any = worker.mine or worker.waits or any(x.owner == me for x in state.leases)
+        has_any = has_any or any(run[1] == me for run in state.runs)
         if not has_any and me in state.rows and state.changes < bounds.changes:
             gone = state.put(slot, **Worker(GONE, worker.life)._asdict())
             left = gone._replace(changes=state.changes + 1)
@@ -185,8 +162,38 @@ class MixedProtocol:
         is_last = not any(self.code(row).knows_bands for row in rows)
         is_cut = any(lease.band != WHOLE for lease in state.leases)
         if is_cut and is_last and self.code(worker_id).knows_bands and self.rules.last_one_opens:
-            return state._replace(rows=rows, leases=frozenset({Lease(WHOLE)}))
+            suspects = (
+                [x.owner or x.suspect for x in sorted(state.leases)] if self.bounds.read else []
+            )
+            whole = Lease(WHOLE, suspect=max(suspects, default=""))
+            return state._replace(rows=rows, leases=frozenset({whole}))
         return state._replace(rows=rows)
+
+    def start_and_end(self, state: State, slot: int, worker: Worker) -> Steps:
+        me = f"{NAMES[slot]}{worker.life}"
+        for queue, owner in self.run_by(state):
+            is_room = len(state.runs) < self.bounds.runs
+            if owner == me and is_room and self._has_turn(state, me, queue):
+                yield f"{me} starts {queue}", state._replace(runs=state.runs | {(queue, me)})
+        for run in sorted(state.runs):
+            if run[1] == me:
+                ended = state._replace(runs=state.runs - {run}, held=state.held - {run})
+                yield f"{me} ends its run of {run[0]}", ended
+
+    def _has_turn(self, state: State, me: str, queue: str) -> bool:
+        """No run of mine, and no hold of another, is in the way."""
+        mine = self.code(me)
+        for other, owner in state.runs | state.held:
+            if owner != me and (other, owner) not in state.held:
+                continue  # unknown to me
+            codes = [mine]
+            if self.rules.held_turns_of_all_codes:
+                codes = [self.code(row) for row in state.rows | {me}]
+            elif other not in mine.queues:
+                continue
+            if other == queue or any({queue, other} <= {*turn} for c in codes for turn in c.turns):
+                return False
+        return True
 
     def look(self, state: State, slot: int, worker: Worker) -> Steps:
         """A beat: what the table says is adopted under a new epoch where memory differs."""
@@ -195,15 +202,46 @@ class MixedProtocol:
         found = {x for x in state.leases if x.owner == me and (knows or x.band == WHOLE)}
         if worker.waits:
             return
-        if found == worker.mine:
+        if {_bare(x) for x in found} == worker.mine:
             if worker.in_doubt:
                 yield f"{me} looks", state.put(slot, in_doubt=False)
             return
-        epoch = _newest(state) + 1
+        epoch = newest(state) + 1
         draws = self.rules.adoption_draws_epoch
         mine = frozenset(x._replace(epoch=epoch) if draws else x for x in found)
         adopted = state._replace(leases=(state.leases - found) | mine)
-        yield f"{me} adopts {_listed(mine)}", adopted.put(slot, mine=mine, in_doubt=False)
+        had = {x.band for x in worker.mine}
+        suspects = _united(worker.suspects, *(self._read(x) for x in mine if x.band not in had))
+        bare = frozenset(map(_bare, mine))
+        after = adopted.put(slot, mine=bare, in_doubt=False, suspects=suspects)
+        yield f"{me} adopts {listed(mine)}", after
+
+    def _read(self, lease: Lease) -> str:
+        """What the dead owner of a lease had read there."""
+        read = self.bounds.read if lease.suspect else ""
+        return "".join(q for q in meet(read, lease.band) if q in self.code(lease.suspect).queues)
+
+    def clear_suspects(self, state: State, slot: int, worker: Worker) -> Steps:
+        """All that it can start was looked at. What it lacks is left to who has it."""
+        me, code = f"{NAMES[slot]}{worker.life}", self.bounds.codes[slot]
+        if not worker.suspects:
+            return
+        runs = {queue for queue, owner in self.run_by(state) if owner == me}
+        lacks = any(queue not in code.queues for queue in worker.suspects)
+        epochs = {x.epoch for x in worker.mine}
+        cleared = {
+            x
+            for x in state.leases
+            if x.owner == me and (x.epoch in epochs or not self.rules.clear_compares_epoch)
+        }
+        if lacks and self.rules.suspects_left_to_who_has_them:
+            cleared = set()
+        looked = {queue for queue in worker.suspects if queue in runs}
+        after = state._replace(
+            leases=(state.leases - cleared) | {x._replace(suspect="") for x in cleared},
+            unlooked="".join(queue for queue in state.unlooked if queue not in looked),
+        )
+        yield f"{me} clears its suspects", after.put(slot, suspects="")
 
     def take(self, state: State, slot: int) -> Steps:
         me = f"{NAMES[slot]}{state.workers[slot].life}"
@@ -216,7 +254,7 @@ class MixedProtocol:
             if lease.band not in target and self.rules.only_targets_are_taken and code.knows_bands:
                 continue
             if code.has_all(lease.band) or self.rules.part_may_take:
-                yield self._send(state, slot, "take", lease)
+                yield self._send(state, slot, "take", _bare(lease))
         is_open = not self.rules.whole_is_closed and not code.knows_bands
         if is_open and all(lease.band != WHOLE for lease in state.leases):
             yield self._send(state, slot, "take", Lease(WHOLE))
@@ -227,8 +265,12 @@ class MixedProtocol:
         for lease in sorted(worker.mine):
             if not self.rules.pieces_meet and lease.band not in target:
                 continue
+            if worker.going == GIVEN and not self.rules.leaving_gives_again:
+                continue
             first = self.rules.memory_first
-            before = state.put(slot, mine=worker.mine - {lease}) if first else state
+            mine = worker.mine - {lease}
+            going = GIVEN if worker.going and not mine else worker.going
+            before = state.put(slot, mine=mine, going=going) if first else state
             yield self._send(before, slot, "give", lease)
 
     def _send(self, state: State, slot: int, verb: str, lease: Lease) -> tuple[str, State]:
@@ -238,12 +280,14 @@ class MixedProtocol:
         return f"{me} sends a {verb} of {lease.band}", after
 
     def carry_out(self, state: State, sent: Sent) -> Steps:
-        verb, by, asked = sent
+        verb, by, asked, heard = sent
+        if verb == "take" and state.burying == by:
+            return  # it waits for its own row
         done = state._replace(sent=state.sent - {sent})
         row = self._named(state, asked.band)
         slot = NAMES.index(by[0])
         worker = state.workers[slot]
-        mine = worker.mine
+        mine, suspects = worker.mine, worker.suspects
         if (
             verb == "take"
             and row is None
@@ -252,16 +296,20 @@ class MixedProtocol:
         ):
             row = Lease(WHOLE)  # beside the bands
         if verb == "take" and row is not None and not row.owner and by in state.rows:
-            taken = row._replace(owner=by, epoch=_newest(state) + 1)
+            taken = row._replace(owner=by, epoch=newest(state) + 1)
             done = done._replace(leases=(state.leases - {row}) | {taken})
-            mine = mine | {taken._replace(band=asked.band)}
+            mine = mine | {_bare(taken)._replace(band=asked.band)}
+            suspects = _united(suspects, self._read(taken))
         if verb == "give":
             compares = self.rules.give_compares_epoch
             if row and row.owner == by and (row.epoch == asked.epoch or not compares):
-                done = done._replace(leases=(state.leases - {row}) | {Lease(row.band)})
+                free = Lease(row.band, suspect=row.suspect)
+                done = done._replace(leases=(state.leases - {row}) | {free})
+            going = {run for run in state.runs if run[1] == by and meet(run[0], asked.band)}
+            done = done._replace(held=state.held | going)
             mine = mine - {asked}
-        if worker.mode == UP and worker.waits and f"{by[0]}{worker.life}" == by:
-            done = done.put(slot, waits=False, mine=mine)
+        if heard and worker.mode == UP and f"{by[0]}{worker.life}" == by:
+            done = done.put(slot, waits=False, mine=mine, suspects=suspects)
         yield f"the {verb} of {asked.band} by {by} is carried out", done
 
     def _named(self, state: State, band: str) -> Lease | None:
@@ -279,9 +327,11 @@ class MixedProtocol:
             is_silent = dead.mode in (FENCED, CRASHED) or not self.rules.fenced_before_burial
             if other == slot or dead_id not in state.rows or not is_silent:
                 continue
-            freed = {x for x in state.leases if x.owner == dead_id and (knows or x.band == WHOLE)}
-            free = (state.leases - freed) | {Lease(x.band) for x in freed}
-            yield f"{me} buries {dead_id}", self._without(state._replace(leases=free), dead_id)
+            if self.bounds.undone_burials:
+                if not state.burying:
+                    yield f"{me} begins to bury {dead_id}", state._replace(burying=dead_id)
+                continue
+            yield f"{me} buries {dead_id}", self._buried(state, dead_id, knows=knows)
             if (
                 not self.rules.burial_waits_for_recut
                 and knows
@@ -291,9 +341,18 @@ class MixedProtocol:
                     late = after._replace(losses=state.losses + 1)
                     yield f"{me} buries {dead_id} during a recut", self._without(late, dead_id)
 
+    def _buried(self, state: State, dead_id: str, *, knows: bool) -> State:
+        freed = {x for x in state.leases if x.owner == dead_id and (knows or x.band == WHOLE)}
+        suspect = dead_id if self.bounds.read else ""
+        free = (state.leases - freed) | {Lease(x.band, suspect=suspect) for x in freed}
+        held = frozenset(run for run in state.held if run[1] != dead_id)
+        return self._without(state._replace(leases=free, held=held, burying=""), dead_id)
+
     def recut(self, state: State, slot: int, worker: Worker) -> Steps:
         me = f"{NAMES[slot]}{worker.life}"
-        living = state.rows
+        if state.burying and self.rules.rests_beside_burial:
+            return
+        living = state.rows - {state.burying}
         is_cut = any(lease.band != WHOLE for lease in state.leases)
         if not is_cut and len({self.code(row) for row in living}) == 1:
             return  # a whole pool of one code is not looked at: that costs nothing
@@ -307,47 +366,68 @@ class MixedProtocol:
         if has_old and is_cut and target == [WHOLE] and not self.rules.whole_when_old_comes:
             return
         pieces = self._pieces(state.leases, target, living)
-        before = {(x.band, x.owner) for x in state.leases}
+        before = {(x.band, x.owner, x.suspect) for x in state.leases}
         if pieces == before:
             if not self.rules.workers_read_last:
                 yield f"{me} has nothing to recut", state
             return
-        epoch = _newest(state) + 1
-        kept = {x for x in state.leases if (x.band, x.owner) in pieces}
+        epoch = newest(state) + 1
+        kept = {x for x in state.leases if (x.band, x.owner, x.suspect) in pieces}
         made = {
-            Lease(band, owner, epoch if owner else 0)
-            for band, owner in pieces - {(x.band, x.owner) for x in kept}
+            Lease(band, owner, epoch if owner else 0, suspect)
+            for band, owner, suspect in pieces - before
         }
         after = state._replace(leases=frozenset(kept | made))
-        yield f"{me} recuts into {_listed(after.leases)}", after
+        yield f"{me} recuts into {listed(after.leases)}", after
 
     def _pieces(
         self, leases: Iterable[Lease], target: list[str], living: frozenset[str]
-    ) -> set[tuple[str, str]]:
-        """The bands of this target with their owners, as far as they have one each."""
-        found: set[tuple[str, str]] = set()
+    ) -> set[tuple[str, str, str]]:
+        """The bands of this target with owner and suspect, as far as they have one each."""
+        found: set[tuple[str, str, str]] = set()
         for band in target:
             cut = [
-                (common, self._owner(lease, common, living))
+                (common, *self._owner(lease, common, living))
                 for lease in sorted(leases)
-                if (common := _meet(lease.band, band))
+                if (common := meet(lease.band, band))
             ]
-            owners = sorted({owner for _, owner in cut if owner})
-            if len(owners) <= 1 or not self.rules.merged_with_one_owner:
-                found.add((band, owners[0] if owners else ""))
+            owners = sorted({owner for _, owner, _ in cut if owner})
+            suspects = sorted({suspect for _, _, suspect in cut if suspect})
+            merged = len(owners) <= 1 or not self.rules.merged_with_one_owner
+            if merged and (len(suspects) <= 1 or not owners):
+                found.add((band, max(owners[:1], default=""), max(suspects, default="")))
                 continue
+            if merged:
+                cut = [(common, owners[0], suspect) for common, _, suspect in cut]
             found.update(cut)
-            rest = "".join(q for q in band if not any(q in common for common, _ in cut))
+            rest = "".join(q for q in band if not any(q in common for common, _, _ in cut))
             if rest and band != WHOLE:
-                found.add((rest, ""))
-        return found
+                found.add((rest, "", ""))
+        return found | self._left_over(leases, target, living)
 
-    def _owner(self, lease: Lease, common: str, living: frozenset[str]) -> str:
+    def _left_over(
+        self, leases: Iterable[Lease], target: list[str], living: frozenset[str]
+    ) -> set[tuple[str, str, str]]:
+        """Suspects in queues that no living code has: for whoever has them next."""
+        if WHOLE in target or not self.rules.suspects_keep_a_piece:
+            return set()
+        known = "".join(target)
+        rests = [(x, "".join(q for q in x.band if q not in known)) for x in leases]
+        cut = {(rest, *self._owner(x, rest, living)) for x, rest in rests if rest.strip(WHOLE)}
+        return {piece for piece in cut if piece[2]}
+
+    def _owner(self, lease: Lease, common: str, living: frozenset[str]) -> tuple[str, str]:
+        """Who has a piece of a lease, and whose suspects are in it."""
+        suspect = lease.suspect if self.rules.suspects_carried else ""
         if lease.owner not in living:
-            return "" if self.rules.ownerless_are_free or not lease.owner else lease.owner
+            if not lease.owner:
+                return "", suspect
+            if self.rules.ownerless_are_free:
+                return "", lease.owner if self.bounds.read else ""
+            return lease.owner, suspect
         code = self.code(lease.owner)
         keeps = code.has(common) if self.rules.owner_of_some_keeps_it else code.has_all(common)
-        return lease.owner if keeps else ""
+        return lease.owner if keeps else "", suspect
 
     # -- what must hold
 
@@ -357,7 +437,7 @@ class MixedProtocol:
         for slot, worker in enumerate(state.workers):
             if worker.mode == UP:
                 for lease in worker.mine:
-                    queues = _meet(self.bounds.codes[slot].queues, lease.band)
+                    queues = meet(self.bounds.codes[slot].queues, lease.band)
                     found |= {(queue, f"{NAMES[slot]}{worker.life}") for queue in queues}
         return sorted(found)
 
@@ -381,31 +461,51 @@ class MixedProtocol:
                     return f"{queue} is run by {owner}, and {other_queue} of its class by {other}"
         return None
 
+    def one_run_a_turn(self, state: State) -> str | None:
+        for queue, owner in sorted(state.runs):
+            for other_queue, other in sorted(state.runs):
+                turns = (*self.code(owner).turns, *self.code(other).turns)
+                if owner < other and any({queue, other_queue} <= {*turn} for turn in turns):
+                    return f"{owner} runs {queue} while {other} runs {other_queue} of its class"
+        return None
+
+    def suspects_known(self, state: State) -> str | None:
+        for queue, owner in self.run_by(state):
+            known = state.workers[NAMES.index(owner[0])].suspects
+            if queue in state.unlooked and queue not in known:
+                return f"{owner} would start what killed a worker of {queue} like any other visit"
+        return None
+
     def whole_or_cut(self, state: State) -> str | None:
         bands = [lease.band for lease in state.leases]
         if WHOLE in bands and len(bands) > 1:
-            return f"there is a whole lease beside {_listed(state.leases)}"
+            return f"there is a whole lease beside {listed(state.leases)}"
         queues = "".join(bands)
         return None if len(queues) == len(set(queues)) else f"a queue is in two bands: {bands}"
 
     def goals(self) -> dict[str, Callable[[State], bool]]:
         return {"every band is served": self._is_served, "one code is whole": self._is_whole}
 
-    def _living(self, state: State) -> list[Code]:
-        codes = self.bounds.codes
-        return [codes[n] for n, w in enumerate(state.workers) if w.mode in (UP, FENCED)]
+    def _living(self, state: State, *, staying: bool = False) -> list[Code]:
+        return [
+            code
+            for code, worker in zip(self.bounds.codes, state.workers, strict=True)
+            if worker.mode in (UP, FENCED) and not (staying and worker.going)
+        ]
 
     def _is_served(self, state: State) -> bool:
         """Whatever some living worker has all of, with what takes turns, is run; of the rest some is."""
-        codes = self._living(state)
+        codes = self._living(state, staying=True)
         if not codes:
             return True
-        if not all(
-            code.knows_bands for code in codes
-        ):  # a queue may wait, as before; the shard does not
-            return bool(self.run_by(state))
-        run = {queue for queue, _ in self.run_by(state)}
-        for family in _families(tuple(codes)):
+        run = {
+            queue
+            for queue, owner in self.run_by(state)
+            if state.workers[NAMES.index(owner[0])].going == STAYS
+        }
+        if not all(code.knows_bands for code in codes):
+            return bool(run)  # a queue may wait, as before; the shard does not
+        for family in families_of(tuple(codes)):
             if any(code.has_all(family) for code in codes):
                 if not run >= set(family):
                     return False
@@ -415,60 +515,22 @@ class MixedProtocol:
 
     def _is_whole(self, state: State) -> bool:
         codes = self._living(state)
-        if not codes or (len(set(codes)) > 1 and all(code.knows_bands for code in codes)):
+        if len(set(codes)) > 1 and all(code.knows_bands for code in codes):
+            return True
+        if not self._living(state, staying=True):
             return True
         return all(lease.band == WHOLE for lease in state.leases) and bool(self.run_by(state))
 
 
-@cache
-def _target(codes: tuple[Code, ...], whole_beside_old: bool, turns_of_all: bool) -> list[str]:
-    """The bands that a pool of these codes should have."""
-    old = not all(code.knows_bands for code in codes)
-    if len({code[:2] for code in codes}) <= 1 or (old and whole_beside_old):
-        return [WHOLE]
-    bands: dict[tuple[int, ...], str] = {}
-    for family in _families(codes, turns_of_all):
-        key = tuple(code.has(family) + code.has_all(family) for code in codes)
-        bands[key] = "".join(sorted(bands.get(key, "") + family))
-    return sorted(bands.values())
+def _bare(lease: Lease) -> Lease:
+    """As memory has it: suspects are kept beside."""
+    return lease._replace(suspect="")
 
 
-@cache
-def _families(codes: tuple[Code, ...], turns_of_all: bool = True) -> list[str]:
-    """Queues that must have one owner, for they take turns by any of these codes."""
-    families = [{queue} for queue in sorted({q for code in codes for q in code.queues})]
-    for turn in (set(turn) for code in codes for turn in code.turns if turns_of_all):
-        met = [family for family in families if family & turn]
-        families = [family for family in families if not family & turn]
-        families.append(set().union(*met))
-    return ["".join(sorted(family)) for family in families]
+def _unheard(state: State, worker_id: str) -> State:
+    sent = (s._replace(heard=s.heard and s.by != worker_id) for s in state.sent)
+    return state._replace(sent=frozenset(sent))
 
 
-def _meet(one: str, other: str) -> str:
-    if WHOLE in (one, other):
-        return one if other == WHOLE else other
-    return "".join(queue for queue in one if queue in other)
-
-
-def _newest(state: State) -> int:
-    epochs = [x.epoch for x in state.leases] + [s.lease.epoch for s in state.sent]
-    return max([*epochs, *(x.epoch for w in state.workers for x in w.mine)], default=0)
-
-
-def _listed(leases: Iterable[Lease]) -> str:
-    return " ".join(f"{x.band}={x.owner or 'free'}" for x in sorted(leases)) or "nothing"
-
-
-def _numbered(state: State) -> State:
-    """Epochs count only as far as they are equal: numbered anew, states are few."""
-    known: dict[int, int] = {0: 0}
-
-    def number(leases: Iterable[Lease]) -> frozenset[Lease]:
-        return frozenset(
-            x._replace(epoch=known.setdefault(x.epoch, len(known))) for x in sorted(leases)
-        )
-
-    leases = number(state.leases)
-    workers = tuple(w._replace(mine=number(w.mine)) if w.mine else w for w in state.workers)
-    sent = frozenset(s._replace(lease=min(number([s.lease]))) for s in sorted(state.sent))
-    return state._replace(leases=leases, workers=workers, sent=sent)
+def _united(*queues: str) -> str:
+    return "".join(sorted(set("".join(queues))))

@@ -5,19 +5,8 @@ from dataclasses import fields
 import pytest
 from explorer import Report
 from liveness import explore_goals
-from mixed_protocol import (
-    CRASHED,
-    GONE,
-    UP,
-    Bounds,
-    Code,
-    Lease,
-    MixedProtocol,
-    Rules,
-    State,
-    Worker,
-    is_fault,
-)
+from mixed_protocol import MixedProtocol, is_fault
+from mixed_state import CRASHED, GONE, UP, Bounds, Code, Lease, Rules, State, Worker
 from traps import Trap, assert_sound, by_rule
 
 QUEUE = "a queue has one owner"
@@ -25,17 +14,20 @@ TURN = "a turn has one owner"
 SHAPE = "a shard is whole or cut"
 SERVED = "every band is served"
 WHOLE = "one code is whole"
+RUN = "a turn has one run"
+SUSPECT = "a suspect is known as one"
 
 ONE, OTHER = Code("xy"), Code("xz")
 CANARY = (Code("x"), Code("xy"))
 GROWN = (Code("xy", ("xy",)), Code("xyz", ("xyz",)))
+SHRUNK = (Code("xy", ("xy",)), Code("y", ("xy",)))
 OLD = Code("x", knows_bands=False)
 
 SOUND = {
     "a canary with a new queue": Bounds(CANARY, losses=0),
     "a canary and a lost answer": Bounds(CANARY, failures=0),
     "a queue goes and one comes": Bounds((ONE, OTHER), failures=0, changes=2),
-    "the same with a failure": Bounds((ONE, OTHER), losses=0, changes=2),
+    "the same with one that fails": Bounds((ONE, OTHER), losses=0, changes=2),
     "two of the old, one canary": Bounds((Code("x"), *CANARY), up=2, losses=0),
     "the deploy is done": Bounds((*CANARY, Code("xy")), up=3, losses=0, failures=0),
     "services without a common queue": Bounds((Code("x"), Code("y")), losses=0),
@@ -47,6 +39,14 @@ SOUND = {
     "three codes": Bounds((Code("xyz"), Code("xy"), Code("x")), up=2, losses=0, failures=0),
     "the release before joins": Bounds((*CANARY, OLD), up=2, losses=0),
     "back to the release before": Bounds((*CANARY, OLD), up=2, losses=0, failures=0, changes=3),
+    "one leaves amid a deploy": Bounds(CANARY, failures=0, leaving=1),
+    "a stage is taken away amid a run": Bounds(SHRUNK, up=2, failures=0, changes=0, runs=2),
+    "the same with a failure": Bounds(SHRUNK, up=2, losses=0, changes=0, runs=2),
+    "a burial comes to nothing": Bounds(CANARY, up=2, losses=0, undone_burials=True, changes=0),
+    "a service dies of a task": Bounds((Code("px"), Code("x")), losses=0, failures=0, read="px"),
+    "the same beside two others": Bounds(
+        (Code("p"), Code("x"), Code("xy")), losses=0, failures=0, read="p"
+    ),
 }
 
 # The old code's worker has left, one of the two others is dead: the pool is to be whole.
@@ -57,6 +57,27 @@ LEFT_BY_A = State(
     (Worker(GONE), Worker(CRASHED), Worker(UP)),
 )
 
+# A has died of a task; whoever is left has no code with p.
+STARTS = {
+    "a service dies of a task": State(
+        frozenset({Lease("p", "A1", 1), Lease("x", "A1", 2)}),
+        frozenset({"A1", "B1"}),
+        (Worker(CRASHED), Worker(UP)),
+        unlooked="px",
+    ),
+    "the same beside two others": State(
+        frozenset({Lease("p", "A1", 1), Lease("x", "B1", 2), Lease("y", "C1", 3)}),
+        frozenset({"A1", "B1", "C1"}),
+        (
+            Worker(CRASHED),
+            Worker(UP, mine=frozenset({Lease("x", "B1", 2)})),
+            Worker(UP, mine=frozenset({Lease("y", "C1", 3)})),
+        ),
+        unlooked="p",
+    ),
+}
+ALONE, OTHERS = "a service dies of a task", "the same beside two others"
+
 TRAPS = [
     Trap("owner_of_some_keeps_it", QUEUE, "recuts", SOUND["a kind gets a stage"]),
     Trap("merged_with_one_owner", QUEUE, "recuts", SOUND["the deploy is done"]),
@@ -65,7 +86,7 @@ TRAPS = [
     Trap("turns_of_all_codes", TURN, "recuts", SOUND["queues come to take turns"]),
     Trap("only_targets_are_taken", TURN, "take", SOUND["queues come to take turns"]),
     Trap("pieces_meet", WHOLE, "recuts", SOUND["the deploy is done"]),
-    Trap("workers_read_last", QUEUE, "reads who lives", SOUND["the same with a failure"]),
+    Trap("workers_read_last", QUEUE, "reads who lives", SOUND["the same with one that fails"]),
     Trap("burial_waits_for_recut", SERVED, "during a recut", CUT, start=LEFT_BY_A),
     Trap("ownerless_are_free", SERVED, "buries", SOUND["the release before joins"]),
     Trap("whole_beside_old", WHOLE, "recuts", SOUND["the release before joins"]),
@@ -76,6 +97,13 @@ TRAPS = [
     Trap("give_compares_epoch", QUEUE, "give", SOUND["a queue goes and one comes"]),
     Trap("adoption_draws_epoch", QUEUE, "give", SOUND["a queue goes and one comes"]),
     Trap("fenced_before_burial", QUEUE, "buries", SOUND["a queue goes and one comes"]),
+    Trap("leaving_gives_again", SERVED, "recuts", SOUND["one leaves amid a deploy"]),
+    Trap("held_turns_of_all_codes", RUN, "give", SOUND["a stage is taken away amid a run"]),
+    Trap("rests_beside_burial", QUEUE, "is rolled back", SOUND["a burial comes to nothing"]),
+    Trap("suspects_left_to_who_has_them", SUSPECT, "clears", SOUND[ALONE], start=STARTS[ALONE]),
+    Trap("suspects_carried", SUSPECT, "recuts", SOUND[ALONE], start=STARTS[ALONE]),
+    Trap("suspects_keep_a_piece", SUSPECT, "recuts", SOUND[OTHERS], start=STARTS[OTHERS]),
+    Trap("clear_compares_epoch", SUSPECT, "clears", SOUND[ALONE], start=STARTS[ALONE]),
 ]
 
 
@@ -86,6 +114,8 @@ def search(rules: Rules, bounds: Bounds, start: State | None = None) -> Report:
         QUEUE: protocol.one_owner_a_queue,
         TURN: protocol.one_owner_a_turn,
         SHAPE: protocol.whole_or_cut,
+        RUN: protocol.one_run_a_turn,
+        SUSPECT: protocol.suspects_known,
     }
     first = start or protocol.start()
     return explore_goals(first, protocol.steps, invariants, protocol.goals(), is_fault)
@@ -93,7 +123,7 @@ def search(rules: Rules, bounds: Bounds, start: State | None = None) -> Report:
 
 @pytest.mark.parametrize("case", SOUND)
 def test_a_mixed_pool_is_served_and_exact(case: str) -> None:
-    assert_sound(search(Rules(), SOUND[case]))
+    assert_sound(search(Rules(), SOUND[case], STARTS.get(case)))
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=by_rule)

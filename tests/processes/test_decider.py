@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from deciders import application, record
 
+import mainspring.testing
 from mainspring.errors import (
     InvalidArguments,
     InvalidDecision,
@@ -245,8 +246,10 @@ def test_a_call_after_the_decision_is_refused() -> None:
 
 
 def test_verbs_outside_a_decider_say_where_they_belong() -> None:
-    with pytest.raises(NoDecider, match=r"sleep\(...\) is for deciders"):
+    advice = r"sleep\(...\) is for deciders: .* without a database use mainspring.testing.decide\("
+    with pytest.raises(NoDecider, match=advice):
         sleep(3)
+    assert callable(mainspring.testing.decide)  # what the advice names is there
     with pytest.raises(NoDecider, match=r"gather\(...\) is for deciders"):
         gather([])
     with pytest.raises(NoDecider, match="signal 'approved' is for deciders"):

@@ -6,9 +6,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import psycopg
 import pytest
 from process_scene import Scene, call, given, value
 
+from mainspring import Mainspring
 from mainspring.processes.decision import Decision
 from mainspring.processes.look import Sight
 from mainspring.processes.structural import request_look
@@ -208,6 +210,37 @@ async def test_a_wait_that_nobody_reads_any_more_does_not_keep_a_process_open(
     assert (scene.state(process), scene.result(process)) == ("finished", 4)
     assert scene.tasks(process)["@signal"] == ["cancelled"]
     assert scene.query("select * from mainspring.external") == []
+
+
+async def test_a_wait_is_left_over_when_the_last_branch_ends_after_the_result(scene: Scene) -> None:
+    """P15: the branch's end asks for a look, which sees that only the wait is left."""
+    wait = call("@signal", name="go", timeout=None)
+    children = (wait, call("first"), call("side", value(1)))
+    scene.actor(lambda h: Decision(children, returned=1), "order")
+    scene.actor(lambda h: 4, "first")
+    scene.actor(lambda h: given(h)[0], "side")
+    process = await scene.start("order")
+
+    await scene.run()
+
+    assert (scene.state(process), scene.result(process)) == ("finished", 4)
+
+
+async def test_a_worker_finds_a_process_whose_visits_were_lost(
+    app: Mainspring, clock: Clock, mainspring_url: str
+) -> None:
+    """P2, P7: by hand or after a partial restore; nobody orders a check."""
+
+    @app.process
+    def order() -> str:
+        return "sent"
+
+    handle = await order.start()
+    with psycopg.connect(mainspring_url, autocommit=True) as connection:
+        connection.execute("delete from mainspring.visit")
+    await clock.advance(timedelta(minutes=11))
+    async with app.worker(poll=0.1):
+        assert await handle.result(30) == "sent"
 
 
 async def test_a_wait_that_somebody_reads_keeps_its_process_open(scene: Scene) -> None:

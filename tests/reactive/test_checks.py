@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
 from trigger_oracle import INSTANTS, INTEGERS, VERSIONS, facts, moments, trees
 
+from draws import drawn
 from mainspring import Mainspring
 from mainspring.reactive.checks import Declared, check_task, check_tasks, is_reliable, may_spin
 from mainspring.reactive.evaluate import Fact, evaluate
@@ -33,8 +33,7 @@ def codes(*tasks: Declared) -> list[str]:
     return [finding.code for finding in check_tasks(tasks)]
 
 
-@settings(max_examples=300, deadline=None)
-@given(trees)
+@drawn(trees, few=60, many=300)
 def test_a_trigger_may_spin_if_it_is_true_when_nothing_is_new(trigger: Trigger) -> None:
     """R15, exact: everything seen, everything in time: all Deltas false, all other leaves true."""
     at_rest: dict[str, Value] = {param.key: NOW for param in INSTANTS}
@@ -45,8 +44,7 @@ def test_a_trigger_may_spin_if_it_is_true_when_nothing_is_new(trigger: Trigger) 
     assert may_spin(trigger) == evaluate(trigger, known, NOW).true
 
 
-@settings(max_examples=300, deadline=None)
-@given(trees, facts, moments)
+@drawn(trees, facts, moments, few=60, many=300)
 def test_a_trigger_that_cannot_spin_is_never_true_without_a_delta(
     trigger: Trigger, known: dict[str, Fact], now: datetime
 ) -> None:

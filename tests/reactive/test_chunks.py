@@ -12,6 +12,7 @@ from chunk_oracle import changes, starts_of_dates, starts_of_length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import drawn
 from mainspring.errors import InvalidChunk
 from mainspring.reactive.chunks import Chunk
 
@@ -104,8 +105,7 @@ moments = st.datetimes(datetime(1970, 1, 2), datetime(2199, 12, 30)).map(
 )
 
 
-@settings(deadline=None, max_examples=80)
-@given(zones, names, moments, st.integers(-(10**13), 10**13))
+@drawn(zones, names, moments, st.integers(-(10**13), 10**13), few=30, many=80)
 def test_floors_never_lie_ahead_and_never_fall(
     zone: str, name: str, moment: datetime, far: int
 ) -> None:

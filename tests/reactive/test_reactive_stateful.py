@@ -397,7 +397,7 @@ class Schedulers(RuleBasedStateMachine):
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [(5, 40), pytest.param(150, 80, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [(3, 30), pytest.param(150, 80, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
 )
 def test_nothing_is_lost_and_nothing_is_run_twice(
     mainspring_server: TestServer, examples: int, steps: int

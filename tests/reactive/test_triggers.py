@@ -6,9 +6,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from trigger_oracle import facts, holds, moments, trees
 
+from draws import drawn
 from mainspring.errors import InvalidTrigger, UnknownFormat
 from mainspring.reactive.chunks import Chunk
 from mainspring.reactive.codec import dump, fingerprint, load
@@ -42,8 +43,7 @@ def true(trigger: Trigger, now: datetime = NOW, **known: Fact) -> bool:
     return evaluate(trigger, {keys[name].key: fact for name, fact in known.items()}, now).true
 
 
-@settings(max_examples=400, deadline=None)
-@given(trees, facts, moments)
+@drawn(trees, facts, moments, few=100, many=400)
 def test_verdicts_are_those_of_the_letter_of_the_rules(
     trigger: Trigger, known: dict[str, Fact], now: datetime
 ) -> None:
@@ -51,8 +51,7 @@ def test_verdicts_are_those_of_the_letter_of_the_rules(
     assert evaluate(trigger, known, now).true == holds(trigger, known, now)
 
 
-@settings(max_examples=300, deadline=None)
-@given(trees, facts, moments, moments)
+@drawn(trees, facts, moments, moments, few=60, many=300)
 def test_time_alone_turns_nothing_true_but_what_was_announced(
     trigger: Trigger, known: dict[str, Fact], one: datetime, other: datetime
 ) -> None:
@@ -65,8 +64,7 @@ def test_time_alone_turns_nothing_true_but_what_was_announced(
         assert now < verdict.again_at <= then
 
 
-@settings(max_examples=300, deadline=None)
-@given(trees, facts, moments, moments)
+@drawn(trees, facts, moments, moments, few=60, many=300)
 def test_a_true_verdict_says_until_when(
     trigger: Trigger, known: dict[str, Fact], now: datetime, then: datetime
 ) -> None:

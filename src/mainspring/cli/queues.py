@@ -80,6 +80,7 @@ def queue_row(queue: QueueLoad) -> tuple[Any, ...]:
         "rate": queue.rate,
         "group concurrency": queue.group_concurrency,
         "group rate": queue.group_rate,
+        "full at" if queue.is_full else "waiting max": queue.waiting_max,
     }
     shown = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
     return (
@@ -154,6 +155,12 @@ def limit(
     rate: Annotated[str | None, typer.Option(help="Starts a second, or 'none'.")] = None,
     group_concurrency: Annotated[str | None, typer.Option(help="The same per group.")] = None,
     group_rate: Annotated[str | None, typer.Option(help="The same per group.")] = None,
+    waiting_max: Annotated[
+        str | None,
+        typer.Option(
+            help="Visits that may wait before roles that only enqueue are refused, or 'none'."
+        ),
+    ] = None,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
@@ -163,6 +170,7 @@ def limit(
         "rate": rate,
         "group_concurrency": group_concurrency,
         "group_rate": group_rate,
+        "waiting_max": waiting_max,
     }
     limits = {key: _number(key, text) for key, text in given.items() if text is not None}
     if not limits:
@@ -176,6 +184,6 @@ def _number(name: str, text: str) -> float | None:
     if text == "none":
         return None
     try:
-        return int(text) if name.endswith("concurrency") else float(text)
+        return float(text) if name.endswith("rate") else int(text)
     except ValueError:
         raise InvalidSetting(f"{name} must be a number or 'none', got {text!r}") from None

@@ -16,6 +16,7 @@ from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.host import DatabaseHost
 from mainspring.kernel.queues import nearest
 from mainspring.kernel.retry import ENGINE
+from mainspring.kernel.rights import explaining
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -165,7 +166,8 @@ def _ask(target: H, question: Callable[[H], Awaitable[T]]) -> T:
     async def asking() -> T:
         async with target:
             try:
-                return await question(target)
+                with explaining():
+                    return await question(target)
             except MainspringError as error:
                 if codes.code_of(error) == codes.NOT_FOUND:
                     error.add_note(f"looked in {(await target.database()).shown}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from mainspring.db.copied import copied
+from mainspring.db.private import ACCOUNTS
 from mainspring.errors import EmbeddedServerError
 
 # What a shell reads between the double quotes that pg_ctl and initdb put around paths.
@@ -33,7 +34,7 @@ def account_of(data: Path) -> Account | None:
         return None
     if data.exists() and (owner := data.stat()).st_uid != 0:
         return owner.st_uid, owner.st_gid
-    for name in ("postgres", "nobody", "daemon"):
+    for name in ACCOUNTS:
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(name)
             return entry.pw_uid, entry.pw_gid

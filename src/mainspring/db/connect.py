@@ -25,10 +25,16 @@ import asyncpg
 import psycopg
 from psycopg import conninfo
 
-from mainspring.db import hosts, keepalive
+from mainspring.db import hosts, keepalive, private
 from mainspring.db.options import check_options, options_of, packed
 from mainspring.db.sql import Statement
-from mainspring.errors import DatabaseUnavailable, InvalidUrl, NotDone, UnsupportedServer
+from mainspring.errors import (
+    DatabaseUnavailable,
+    EmbeddedServerError,
+    InvalidUrl,
+    NotDone,
+    UnsupportedServer,
+)
 
 OLDEST_SERVER = 150000
 COMMAND_SECONDS = (
@@ -148,6 +154,7 @@ class Database:
     shard_count: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
     private_in: str = ""  # the directory of the private server that it is on
+    private_owner: int | None = None  # the user that it runs as
     on_windows: bool = False  # the server is
     # How the role enqueues: it reads and writes visits ("all"), inserts new ones ("fresh"), or neither.
     enqueues: str = "all"
@@ -182,7 +189,7 @@ class Database:
         startup = self._startup(_CLIENT if client else _ENGINE, role)
         if settings is not None and not self.pooled:
             startup |= settings
-        tries = _Tries(self.url, timeout)
+        tries = _Tries(self.url, timeout, self.private_owner)
         for host, seconds in tries:
             with tries.at(host):
                 connection = await asyncpg.connect(
@@ -206,7 +213,7 @@ class Database:
     ) -> psycopg.Connection[Any]:
         """Open a psycopg connection in autocommit."""
         startup = self._startup(_CLIENT if client else _ENGINE, role)
-        tries = _Tries(self.url, timeout)
+        tries = _Tries(self.url, timeout, self.private_owner)
         for host, seconds in tries:
             with tries.at(host):
                 if seconds < LEAST_SECONDS:
@@ -223,7 +230,7 @@ class Database:
     async def connect_task(self) -> psycopg.AsyncConnection[Any]:
         """Open a psycopg connection that a task's own SQL runs on, in autocommit."""
         startup = self._startup(_CLIENT, "task")
-        tries = _Tries(self.url, None)
+        tries = _Tries(self.url, None, self.private_owner)
         for host, seconds in tries:
             with tries.at(host):
                 connection = await psycopg.AsyncConnection.connect(
@@ -321,14 +328,21 @@ class _Tries:
     """The hosts of an address, one after the other, until one lets us in; else the error that says why
     none did."""
 
-    def __init__(self, url: str, timeout: float | None) -> None:
+    def __init__(self, url: str, timeout: float | None, owner: int | None) -> None:
         self._url = url
         self._timeout = timeout
+        self._owner = owner
         self._failed: list[tuple[hosts.Host, Exception]] = []
 
     def __iter__(self) -> Iterator[tuple[hosts.Host, float]]:
         for host in hosts.to_try(self._url):
-            yield host, self._timeout or host.patience
+            try:
+                if host.socket_in is not None:
+                    private.refuse_impostor(host.socket_in, self._owner)
+            except EmbeddedServerError as error:
+                self._failed.append((host, error))
+            else:
+                yield host, self._timeout or host.patience
         raise _unreachable(self._url, self._failed) from self._failed[-1][1]
 
     @contextmanager

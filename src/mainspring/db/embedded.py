@@ -138,7 +138,7 @@ class EmbeddedServer:
         plain = not (MISREAD | {","}) & set(path)
         if plain and len(os.fsencode(f"{path}/.s.PGSQL.{PORT}")) <= SOCKET_BYTES:
             return self.data
-        return Path("/tmp") / f"mainspring-{digest(path)}"
+        return Path(private.BELOW_TMP + digest(path))
 
     def url(self, database: str = "mainspring") -> str:
         """An address that psycopg, asyncpg and psql take."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from psycopg import conninfo
@@ -27,6 +28,7 @@ class Host:
     name: str  # for people
     url: str = field(repr=False)  # the address with this host alone
     patience: float  # seconds
+    socket_in: Path | None = None  # the directory of its Unix socket
 
 
 def to_try(url: str) -> list[Host]:
@@ -49,7 +51,8 @@ def _hosts(url: str) -> tuple[Host, ...]:
     names = str(parts.get("host") or parts.get("hostaddr") or fallback).split(",")
     patience = float(parts.get("connect_timeout") or 0)
     if len(names) == 1:
-        return (Host(_shown(names[0], parts), url, patience or ONLY_SECONDS),)
+        only = Host(_shown(names[0], parts), url, patience or ONLY_SECONDS, _directory(names[0]))
+        return (only,)
     # An engine that writes has no use for a host that does not let it.
     parts.setdefault("target_session_attrs", "read-write")
     numbers = str(parts.get("port") or os.environ.get("PGPORT", "")).split(",")
@@ -61,8 +64,12 @@ def _hosts(url: str) -> tuple[Host, ...]:
         if len(addresses) == len(names):
             one["hostaddr"] = addresses[n] or None
         alone = conninfo.make_conninfo("", **one)
-        found.append(Host(_shown(name, one), alone, patience or EACH_SECONDS))
+        found.append(Host(_shown(name, one), alone, patience or EACH_SECONDS, _directory(name)))
     return tuple(found)
+
+
+def _directory(name: str) -> Path | None:
+    return Path(name) if name.startswith("/") else None
 
 
 def _shown(name: str, parts: dict[str, Any]) -> str:

@@ -6,12 +6,18 @@ to and, where a path is too long for a socket, in /tmp. So nothing is taken for 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
 from pathlib import Path
 
 from mainspring.errors import EmbeddedServerError
+
+# Where sockets of private servers are whose own path is too long: a name that anybody computes follows.
+BELOW_TMP = "/tmp/mainspring-"
+# Whom root lets a server run as.
+ACCOUNTS = ("postgres", "nobody", "daemon")
 
 
 def name_of(uid: int) -> str:
@@ -53,6 +59,32 @@ def refuse_foreign_socket(directory: Path, owner: int) -> None:
             f"{directory} is not a private directory of {name_of(owner)}, so whoever serves a socket "
             "there may be an impostor; see whose it is and remove it, or use a shorter path for the data"
         )
+
+
+def refuse_impostor(directory: Path, owner: int | None) -> None:
+    """Raise unless the directory of a private server's socket is still private to its user.
+
+    Before every connection: a server may be away for long, and what was in its place be cleaned away.
+    `owner`: that user, where this process has found the server itself; None: known by the place alone.
+    """
+    if owner is None and not str(directory).startswith(BELOW_TMP):
+        return  # a server of somebody's own, in a place that is the administrator's affair
+    try:
+        seen = directory.lstat().st_uid
+        owners = {owner} if owner is not None else _our_uids()
+        refuse_foreign_socket(directory, seen if seen in owners else min(owners))
+    except FileNotFoundError:
+        return  # nobody serves there
+
+
+def _our_uids() -> set[int]:
+    """Who a private server of ours may run as."""
+    found = {os.geteuid()}
+    if os.geteuid() == 0:
+        for name in ACCOUNTS:
+            with contextlib.suppress(KeyError):
+                found.add(pwd.getpwnam(name).pw_uid)
+    return found
 
 
 def open_file(path: str | Path, flags: int) -> int:

@@ -1063,11 +1063,16 @@ declare
   count integer;
   winner uuid;
   wanted_priority integer;
+  full_at integer;
 begin
-  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end
+    into wanted_priority, full_at
     from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
     perform mainspring.refuse_task(task);
+  end if;
+  if full_at is not null then
+    perform mainspring.refuse_full(task, full_at);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')
@@ -1132,9 +1137,12 @@ begin
     raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
       using errcode = 'program_limit_exceeded', hint = 'send them in several calls of one transaction';
   end if;
-  select t.name into wrong from unnest(tasks) as t(name)
-    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q) where q.name is null limit 1;
-  if found then
+  select t.name, q.waiting_max into wrong from unnest(tasks) as t(name)
+    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q)
+    where q.name is null or q.is_full and q.waiting_max is not null limit 1;
+  if wrong.waiting_max is not null then
+    perform mainspring.refuse_full(wrong.name, wrong.waiting_max);
+  elsif found then
     perform mainspring.refuse_task(coalesce(wrong.name, ''));
   end if;
   select i.task, i.fault into wrong
@@ -1374,11 +1382,14 @@ CREATE TABLE mainspring.queue (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
     policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    waiting_max integer,
+    is_full boolean DEFAULT false NOT NULL,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
     CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
-    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision))
+    CONSTRAINT queue_rate_check CHECK ((rate >= (0)::double precision)),
+    CONSTRAINT queue_waiting_max_check CHECK ((waiting_max >= 1))
 );
 
 CREATE FUNCTION mainspring.may_enqueue(queue mainspring.queue) RETURNS boolean
@@ -1729,6 +1740,17 @@ CREATE FUNCTION mainspring.prints_equals_alike(relation oid, names text[], types
     join pg_type t on t.oid = a.atttypid
     left join pg_collation c on c.oid = a.attcollation
   $$;
+
+CREATE FUNCTION mainspring.refuse_full(task text, most integer) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise exception 'task % is full: % of its calls may wait', quote_literal(task), most using
+    errcode = 'program_limit_exceeded',
+    hint = 'enqueue it again when some have run; mainspring queues limit --waiting-max sets how many may wait';
+end
+$$;
 
 CREATE FUNCTION mainspring.refuse_numeric(param text, value numeric) RETURNS void
     LANGUAGE plpgsql
@@ -2142,7 +2164,8 @@ CREATE FUNCTION mainspring.visit_violations(after text, upto text) RETURNS TABLE
       ('a visit lies outside the shards', v.shard not between 0 and i.shard_count - 1),
       ('a visit lies in a shard that is not its route''s', v.grp is not null and v.shard <> mainspring.shard(v.grp, i.shard_count)),
       ('a visit can never be read: its key, its time or its priority is none',
-        not isfinite(v.due_at) or v.priority not between 0 and 9 or octet_length(v.key) not between 1 and 1300),
+        v.due_at not between '0001-01-01Z' and '9999-01-01Z' or v.priority not between 0 and 9
+          or octet_length(v.key) not between 1 and 1300),
       ('a held visit has no living holder', v.pass is not null and v.held_until is null
         and not exists (select from mainspring.worker w where w.id = v.holder)),
       ('a visit is half held', (v.pass is null) <> (v.started_at is null) or (v.pass is null and v.held_until is not null))
@@ -2150,7 +2173,8 @@ CREATE FUNCTION mainspring.visit_violations(after text, upto text) RETURNS TABLE
     where (visit_violations.after is null or v.key > visit_violations.after)
       and (visit_violations.upto is null or v.key <= visit_violations.upto)
       and (v.grp is not null or v.pass is not null or v.started_at is not null or v.held_until is not null
-        or v.shard not between 0 and i.shard_count - 1 or not isfinite(v.due_at) or v.priority not between 0 and 9
+        or v.shard not between 0 and i.shard_count - 1 or v.due_at not between '0001-01-01Z' and '9999-01-01Z'
+        or v.priority not between 0 and 9
         or octet_length(v.key) not between 1 and 1300)
       and r.is_broken
     union all
@@ -2737,7 +2761,8 @@ CREATE TABLE mainspring.worker (
     bundles boolean DEFAULT false NOT NULL,
     code text,
     turns text[],
-    hanging jsonb DEFAULT '[]'::jsonb NOT NULL
+    hanging jsonb DEFAULT '[]'::jsonb NOT NULL,
+    launch uuid
 )
 WITH (fillfactor='50');
 
@@ -3680,6 +3705,8 @@ CREATE INDEX process_unfinished ON mainspring.process USING btree (state, create
 
 CREATE INDEX produces_of_task ON mainspring.produces USING hash (task);
 
+CREATE INDEX queue_bounded ON mainspring.queue USING btree (name) WHERE (waiting_max IS NOT NULL);
+
 CREATE INDEX reach_of_worker ON mainspring.reach USING btree (worker_id);
 
 CREATE INDEX reactive_ended_of_pool ON mainspring.reactive_ended USING btree (pool, at);
@@ -3751,7 +3778,7 @@ CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING O
 CREATE CONSTRAINT TRIGGER leaving_end AFTER INSERT ON mainspring.leaving DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.capture_left();
 ALTER TABLE mainspring.leaving ENABLE ALWAYS TRIGGER leaving_end;
 
-CREATE TRIGGER open_pool AFTER DELETE ON mainspring.worker FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
+CREATE CONSTRAINT TRIGGER open_pool AFTER DELETE ON mainspring.worker DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((old.code IS NOT NULL)) EXECUTE FUNCTION mainspring.open_pool();
 
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.death(worker_id) ON DELETE CASCADE;

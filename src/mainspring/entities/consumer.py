@@ -56,9 +56,9 @@ class Consumer:
     parallel: int | None = None
     timeout: float | None = None  # seconds of one run, which may deliver several events
 
-    def hearer(self, event: Saved) -> Callable[[Saved], Any] | None:
-        """The function that is called for an event; None: nobody wants to hear it."""
-        return self.call if self.stage is None else self.stage.hook(event)
+    def hearer(self, what: str, outside: bool) -> Callable[[Saved], Any] | None:
+        """The function that is called for such an event; None: nobody wants to hear it."""
+        return self.call if self.stage is None else self.stage.hook(what, outside)
 
     @property
     def queue(self) -> str:

@@ -73,13 +73,13 @@ class Crawl:
 
 @dataclass(frozen=True, slots=True)
 class CrawlOrder:
-    """One crawl: of these stages, or of all. It waits for the end of these processes (host:number)."""
+    """One crawl: of these stages, or of all. It waits for the end of these launches of workers."""
 
     kind: str
     stages: list[str] | None = None
     rate: float | None = None
     pause_if_lag: float = 5.0
-    after_processes: list[str] | None = None
+    after_launches: list[str] | None = None
 
     def __post_init__(self) -> None:
         _check_rate(self.rate)
@@ -120,7 +120,8 @@ async def start(
     if row is None:
         raise NotFound(f"no kind of entities is named {order.kind!r} in this database")
     if after_deploy:
-        order = replace(order, after_processes=await _processes(connection, order.kind, None))
+        serving = await _serving(connection, order.kind, None)
+        order = replace(order, after_launches=[row["launch"] for row in serving])
     return await operation.start(
         database, connection, crawling({}), order, source=source, dry_run=dry_run
     )
@@ -140,12 +141,11 @@ async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -
         await visits.offer(database, connection, due)
 
 
-async def _processes(connection: Any, kind: str, among: list[str] | None) -> list[str]:
-    """The processes that serve a kind: all, or of some those that still do."""
+async def _serving(connection: Any, kind: str, among: list[str] | None) -> list[Any]:
+    """Launch and process of the workers that serve a kind: all, or of some those that still do."""
     statement = SQL["list_processes"]
-    values = {"kind": kind, "processes": among}
-    rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-    return [row["process"] for row in rows]
+    values = {"kind": kind, "launches": among}
+    return list(await connection.fetch(statement.numbered, *statement.arguments(values)))
 
 
 async def _read_kind(connection: Any, name: str) -> Any:
@@ -161,10 +161,11 @@ def crawling(kinds: Mapping[str, Kind]) -> operation.Kind:
     async def page(
         database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
     ) -> Page:
-        if order.after_processes and (
-            old := await _processes(connection, order.kind, order.after_processes)
+        if order.after_launches and (
+            old := await _serving(connection, order.kind, order.after_launches)
         ):
-            return _wait(position, f"workers from before the deploy still run: {', '.join(old)}")
+            places = ", ".join(row["process"] for row in old)
+            return _wait(position, f"workers from before the deploy still run: {places}")
         ahead = STEPS_AHEAD * most
         traffic = SQL["read_traffic"]
         values = {"kind": order.kind, "most": ahead}

@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 import inspect
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -99,7 +99,9 @@ class Relay:
         failed = False
         for row in waiting:
             try:
-                await _call(consumer, events.read(run.visit.key, row), self._threads)
+                # Asked first: what nobody hears need not be readable.
+                if (hearer := consumer.hearer(row.what, row.outside)) is not None:
+                    await _call(hearer, events.read(run.visit.key, row), self._threads)
             except Exception:
                 if not delivered:
                     raise
@@ -120,11 +122,8 @@ class Relay:
         await self._reader.close()
 
 
-async def _call(consumer: Consumer, event: Saved, threads: Executor | None) -> None:
+async def _call(hearer: Callable[[Saved], Any], event: Saved, threads: Executor | None) -> None:
     """Call a consumer; a plain function in a thread, where it may block."""
-    hearer = consumer.hearer(event)
-    if hearer is None:
-        return
     if inspect.iscoroutinefunction(hearer):
         await hearer(event)
         return

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol
 
-from mainspring.entities.event import Saved
 from mainspring.entities.model import Model
 from mainspring.entities.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
@@ -89,11 +88,11 @@ class Stage:
         """Whether it hears of any event."""
         return any((self.saved, self.deleted, self.state_changed))
 
-    def hook(self, event: Saved) -> Callable[[Any], Any] | None:
-        """The method that hears an event, if there is one: `saved` hears only what the stage saved."""
-        if event.what == "deleted":
+    def hook(self, what: str, outside: bool) -> Callable[[Any], Any] | None:
+        """The method that hears such an event, if there is one: `saved` hears what the stage saved."""
+        if what == "deleted":
             return self.deleted
-        return self.state_changed if event.outside else self.saved
+        return self.state_changed if outside else self.saved
 
 
 class Declared(Protocol):

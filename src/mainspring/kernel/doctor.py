@@ -62,7 +62,10 @@ async def examine(database: Database, connection: Any, *, exact: bool = False) -
     status = await read_status(database, connection, exact=exact)
     found += judge_days(missing, status)
     found += judge_status(status)
-    found += judge_mixed(await ask(database, connection, "list_mixed"))
+    mixed = await ask(database, connection, "list_mixed")
+    found += judge_mixed(mixed)
+    if mixed:
+        found += judge_lacking(await ask(database, connection, "list_lacking"))
     found += judge_recurring(await recurring.list_recurring(database, connection), status)
     found += judge_invariants(await look(database, connection, exact=exact), exact=exact)
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
@@ -251,6 +254,10 @@ def judge_status(status: Status) -> Iterator[Finding]:
     remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
     text = f"the oldest due visit has waited {lag:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
+    for queue in (queue for queue in status.queues if queue.is_full):
+        text = f"queue {queue.name!r} is full: it lets {queue.waiting_max} visits wait, and refuses more"
+        remedy = "add workers, or let more wait: mainspring queues limit QUEUE --waiting-max"
+        yield Finding("full", "warn", text, remedy)
     if (more := len(status.unserved) - UNSERVED) > 0:
         text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
         yield Finding("unserved", "warn", text, "mainspring queues list shows them first")
@@ -276,6 +283,20 @@ def judge_mixed(rows: list[Any]) -> Iterator[Finding]:
         else:
             shared = f"; it is cut into {counted(row['bands'], 'band')}, each served by who has its queues"
             yield Finding("mixed_pool", "ok", text + shared)
+
+
+def judge_lacking(rows: list[Any]) -> Iterator[Finding]:
+    """Queues that wait where the owner of a shard has only a part of their turn class."""
+    for row in rows[:UNSERVED]:
+        text = (
+            f"queue {row['queue']!r} waits in {counted(row['shards'], 'shard')} of pool {row['pool']!r}: "
+            "its turn class has one owner there, whose code lacks it"
+        )
+        remedy = (
+            "start more workers with it: at a quarter of the pool's slots they have all of these "
+            "shards. Or give the new code a pool of its own"
+        )
+        yield Finding("owner_lacks_queue", "warn", text, remedy)
 
 
 def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Iterator[Finding]:

@@ -81,6 +81,7 @@ class Heart(threading.Thread):
         self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
         self._parts = Parts(self._session, hand, mind)
         self._first_id = settings.worker_id
+        self._launch = uuid4()  # the same under every id, so others know who came back
         self._poke = threading.Event()
         self._beat_at = 0.0  # when the last good beat was sent
         # When all others were last asked for, and when they were known.
@@ -236,6 +237,7 @@ class Heart(threading.Thread):
             slots=settings.concurrency,
             host=socket.gethostname(),
             process=os.getpid(),
+            launch=self._launch,
         )
         self._hand.worker_id = worker_id
         self._is_dead = False

@@ -32,6 +32,7 @@ class Holds:
         self._mind = mind
         self._retry_after = retry_after
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
+        self._late: set[int] = set()  # of these, my own
         # Runs of mine whose visit was gone or another's at the last look, and which of these.
         self._lost: dict[int, str] = {}
         self._listed: list[
@@ -102,13 +103,23 @@ class Holds:
         """A hold may arrive after its run was given up: then nobody would ever clear it. Answers what
         I hold."""
         me = self._hand.worker_id
-        held = [row[1] for row in self._session.call("read_own_holds", worker_id=me)]
+        rows = self._session.call("read_own_holds", worker_id=me)
+        held = [row[1] for row in rows]
+        self._let_go_of_late({row[1] for row in rows if row[2]})
         # A run is in hand before its hold is sent, so what is not in hand now has ended.
         lost = [run for run in held if run not in self._hand.runs]
         if lost:
             self._session.call("release_holds", worker_id=me, runs=lost)
             self._mind.shards_changed()
         return set(held)
+
+    def _let_go_of_late(self, late: set[int]) -> None:
+        """A worker that stops has given its shards away, perhaps to nobody yet: it looks itself which of
+        its runs are late at two looks running. It need not wait for those."""
+        twice, self._late = late & self._late, late
+        runs = [run for run in self._hand.active() if run.token in twice]
+        if runs and self._hand.closed:
+            self._mind.lost_hold(runs, void=False)
 
     def _let_go_of_lost(self, held: set[int]) -> None:
         """Runs whose visits were deleted (by their hold, or because no hold could be had), and those that

@@ -22,6 +22,7 @@ from mainspring.kernel.words import counted
 # So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
 COUNT_MOST = 200_000
 LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+SET_BY_OPERATORS = (*LIMITS, "waiting_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class QueueLoad:
     group_concurrency: int | None
     group_rate: float | None
     searchable: list[str] | None
+    waiting_max: int | None
+    is_full: bool | None
     paused_at: datetime | None
     known: bool
     workers: int
@@ -105,10 +108,10 @@ async def limit_queue(
     *,
     source: str = "",
 ) -> None:
-    """Set some of LIMITS; None lifts one. Stands until the code declares something else, and is kept
-    with who did it."""
+    """Set some of SET_BY_OPERATORS; None lifts one. Stands until the code declares something else, and
+    is kept with who did it."""
     if not limits:
-        raise InvalidSetting(f"name a limit to set: {', '.join(LIMITS)}")
+        raise InvalidSetting(f"name a limit to set: {', '.join(SET_BY_OPERATORS)}")
     for limit, value in limits.items():
         check_limit(limit, value)
     changes = msgspec.json.encode(limits).decode()
@@ -117,11 +120,11 @@ async def limit_queue(
 
 def check_limit(name: str, value: float | None) -> None:
     """Refuse a limit that does not exist or is out of range."""
-    if name not in LIMITS:
-        raise InvalidSetting(f"a limit is one of {', '.join(LIMITS)}, got {name!r}")
+    if name not in SET_BY_OPERATORS:
+        raise InvalidSetting(f"a limit is one of {', '.join(SET_BY_OPERATORS)}, got {name!r}")
     if value is None:
         return
-    whole = name.endswith("concurrency")
+    whole = not name.endswith("rate")
     kind: type = int if whole else float
     fits = isinstance(value, int | kind) and not isinstance(value, bool)
     least = 1 if whole else 0.000_001

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import asyncpg
+import psycopg
 
 from mainspring.db.connect import Database
 from mainspring.db.rights import ENQUEUE_FUNCTIONS, READ_BY_ALL
+from mainspring.errors import MissingRights
 from mainspring.kernel.ask import ask
 
 _ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -46,3 +52,16 @@ async def missing_rights(
         objects=[name for _, name in wanted],
     )
     return [(row["privilege"], row["object"]) for row in rows]
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """A question or order that is refused for want of a right says which, and who prints the grant."""
+    try:
+        yield
+    except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
+        raise MissingRights(
+            f"the role may not do this: {str(error).splitlines()[0]}; mainspring rights operator ROLE "
+            "prints the SQL for a role that looks at everything, mainspring rights worker ROLE for one "
+            "that orders everything"
+        ) from error

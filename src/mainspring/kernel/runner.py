@@ -32,6 +32,8 @@ _EMPTY = contextvars.Context()
 HOLD_AGAIN = 0.05
 # So many visits of the engine's own bookkeeping run beside the slots while all of these are taken.
 BESIDE = 32
+# At a stop it is looked so often whether those that have not ended hang (seconds).
+LOOK_EVERY = 0.1
 # Slots whose handlers never suspend let the other loops run this often (seconds).
 YIELD_EVERY = 0.005
 # And those of low priorities more often: somebody else's visit may be on its way.
@@ -391,10 +393,11 @@ class Runner:
 
     def let_hang(self, run: Run) -> None:
         """A run was overtaken, or told to end, and is still under way: its slot goes on without it, and so
-        do its queue, its group and its key. What an overtaken one brings may still count."""
-        if run.slot is None or run.hangs or run.outcome is not None or self._closing:
+        do its queue, its group and its key. What an overtaken one brings may still count. A worker that
+        stops waits no longer for it, and has room for any number."""
+        if run.slot is None or run.hangs or run.outcome is not None:
             return
-        if self.hanging.is_full:
+        if self.hanging.is_full and not self._closing:
             if run not in self.hanging.kept:
                 self.hanging.kept.append(run)
                 self._make_room(run)
@@ -460,13 +463,13 @@ class Runner:
             self._alarm.cancel()
 
     async def ended(self, timeout: float) -> bool:
-        """Wait until all slots have ended, but those whose runs hang."""
+        """Wait until all slots have ended, but those whose runs hang, or have come to hang meanwhile."""
         deadline = moment.local() + timeout
         while slots := (self._slots | self._beside) - self.hanging.slots:
             left = deadline - moment.local()
             if left <= 0:
                 return False
-            await asyncio.wait(slots, timeout=left)
+            await asyncio.wait(slots, timeout=min(left, LOOK_EVERY))
         return True
 
 

@@ -34,16 +34,21 @@ class Chore(Protocol):
 async def run(database: Database, *, history_days: int, chores: Sequence[Chore] = ()) -> None:
     """Look after the tables for ever; on a connection of its own while it does, for it may take long."""
     line = Line(database, "upkeep")
+
+    async def keep_days(database: Database, connection: Any, *, days: int) -> None:
+        await turn(database, connection, history_days=days)
+
     while True:
-        try:
-            connection = await line.get()
-            await turn(database, connection, history_days=history_days)
-            for chore in chores:
-                await chore(database, connection, days=history_days)
-        except Exception as error:
-            log.warning("upkeep.waiting", extra={"error": str(error)})
-        finally:
-            await line.lost()
+        # Each by itself: where this role may not make days, or one fails, the others are done.
+        for chore in (keep_days, *chores):
+            try:
+                await chore(database, await line.get(), days=history_days)
+            except BaseException as error:
+                await line.lost()
+                if not isinstance(error, Exception):
+                    raise
+                log.warning("upkeep.waiting", extra={"error": str(error)})
+        await line.lost()
         await asyncio.sleep(EVERY_SECONDS * random.uniform(0.8, 1.2))
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.db.connect import Database
-from mainspring.kernel import moment, upkeep
+from mainspring.kernel import flood, moment, upkeep
 from mainspring.kernel.buffer import Buffer
 from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.hand import Hand
@@ -109,6 +109,8 @@ class Worker:
         self._doubted: set[int] = set()  # versions that are said to be gone
         self._doubting = False  # a look for them is on its way
         self.chores: list[upkeep.Chore] = []  # what layers drop by age
+        # Told of versions that are said to be gone (None: any may be), for what a layer knows by heart.
+        self.forget: Callable[[frozenset[int] | None], None] = lambda versions: None
 
     # -- life
 
@@ -150,6 +152,7 @@ class Worker:
                 history_days=self.settings.history_days,
                 chores=self.chores,
             ),
+            flood.run(self._database, self._side),
             self._watch_lease(),
         ]
         if not self._database.pooled:
@@ -319,6 +322,7 @@ class Worker:
 
     def _called_off(self, versions: frozenset[int]) -> None:
         """Somebody says that these versions are gone. Anybody may say so: the database is asked."""
+        self.forget(versions)  # of what waits in hand: it is read when it starts
         self._doubted |= versions
         if not self._doubting and self._doubtful():
             self._doubting = True
@@ -426,6 +430,7 @@ class Worker:
 
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""
+        self.forget(None)
         self.reader.restart()
         self.heart.poke_beat()
 

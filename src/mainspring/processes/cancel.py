@@ -19,7 +19,7 @@ from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.drive import Step
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Locked, Structural
-from mainspring.processes.undo import compensating, to_undo, undo_tasks
+from mainspring.processes.undo import compensating, to_undo, under_way, undo_tasks
 from mainspring.processes.visits import engine_visit, find_places, place_values, queue_of
 from mainspring.tasks.promise import Failure
 
@@ -47,12 +47,15 @@ class Cancelling(Structural):
         graph = Graph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
         kept = compensating(graph) if compensate else set()
         live = [node for node in graph.live() if node.id not in kept]
-        undone = (yield from self._find_undone(graph, live)) if compensate else []
+        undone = (yield from self._find_undone(graph, live, kept)) if compensate else []
         stopped = yield from self._drop([node.id for node in live], graph)
         yield from self._write_ends(live, {n.promise for n in live}, Failure(CANCELLED, why))
         waiting = [n.id for n in graph.nodes.values() if n.actor == "@process" and n.id not in kept]
         yield from self._cancel_children(waiting, compensate=compensate)
         goes_on = bool(undone) or any(graph.nodes[id].state in LIVE for id in kept)
+        if goes_on:  # the scopes are at their end: no look ends them again, no handler runs
+            values = {"process_id": self.process_id, "kept": sorted(kept)}
+            yield SQL["undo_scopes"], values
         if undone:
             yield from self._undo(locked, graph, undone)
         if goes_on:
@@ -63,7 +66,7 @@ class Cancelling(Structural):
         return Answer(True, len(live), stopped, compensations=len(undone))
 
     def _find_undone(
-        self, graph: Graph, live: list[Node]
+        self, graph: Graph, live: list[Node], kept: set[str]
     ) -> Generator[Step, list[Any], list[Node]]:
         """What was done and is not undone yet. What is handed out may have had its effect."""
         if not any(node.undo for node in graph.nodes.values()):
@@ -71,19 +74,18 @@ class Cancelling(Structural):
         rows = yield SQL["read_scopes"], {"id": self.process_id}
         begun = [(queue_of(n.actor, self.engine), n.id) for n in live if n.undo]
         places = (yield from find_places(begun)) if begun else {"keys": ()}
-        return to_undo(graph, {row[0]: row for row in rows}, set(places["keys"]))
+        return to_undo(graph, {row[0]: row for row in rows}, set(places["keys"]), kept)
 
     def _undo(
         self, locked: Locked, graph: Graph, undone: list[Node]
     ) -> Generator[Step, list[Any], Any]:
-        """Their tasks. The scopes are at their end: no look ends them again."""
+        """Their tasks, after compensations that run already: those are of what was done later."""
         root = graph.nodes[locked.root]
 
         def maker(step: Node) -> Node:
             return graph.nodes.get(step.created_by or "", root)  # it may have been pruned
 
-        tasks = undo_tasks(self.process_id, undone, maker)
-        yield SQL["undo_scopes"], {"process_id": self.process_id}
+        tasks = undo_tasks(self.process_id, undone, maker, under_way(graph))
         change = Change(self.process_id, maker(undone[0]).id, None)
         change.tasks = tasks
         yield from self.end_tasks(locked, [change])

@@ -15,7 +15,7 @@ from mainspring.processes.decision import fingerprint
 from mainspring.processes.ends import End, end_values
 from mainspring.processes.hand_out import Handout, Input, decode_options
 from mainspring.processes.store import SQL
-from mainspring.processes.visits import QUEUE, add_values, engine_visit, offer_values, place_values
+from mainspring.processes.visits import add_values, engine_visit, offer_values, place_values
 
 
 def judge(batch: Batch, changes: list[Change]) -> Steps:
@@ -184,10 +184,8 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
         finished = {row[0] for row in rows}
         unneeded += [(id, batch.engines[id], f"look/{id}") for id in finished]
         for _, parent, parent_task, engine in rows:
-            if parent is not None:
-                visit = engine_visit(
-                    "child", parent, parent_task, id=new_id(), engine=engine or QUEUE
-                )
+            if engine is not None:
+                visit = engine_visit("child", parent, parent_task, id=new_id(), engine=engine)
                 batch.offers.append(visit)
         others = [id for id in ending if id not in finished]
         if others:
@@ -212,6 +210,7 @@ def _released_handout(row: Any, change: Change) -> Handout:
     assert change.promise is not None
     _, task, _, _, _, actor, how, generation, promise, args, version, scope, step, kind = row
     given = Input(change.promise, kind, change.outcome, change.result, change.error)
+    options = decode_options(how)
     return Handout(
         change.process_id,
         task,
@@ -224,5 +223,6 @@ def _released_handout(row: Any, change: Change) -> Handout:
         scope,
         step,
         (given,),
-        priority=decode_options(how).priority,
+        priority=options.priority,
+        is_undo=options.shielded,
     )

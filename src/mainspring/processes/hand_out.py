@@ -57,12 +57,14 @@ class Handout(msgspec.Struct, frozen=True):
     priority: int | None = None  # that its call asked for
     # The priority at which what it sets in motion waits, unless told otherwise (see in_background).
     background: int | None = None
+    is_undo: bool = False
 
     @property
     def failed_input(self) -> Input | None:
-        """The first input whose error stops this task."""
+        """The first input whose error stops this task. A compensation that was given up stops no other."""
+        stopping = ("value",) if self.is_undo else ("value", "order")
         for given in self.inputs:
-            if given.outcome == "err" and given.kind in ("value", "order"):
+            if given.outcome == "err" and given.kind in stopping:
                 return given
         return None
 
@@ -78,6 +80,7 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
 _options = msgspec.json.Decoder(Options)
 NO_OPTIONS = Options()
+ENDED = ("done", "cancelled", "superseded")  # states of tasks that are not run any more
 # A run that began before its task's timeout is held by then, so that the engine can tell it from none.
 DEADLINE_AFTER = timedelta(seconds=2)
 
@@ -99,6 +102,7 @@ def handout_of(row: Sequence[Any]) -> Handout:
     (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
         row
     )
+    options = decode_options(how)
     return Handout(
         process_id,
         id,
@@ -111,7 +115,8 @@ def handout_of(row: Sequence[Any]) -> Handout:
         scope,
         step,
         () if inputs is None else tuple(map(_input, _inputs.decode(inputs))),
-        priority=decode_options(how).priority,
+        priority=options.priority,
+        is_undo=options.shielded,
     )
 
 

@@ -21,7 +21,7 @@ from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
 from mainspring.kernel import moment
 from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.lane import LANE
-from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
+from mainspring.kernel.outcome import Again, Cancelled, Done, Outcome, Parked, Retry
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
 from mainspring.kernel.visit import Run, Visit
@@ -35,7 +35,7 @@ from mainspring.processes.deadline import Deadline, Overdue
 from mainspring.processes.decision import Decision, Recorded, validate
 from mainspring.processes.decisions import Decisions
 from mainspring.processes.drive import Step
-from mainspring.processes.hand_out import Desk, Handout, in_background
+from mainspring.processes.hand_out import ENDED, Desk, Handout, in_background
 from mainspring.processes.lines import Lines
 from mainspring.processes.look import FAIL, Looking, Sight
 from mainspring.processes.map import MAP, decide_chunk
@@ -276,6 +276,14 @@ class Processes:
         at = moment.local()
         self.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
 
+    def forget(self, versions: frozenset[int] | None) -> None:
+        """Visits of these versions are said to be gone: what they would be run with is read after all."""
+        if versions is None:
+            self._handouts.clear()
+            return
+        for version in versions:
+            self._handouts.pop(version, None)
+
     async def _run_task(self, run: Run, decide: Callable[[Handout, Run], Any]) -> Outcome:
         """Hand a task out, let it decide, and note what that changes."""
         payload = payload_of(run.visit)
@@ -284,6 +292,8 @@ class Processes:
             handout = await self._desk.load(payload.process_id, run.visit.key)
         if handout is None:
             return await self._inconsistent(payload.process_id, run)
+        if handout.state in ENDED:  # called off while it waited in hand; it may be undone by now
+            return Cancelled("its task has ended")
         if run.visit.priority < LANE:
             handout = in_background(handout, run.visit)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:

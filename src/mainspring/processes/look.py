@@ -25,7 +25,7 @@ from mainspring.processes.hand_out import decode_options
 from mainspring.processes.repair import ALL_ENDED, Repairing
 from mainspring.processes.store import SQL
 from mainspring.processes.structural import Answer, Locked
-from mainspring.processes.undo import undo_tasks
+from mainspring.processes.undo import may_have_begun, under_way, undo_tasks
 from mainspring.processes.visits import find_places, queue_of
 from mainspring.tasks.promise import Failure
 
@@ -169,7 +169,12 @@ class Looking(Repairing):
         yield from self._cancel_children([n.id for n in members])
         # Written first: what waited for a member is of the scope itself, or is told by its promise.
         changes = [self._cancelled(n, row[5]) for n in live]
-        changes += [self._handler(graph, locked.root, row, members, had_visit, error)]
+        done = [n for n in members if n.undo and may_have_begun(n, had_visit)]
+        makers = {
+            s[2] for s in scopes.values() if _inside(s[0], {id}, scopes) and s[0] not in within
+        }
+        after = under_way(graph, makers)
+        changes += [self._handler(graph, locked.root, row, done, after, error)]
         yield SQL["change_scopes"], {"ids": sorted(within), "state": "undoing"}
         yield from self.end_tasks(locked, changes)
 
@@ -185,16 +190,14 @@ class Looking(Repairing):
         graph: Graph,
         root: str,
         row: Any,
-        members: list[Node],
-        had_visit: set[str],
+        done: list[Node],
+        after: list[str],
         error: Failure,
     ) -> Change:
         """The undo tasks of what was done, newest first, and then the handler."""
         opened_by = graph.nodes.get(row[2]) or graph.nodes[root]
-        # What was handed out when it was cancelled may have had its effect: it is undone too.
-        done = [n for n in members if n.undo and (n.state == "done" or n.id in had_visit)]
-        tasks = undo_tasks(self.process_id, done, lambda step: opened_by)
-        edges = [(tasks[-1].id, "order")] if tasks else []
+        tasks = undo_tasks(self.process_id, done, lambda step: opened_by, after)
+        edges = [(before, "order") for before in ([tasks[-1].id] if tasks else after)]
         if row[4] is not None:
             handler = msgspec.json.decode(row[4], type=Undo)
             actor, version = handler.actor, handler.args_version

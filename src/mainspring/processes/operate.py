@@ -16,6 +16,7 @@ import msgspec
 from mainspring.db.connect import Database
 from mainspring.kernel.ask import ask
 from mainspring.kernel.operation import Operation
+from mainspring.kernel.rights import explaining
 from mainspring.processes import actors, graph, mass, search, settings, why
 from mainspring.processes.actors import Counts
 from mainspring.processes.cancel import Cancelling
@@ -59,9 +60,10 @@ class ProcessOperator:
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
         database = await self._host.database()
         pool = await self._host.pool()
-        async with pool.connection(transaction=True) as connection:
-            await ask(database, connection, "plan_anew")
-            return await question(database, connection, *args, **kwargs)
+        with explaining():
+            async with pool.connection(transaction=True) as connection:
+                await ask(database, connection, "plan_anew")
+                return await question(database, connection, *args, **kwargs)
 
     async def search(
         self,

@@ -38,6 +38,7 @@ from mainspring.processes.drive import Step, drive
 from mainspring.processes.ends import End, end_values
 from mainspring.processes.hand_out import DEADLINE_AFTER, deadline_of, decode_options
 from mainspring.processes.store import SQL
+from mainspring.processes.undo import around
 from mainspring.processes.visits import (
     QUEUE,
     NewVisit,
@@ -56,6 +57,10 @@ ENDED = ("done", "parked")  # from which a restart may begin
 FROM_SCRATCH = "the process was cancelled: restart it from scratch"
 NOT_WHILE_CANCELLING = (
     "the process is being cancelled and its compensations run: restart it when they have ended"
+)
+NOT_WHILE_UNDOING = (
+    "compensations of what would be redone have not ended: restart when they have; one that is parked "
+    "is tried again (restart-tasks) or gone on without (resolve)"
 )
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 # Runs that are told to stop by a notification; there may be many visits, but only so many slots.
@@ -224,7 +229,7 @@ class Structural:
             starts = [order.task or locked.root]
         scopes = {row[0]: row for row in (yield SQL["read_scopes"], {"id": self.process_id})}
         refused = (
-            _refusal(locked, graph, scopes, start, force=order.force or start == locked.root)
+            _refusal(locked, graph, start, force=order.force or start == locked.root)
             for start in starts
         )
         why = next(filter(None, refused), None)
@@ -232,8 +237,12 @@ class Structural:
             why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
         cone = graph.cone(starts) if why is None else set()
         why = why or _undone_in_race(graph, scopes, cone)
+        if any(n.id in cone and decode_options(n.options).shielded for n in graph.live()):
+            why = why or NOT_WHILE_UNDOING
         superseded = graph.superseded(cone, starts)
         reset = sorted(cone - superseded)
+        first = [start for start in starts if start in cone]
+        why = why or _undone_before(graph, scopes, cone, [*first, *reset])
         if (lost := graph.lost_input(reset)) is not None:
             why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
         if why is not None:
@@ -323,9 +332,7 @@ class Structural:
             yield from commit.structural_steps(locked.root, locked.type, locked.now, locked.engine)
 
 
-def _refusal(
-    locked: Locked, graph: Graph, scopes: Mapping[str, Any], start: str, *, force: bool
-) -> str | None:
+def _refusal(locked: Locked, graph: Graph, start: str, *, force: bool) -> str | None:
     """Why a restart from a task cannot be; None: it can."""
     node = graph.nodes.get(start)
     if node is None:
@@ -343,14 +350,20 @@ def _refusal(
         )
     if node.done_no is not None and node.done_no <= locked.horizon:
         return f"what followed task {start} was pruned: restart from a later task"
-    scope = scopes.get(node.scope_id or "")
-    while scope is not None:
-        if scope[3] in UNDONE:
-            return (
-                f"task {start} lies in a scope that has failed and was undone: restart from the "
-                f"task that opened it, {scope[2]}"
-            )
-        scope = scopes.get(scope[1] or "")
+    return None
+
+
+def _undone_before(
+    graph: Graph, scopes: Mapping[str, Any], cone: set[str], tasks: Iterable[str]
+) -> str | None:
+    """What was undone is not redone, wherever a restart begins: its scope has ended for good."""
+    for id in tasks:
+        for scope in around(graph.nodes[id].scope_id, scopes):
+            if scope[3] in UNDONE and scope[2] not in cone:
+                return (
+                    f"task {id} lies in a scope that has failed and was undone: restart from the "
+                    f"task that opened it, {scope[2]}"
+                )
     return None
 
 

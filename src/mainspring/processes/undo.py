@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.kernel.visit import new_ids
 from mainspring.processes.change import NewTask
-from mainspring.processes.cone import Graph, Node
+from mainspring.processes.cone import LIVE, Graph, Node
 from mainspring.processes.decision import Undo
 from mainspring.processes.hand_out import Options, decode_options
 
@@ -23,15 +23,19 @@ NEVER = 1 << 62  # the number of an end that was not: what was in flight is undo
 
 
 def undo_tasks(
-    process_id: str, steps: Sequence[Node], maker: Callable[[Node], Node]
+    process_id: str,
+    steps: Sequence[Node],
+    maker: Callable[[Node], Node],
+    after: Sequence[str] = (),
 ) -> list[NewTask]:
-    """A task for each step, in reverse order of the ends, each after the one before it."""
+    """A task for each step, in reverse order of the ends, each after the one before it.
+    `after`: promises of compensations that run already, of what was done later."""
     ordered = sorted(steps, key=lambda n: NEVER if n.done_no is None else n.done_no, reverse=True)
     tasks: list[NewTask] = []
     for id, step in zip(new_ids(len(ordered)), ordered, strict=True):
         undo, by = msgspec.json.decode(step.undo or "", type=Undo), maker(step)
         edges = [(step.promise, "outcome")] if undo.takes_outcome else []
-        edges += [(tasks[-1].id, "order")] if tasks else []
+        edges += [(before, "order") for before in ([tasks[-1].id] if tasks else after)]
         task = NewTask(
             id, process_id, by.id, by.generation, id, undo.actor, undo.args, undo.args_version,
             tuple(edges),
@@ -57,15 +61,38 @@ def compensating(graph: Graph) -> set[str]:
     return {id for id, is_one in known.items() if is_one}
 
 
-def to_undo(graph: Graph, scopes: Scopes, handed_out: Collection[str]) -> list[Node]:
-    """The steps that a cancel of the process undoes: those done, and those that may have begun."""
+def under_way(graph: Graph, makers: Collection[str] | None = None) -> list[str]:
+    """The promises of compensations that have not ended: of those that these tasks made, or of all."""
+    return [
+        node.promise
+        for node in graph.nodes.values()
+        if (makers is None or node.created_by in makers)
+        and decode_options(node.options).shielded
+        and node.state != "superseded"
+        and graph.nodes[node.promise].outcome is None
+    ]
+
+
+def to_undo(
+    graph: Graph, scopes: Scopes, handed_out: Collection[str], kept: Collection[str]
+) -> list[Node]:
+    """The steps that a cancel of the process undoes. `kept` is what undoes others, and goes on."""
     return [
         node
         for node in graph.nodes.values()
         if node.undo
-        and (node.state == "done" or node.id in handed_out)
+        and node.id not in kept
+        and may_have_begun(node, handed_out)
         and can_be_undone(node.scope_id, scopes)
     ]
+
+
+def may_have_begun(node: Node, handed_out: Collection[str]) -> bool:
+    """Whether a step may have had its effect: it has ended or has a visit, a race called it off, or it
+    was done before a restart and waits to be redone."""
+    if node.state in LIVE:
+        return node.id in handed_out or node.generation > 0
+    return node.state in ("done", "cancelled")
 
 
 def can_be_undone(scope: str | None, scopes: Scopes) -> bool:

@@ -102,8 +102,8 @@ class Runtime:
         queues = [
             _queue(name, _keyed(batch), pool=scheduler) for name, batch in self._batches.items()
         ]
-        # Always that of the worker's pool: workers of one pool serve the same queues.
-        pools = {self._pool, *(t.settings.pool for t in self._tasks.values())}
+        # Not where no task is: who has none would leave firings of another service for ever.
+        pools = {task.settings.pool for task in self._tasks.values()}
         queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
         return queues
 

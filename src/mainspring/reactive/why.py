@@ -107,7 +107,10 @@ def _left(served: Any) -> Iterable[str]:
         return
     left = f"not started by the worker that has it: {_first(served['left_why'])}"
     if served["carried"]:
-        yield f"{left}; it starts when the older workers of pool {served['pool']!r} are gone"
+        yield (
+            f"{left}; it starts when the workers of pool {served['pool']!r} that lack it are gone (two "
+            "applications need a pool each)"
+        )
     else:
         yield (
             f"{left}, and none lives: start one; else the older release is declared again in some "

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import psycopg
 
-from mainspring.errors import InvalidArguments, MainspringError, MissingRights, NotFound
+from mainspring.errors import (
+    InvalidArguments,
+    MainspringError,
+    MissingRights,
+    NotFound,
+    QueueFull,
+)
 from mainspring.tasks.handle import Handle, Lookup
 from mainspring.tasks.rows import priority
 from mainspring.tasks.store import SQL
@@ -23,10 +29,12 @@ if TYPE_CHECKING:
 
 MOST = 10_000  # the function takes no more at once
 DENIED = (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege)
+FULL = (asyncpg.ProgramLimitExceededError, psycopg.errors.ProgramLimitExceeded)
 REFUSED = (
     *(asyncpg.UndefinedObjectError, psycopg.errors.UndefinedObject),
     *(asyncpg.InvalidParameterValueError, psycopg.errors.InvalidParameterValue),
     *DENIED,
+    *FULL,
 )
 
 
@@ -65,6 +73,11 @@ def refusal(error: Exception) -> MainspringError:
         return MissingRights(
             f"the role may not enqueue or ask for results: {text}; "
             "mainspring rights enqueue ROLE prints the grants"
+        )
+    if isinstance(error, FULL):
+        return QueueFull(
+            f"{text}; enqueue it again when some have run (mainspring queues limit --waiting-max sets "
+            "how many may wait)"
         )
     if isinstance(error, asyncpg.UndefinedObjectError | psycopg.errors.UndefinedObject):
         return NotFound(

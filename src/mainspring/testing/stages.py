@@ -136,7 +136,7 @@ class Simulation:
         row = self._find(id)
         del self._entities[id]
         for stage in self._kind.stages.values():
-            if stage.deleted is not None:
+            if stage.has_hook:
                 self._tell(id, row, stage, what="deleted")
 
     def offer(self, stage: str, id: Any, /, at: datetime | None = None) -> None:
@@ -300,7 +300,7 @@ class Simulation:
             outside=outside,
         )
         self.events.append(event)
-        hook = stage.hook(event)
+        hook = stage.hook(what, outside)
         if self._hooks and hook is not None:
             call_hook(hook, event)
 

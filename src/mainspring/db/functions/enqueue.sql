@@ -30,6 +30,18 @@ begin
 end
 $$;
 
+-- What is said of a task that so many calls of wait already as an operator lets (mark_full.sql).
+create or replace function mainspring.refuse_full(task text, most integer) returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  as $$
+begin
+  raise exception 'task % is full: % of its calls may wait', quote_literal(task), most using
+    errcode = 'program_limit_exceeded',
+    hint = 'enqueue it again when some have run; mainspring queues limit --waiting-max sets how many may wait';
+end
+$$;
+
 -- Enqueue a task from plain SQL, in the caller's transaction. Answers the task's id; with a key that is already
 -- taken in its group, the id of the task that has it. Without a priority it has the one that the task declares.
 -- Runs as the owner of the schema: who may call it needs no right on our tables.
@@ -51,11 +63,16 @@ declare
   count integer;
   winner uuid;
   wanted_priority integer;
+  full_at integer;
 begin
-  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5) into wanted_priority
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end
+    into wanted_priority, full_at
     from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
     perform mainspring.refuse_task(task);
+  end if;
+  if full_at is not null then
+    perform mainspring.refuse_full(task, full_at);
   end if;
   if jsonb_typeof(arguments) is distinct from 'object' then
     raise exception 'arguments of task % must be a JSON object, got %', quote_literal(task), coalesce(jsonb_typeof(arguments), 'null')

@@ -21,9 +21,12 @@ begin
     raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
       using errcode = 'program_limit_exceeded', hint = 'send them in several calls of one transaction';
   end if;
-  select t.name into wrong from unnest(tasks) as t(name)
-    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q) where q.name is null limit 1;
-  if found then
+  select t.name, q.waiting_max into wrong from unnest(tasks) as t(name)
+    left join mainspring.queue q on q.name = t.name and mainspring.may_enqueue(q)
+    where q.name is null or q.is_full and q.waiting_max is not null limit 1;
+  if wrong.waiting_max is not null then
+    perform mainspring.refuse_full(wrong.name, wrong.waiting_max);
+  elsif found then
     perform mainspring.refuse_task(coalesce(wrong.name, ''));
   end if;
   select i.task, i.fault into wrong

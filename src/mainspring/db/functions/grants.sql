@@ -5,16 +5,26 @@ do $$
 declare
   schema constant oid := 'mainspring'::regnamespace;
   item record;
-  was_open constant boolean := exists (
-    select from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-    where p.oid = 'mainspring.changed(text, text[], text[])'::regprocedure and a.grantee = 0);
+  -- Until migration 18 whoever had the schema could call these two, unless that was revoked. A function is open when it is new,
+  -- too, so it counts only where this very transaction brings that migration to a schema that was there before.
+  was_open constant text[] := array(
+    select p.proname from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    where p.oid in ('mainspring.changed(text, text[], text[])'::regprocedure,
+        'mainspring.offer(text, text, text, timestamptz)'::regprocedure) and a.grantee = 0
+      and exists (select from mainspring.migration m where m.number = 18 and m.applied_at = pg_catalog.now())
+      and exists (select from mainspring.migration m where m.applied_at < pg_catalog.now()));
 begin
   for item in
-    select p.oid::regprocedure as name from pg_proc p
-    where p.pronamespace = schema and pg_has_role(p.proowner, 'usage') and exists (
-      select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0)
+    select p.oid::regprocedure as name, a.grantor::regrole as giver, a.grantor = p.proowner as is_owners
+    from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    where p.pronamespace = schema and pg_has_role(p.proowner, 'usage') and a.grantee = 0
   loop
-    execute format('revoke execute on function %s from public', item.name);
+    -- What somebody else has opened by a right to grant goes with that right.
+    if item.is_owners then
+      execute format('revoke execute on function %s from public', item.name);
+    else
+      execute format('revoke grant option for execute on function %s from %s cascade', item.name, item.giver);
+    end if;
   end loop;
   for item in
     with has as (
@@ -26,9 +36,8 @@ begin
       from pg_class c join pg_attribute a on a.attrelid = c.oid, aclexplode(a.attacl) x
       where c.relnamespace = schema and c.relkind in ('r', 'p', 'v') and x.grantee not in (0, c.relowner)
       union
-      -- Until migration 18 whoever had the schema could call these.
       select a.grantee, 'schema', 'USAGE' from pg_namespace n, aclexplode(n.nspacl) a
-      where was_open and n.oid = schema and a.grantee not in (0, n.nspowner)
+      where was_open <> '{}' and n.oid = schema and a.grantee not in (0, n.nspowner)
     )
     select p.oid::regprocedure as function, h.role::regrole as role
     from (
@@ -39,21 +48,30 @@ begin
         bool_or(h.name = 'param' and h.privilege = 'UPDATE') as advances,
         bool_or(h.name = 'param_rewind' and h.privilege = 'INSERT') as rewinds,
         bool_or(h.name = 'lease' and h.privilege = 'UPDATE') as works,
-        bool_or(h.name = 'schema') as had_all
+        bool_or(h.name = 'schema') as had_schema
       from has h group by h.role
     ) h
     join pg_proc p on p.pronamespace = schema and p.prorettype <> 'trigger'::regtype and pg_has_role(p.proowner, 'usage')
     where not has_function_privilege(h.role, p.oid, 'execute') and (
       h.works
       or h.on_tables and not p.prosecdef
-      or h.enqueues and p.proname in ('enqueue', 'enqueue_many', 'result_of')
+      or h.enqueues and p.proname in ('enqueue', 'enqueue_many')
       or h.asks and p.proname = 'result_of'
       or h.advances and p.proname in ('advance', 'advance_params')
       or h.rewinds and p.proname in ('rewind', 'rewind_param')
-      or h.had_all and p.proname in ('changed', 'offer', 'canonical_keys', 'key_of', 'key_expression', 'own_column',
-        'key_part', 'prints_equals_alike', 'offer_changed', 'offer_entity'))
+      or h.had_schema and (p.proname in ('canonical_keys', 'key_of', 'key_expression', 'own_column', 'key_part', 'prints_equals_alike')
+        or p.proname in ('changed', 'offer_changed') and 'changed' = any(was_open)
+        or p.proname in ('offer', 'offer_entity') and 'offer' = any(was_open)))
   loop
     execute format('grant execute on function %s to %s', item.function, item.role);
+  end loop;
+  -- Whoever sets limits of queues may set those that a new release brings.
+  for item in
+    select distinct x.grantee::regrole as role from pg_attribute a, aclexplode(a.attacl) x
+    where a.attrelid = 'mainspring.queue'::regclass and a.attname = 'concurrency' and x.privilege_type = 'UPDATE'
+      and x.grantee <> 0 and not has_column_privilege(x.grantee, a.attrelid, 'waiting_max', 'update')
+  loop
+    execute format('grant update (waiting_max, is_full) on mainspring.queue to %s', item.role);
   end loop;
   -- A worker's role has the tables that a new release brings, but for those that only the owner writes.
   for item in

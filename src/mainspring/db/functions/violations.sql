@@ -10,7 +10,8 @@ create or replace function mainspring.visit_violations(after text, upto text) re
       ('a visit lies outside the shards', v.shard not between 0 and i.shard_count - 1),
       ('a visit lies in a shard that is not its route''s', v.grp is not null and v.shard <> mainspring.shard(v.grp, i.shard_count)),
       ('a visit can never be read: its key, its time or its priority is none',
-        not isfinite(v.due_at) or v.priority not between 0 and 9 or octet_length(v.key) not between 1 and 1300),
+        v.due_at not between '0001-01-01Z' and '9999-01-01Z' or v.priority not between 0 and 9
+          or octet_length(v.key) not between 1 and 1300),
       ('a held visit has no living holder', v.pass is not null and v.held_until is null
         and not exists (select from mainspring.worker w where w.id = v.holder)),
       ('a visit is half held', (v.pass is null) <> (v.started_at is null) or (v.pass is null and v.held_until is not null))
@@ -18,7 +19,8 @@ create or replace function mainspring.visit_violations(after text, upto text) re
     where (visit_violations.after is null or v.key > visit_violations.after)
       and (visit_violations.upto is null or v.key <= visit_violations.upto)
       and (v.grp is not null or v.pass is not null or v.started_at is not null or v.held_until is not null
-        or v.shard not between 0 and i.shard_count - 1 or not isfinite(v.due_at) or v.priority not between 0 and 9
+        or v.shard not between 0 and i.shard_count - 1 or v.due_at not between '0001-01-01Z' and '9999-01-01Z'
+        or v.priority not between 0 and 9
         or octet_length(v.key) not between 1 and 1300)
       and r.is_broken
     union all

@@ -7,7 +7,7 @@ select exists (
   cross join lateral (
     select 1
     from mainspring.visit v
-    where v.queue = q.name and v.priority = p.priority and v.due_at <= mainspring.now()
+    where v.queue = q.name and v.priority = p.priority and v.due_at between '0001-01-01Z' and mainspring.now()
       and v.pass is null and v.parked_at is null
     limit 1
   ) due

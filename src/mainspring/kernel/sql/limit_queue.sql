@@ -1,11 +1,12 @@
 -- Set some limits of a queue and tell the workers; a limit that is not named stays, null lifts it. The change stands
--- until the declaration in the code changes, and is kept with who made it. No row: there is no such queue.
+-- until the declaration in the code changes, and is kept with who made it. No row: there is no such queue. With another bound of
+-- what may wait the queue is not full until it is counted again (mark_full.sql).
 with wish as (
   select %(changes)s::text::jsonb as wish
 ),
 before as (
   select name, jsonb_build_object('concurrency', concurrency, 'rate', rate, 'group_concurrency', group_concurrency,
-    'group_rate', group_rate) as limits
+    'group_rate', group_rate, 'waiting_max', waiting_max) as limits
   from mainspring.queue
   where name = %(name)s::text
   for update
@@ -17,6 +18,8 @@ changed as (
     group_concurrency =
       case when wish ? 'group_concurrency' then (wish ->> 'group_concurrency')::integer else q.group_concurrency end,
     group_rate = case when wish ? 'group_rate' then (wish ->> 'group_rate')::double precision else q.group_rate end,
+    waiting_max = case when wish ? 'waiting_max' then (wish ->> 'waiting_max')::integer else q.waiting_max end,
+    is_full = q.is_full and not wish ? 'waiting_max',
     changed_at = mainspring.now()
   from wish, before b
   where q.name = b.name

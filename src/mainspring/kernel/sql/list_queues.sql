@@ -87,7 +87,7 @@ name as (
   union select queue from free union select queue from parked union select queue from held
 )
 select n.name, q.pool, q.kind, q.concurrency, q.rate, q.group_concurrency, q.group_rate, q.searchable,
-  q.paused_at, q.name is not null as known, coalesce(s.count, 0) as workers,
+  q.waiting_max, q.is_full, q.paused_at, q.name is not null as known, coalesce(s.count, 0) as workers,
   coalesce(f.waiting, 0)::bigint as waiting, coalesce(f.scheduled, 0)::bigint as scheduled, coalesce(h.count, 0) as running,
   coalesce(p.count, 0) as parked,
   case when f.waiting > 0 then greatest(0, extract(epoch from mainspring.now() - f.oldest_due_at))::double precision else 0 end

@@ -8,6 +8,7 @@
 -- stranger's insert can have, is nobody's: get_bit would end the whole statement, so the order of the two is fixed.
 -- A payload beyond what our API takes came another way: a sentence is read in its place, so that its run fails and no other waits.
 -- A time of expiry that Python cannot hold is read as the nearest that it can: else the whole page could not be read.
+-- What is due before the first year is not read: Python has no such time, and a level could not be read on from there.
 -- How far each level was read is noted in the same transaction: after a death it names the suspects.
 with level as (
   select queue, priority, after_due, after_key, upto_due, upto_key, most
@@ -27,7 +28,7 @@ page as materialized (
     from mainspring.visit v
     where v.queue = l.queue
       and v.priority = l.priority
-      and (v.due_at, v.key) > (l.after_due, l.after_key)
+      and (v.due_at, v.key) > (greatest(l.after_due, '0001-01-01Z'), l.after_key)
       and v.due_at <= least(l.upto_due, mainspring.now())
       and (v.due_at < l.upto_due or v.key <= l.upto_key)
       and v.pass is null

@@ -20,7 +20,7 @@ page as materialized (
       where v.queue = w.queue
         and v.grp = w.grp
         and v.priority = p.priority
-        and v.due_at <= mainspring.now()
+        and v.due_at between '0001-01-01Z' and mainspring.now()
         and v.pass is null
         and v.parked_at is null
       order by v.due_at, v.key

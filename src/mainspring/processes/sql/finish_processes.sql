@@ -1,6 +1,6 @@
 -- Finish processes whose root is closed and that have no live task; a daemon is none. One whose cancel had something to
--- undo is cancelled now. Answers those that are finished
--- now. Others that end at the same moment may each see the other: then the look that follows finishes the process.
+-- undo is cancelled now. Answers those that are finished now, with the queue of a parent that is open and must be told.
+-- Others that end at the same moment may each see the other: then the look that follows finishes the process.
 -- Locks process rows in the order of the ids. Rides the primary keys.
 with mine as materialized (
   select p.id
@@ -22,4 +22,4 @@ set state = case when p.cancelling_at is null then 'finished' else 'cancelled' e
 from mine m
 where p.id = m.id
 returning p.id::text, p.parent_process::text, p.parent_task::text,
-  (select o.engine from mainspring.process o where o.id = p.parent_process) as parent_engine
+  (select o.engine from mainspring.process o where o.id = p.parent_process and o.state = 'open') as parent_engine
