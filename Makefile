@@ -47,9 +47,9 @@ bench: $(STAMP)
 bench-all: $(STAMP)
 	@$(BIN)/python -m benchmarks run $(if $(JSON),--json $(JSON)) $(ARGS)
 
-# Write src/mainspring/db/schema.sql anew after a migration; a test compares it.
+# Write src/mainspring/db/schema/schema.sql anew after a migration; a test compares it.
 schema: $(STAMP)
-	@$(BIN)/python -m mainspring.db.dump > src/mainspring/db/schema.sql.new && mv src/mainspring/db/schema.sql.new src/mainspring/db/schema.sql
+	@$(BIN)/python -m mainspring.db.schema.dump > src/mainspring/db/schema/schema.sql.new && mv src/mainspring/db/schema/schema.sql.new src/mainspring/db/schema/schema.sql
 
 clean:
 	rm -rf $(VENV) .mainspring .bench dist

@@ -18,7 +18,7 @@ import psycopg
 
 from benchmarks.workloads.workload import percentile
 from mainspring import Mainspring, ProcessFilter, Promise
-from mainspring.processes.mass import TaskFilter
+from mainspring.processes.operate.bulk import TaskFilter
 
 PARKED = """
 with made as materialized (

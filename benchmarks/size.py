@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from mainspring.db.connect import Database
-from mainspring.db.embedded import EmbeddedServer
-from mainspring.db.migrate import migrate
+from mainspring.db.database import Database
+from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.db.schema.migrate import migrate
 
 DAYS = 30
 QUEUES = 2_000

@@ -21,10 +21,10 @@ import psycopg
 
 from benchmarks.stage import Failed
 from mainspring import Mainspring
-from mainspring.reactive import check
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.triggers import Delta
-from mainspring.reactive.values import Param
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.schedule import check
 
 READY_SECONDS = 300.0
 EVERY = 10  # of a steady load every so many-th task fires on each advance of its param

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from mainspring import Mainspring, ReactiveRun
 from mainspring.reactive import Chunk, all_arrived, all_of, caught_up, new_chunk, new_day, new_week
-from mainspring.reactive.explain import lines_of
+from mainspring.reactive.decide.explain import lines_of
 from mainspring.testing import ParamSet, ReactiveSimulation
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

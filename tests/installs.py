@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mainspring
-from mainspring.db import binaries
+from mainspring.db.embedded import binaries
 
 SOURCE = Path(mainspring.__file__).resolve().parents[1]
 

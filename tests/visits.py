@@ -13,13 +13,13 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg.rows import dict_row
 
-from mainspring.db.connect import Database
-from mainspring.kernel.bands import code_of
-from mainspring.kernel.config import QueueSettings
-from mainspring.kernel.holds import hold_arguments
+from mainspring.db.database import Database
+from mainspring.kernel.lease.bands import code_of
+from mainspring.kernel.lease.holds import hold_arguments
+from mainspring.kernel.operate.register import register_arguments
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.register import register_arguments
-from mainspring.kernel.settling import (
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.settle.batches import (
     bundle_arguments,
     done_arguments,
     done_in_order,
@@ -29,7 +29,7 @@ from mainspring.kernel.settling import (
     settle_arguments,
     sort_of,
 )
-from mainspring.kernel.store import SQL
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import (
     END,
     PRIORITIES,

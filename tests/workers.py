@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mainspring.db.connect import Database
-from mainspring.kernel.config import QueueSettings, WorkerSettings
+from mainspring.db.database import Database
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing.idle import FAST_SETTINGS

@@ -22,13 +22,13 @@ import psycopg
 from benchmarks.lab import Lab
 from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.entities.offers import StageOffer, offer_values
-from mainspring.entities.store import SQL as STAGE_SQL
-from mainspring.kernel.config import QueueSettings
+from mainspring.entities.statements import SQL as STAGE_SQL
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.settling import settle_arguments
-from mainspring.kernel.store import SQL
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.settle.batches import settle_arguments
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run, Visit, token
 
 WAITING = 1_000_000

@@ -37,24 +37,32 @@ from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.entities.clock import now
-    from mainspring.entities.consumer import Sink
     from mainspring.entities.crawl import Crawl
-    from mainspring.entities.dao import Change, Dao, one_by_one
-    from mainspring.entities.event import Saved
-    from mainspring.entities.ids import Codec
+    from mainspring.entities.declare.consumer import Sink
+    from mainspring.entities.declare.dao import Change, Dao, one_by_one
+    from mainspring.entities.declare.event import Saved
+    from mainspring.entities.declare.ids import Codec
+    from mainspring.entities.declare.outcome import Untouched, Update
     from mainspring.entities.kind import Kind
-    from mainspring.entities.outcome import Untouched, Update
+    from mainspring.entities.visit.clock import now
     from mainspring.kernel.retry import RetryPolicy
-    from mainspring.processes.handle import ProcessHandle
-    from mainspring.processes.process import Process
-    from mainspring.processes.search import ProcessFilter
-    from mainspring.processes.verbs import First, Signal, first_of, gather, scope, set_attrs, sleep
-    from mainspring.reactive.context import ReactiveRun
-    from mainspring.tasks.context import Context
-    from mainspring.tasks.handle import Handle
-    from mainspring.tasks.promise import Failure, Outcome, Promise
-    from mainspring.tasks.task import Task
+    from mainspring.processes.declare.decider_api import (
+        First,
+        Signal,
+        first_of,
+        gather,
+        scope,
+        set_attrs,
+        sleep,
+    )
+    from mainspring.processes.declare.handle import ProcessHandle
+    from mainspring.processes.declare.process import Process
+    from mainspring.processes.operate.search import ProcessFilter
+    from mainspring.reactive.declare.context import ReactiveRun
+    from mainspring.tasks.declare.handle import Handle
+    from mainspring.tasks.declare.promise import Failure, Outcome, Promise
+    from mainspring.tasks.declare.task import Task
+    from mainspring.tasks.run.context import Context
     from mainspring.version import __version__ as __version__
 
 __all__ = [

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 import psycopg
 
-from mainspring.db import connect, migrate
+from mainspring.db import database as connect
+from mainspring.db.schema import migrate
+from mainspring.db.until_reachable import until_let_in
+from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
 from mainspring.entities.crawl import Crawl
-from mainspring.entities.dao import Dao
-from mainspring.entities.declare import declare_documents, declare_entities
+from mainspring.entities.declare.dao import Dao
+from mainspring.entities.declare.ids import Codec
+from mainspring.entities.declaring import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
-from mainspring.entities.ids import Codec
 from mainspring.entities.kind import Kind
 from mainspring.errors import (
     DuplicateTask,
@@ -31,37 +34,30 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
-from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings, check_pool
-from mainspring.kernel.given import Seconds, check_settings, in_seconds, name_of
-from mainspring.kernel.insist import until_let_in
-from mainspring.kernel.register import register_arguments
+from mainspring.kernel.operate.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
+from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
 from mainspring.loops import run_apart, run_here
-from mainspring.processes.handle import ProcessHandle, check_own_id
-from mainspring.processes.hub import Hub
-from mainspring.processes.process import Process, ProcessDecorator
-from mainspring.processes.remote import Remote
-from mainspring.processes.verbs import Signal
-from mainspring.processes.versions import Upcast
-from mainspring.reactive.advancing import Advancing
-from mainspring.reactive.declare import REACTIVE_ONLY, Data, declare
-from mainspring.reactive.durations import Duration
-from mainspring.reactive.gates import Cron
-from mainspring.reactive.register import PoolSettings, register
-from mainspring.reactive.task import ReactiveTask
-from mainspring.reactive.triggers import Trigger
-from mainspring.reactive.values import Param
-from mainspring.tasks.by_function import DENIED, REFUSED, refusal
-from mainspring.tasks.context import Context
-from mainspring.tasks.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
-from mainspring.tasks.handle import Handle, own_id
-from mainspring.tasks.promise import Promise
-from mainspring.tasks.queue import never_run, queue_settings, schedule
-from mainspring.tasks.signature import Signature
-from mainspring.tasks.store import SQL as TASKS_SQL
-from mainspring.tasks.task import (
+from mainspring.processes.declare.decider_api import Signal
+from mainspring.processes.declare.handle import ProcessHandle, check_own_id
+from mainspring.processes.declare.process import Process, ProcessDecorator
+from mainspring.processes.declare.versions import Upcast
+from mainspring.processes.registry import Hub
+from mainspring.processes.remote.remote import Remote
+from mainspring.reactive.declare.advance_api import Advancing
+from mainspring.reactive.declare.declare import REACTIVE_ONLY, Data, declare
+from mainspring.reactive.declare.register import PoolSettings, register
+from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.reactive.model.durations import Duration
+from mainspring.reactive.model.gates import Cron
+from mainspring.reactive.model.triggers import Trigger
+from mainspring.reactive.model.values import Param
+from mainspring.tasks.declare.handle import Handle, own_id
+from mainspring.tasks.declare.promise import Promise
+from mainspring.tasks.declare.signature import Signature
+from mainspring.tasks.declare.task import (
     Call,
     Connection,
     Task,
@@ -71,6 +67,11 @@ from mainspring.tasks.task import (
     check_given,
     check_priority,
 )
+from mainspring.tasks.enqueue.by_function import DENIED, REFUSED, refusal
+from mainspring.tasks.enqueue.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
+from mainspring.tasks.run.context import Context
+from mainspring.tasks.run.queue import never_run, queue_settings, schedule
+from mainspring.tasks.statements import SQL as TASKS_SQL
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
@@ -470,7 +471,7 @@ class Mainspring(DatabaseHost, Advancing):
 
     def migrate_sync(self) -> list[int]:
         """The same for code that is not async."""
-        from mainspring.crew import idle_queues
+        from mainspring.assembly import idle_queues
         from mainspring.entities.install import install_kinds
 
         database = run_apart(connect.probe(self._address()))
@@ -628,7 +629,7 @@ class Mainspring(DatabaseHost, Advancing):
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        from mainspring.crew import crew  # only who runs a worker waits for all its parts
+        from mainspring.assembly import crew  # only who runs a worker waits for all its parts
 
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
         wanted = WorkerSettings(**self._in_pool(settings))

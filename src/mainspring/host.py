@@ -13,15 +13,16 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mainspring.db import connect, migrate
-from mainspring.db.connect import Database
+from mainspring.db import database as connect
+from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
+from mainspring.db.schema import migrate
 from mainspring.loops import run_apart
 
 if TYPE_CHECKING:
-    from mainspring.db.embedded import EmbeddedServer
+    from mainspring.db.embedded.server import EmbeddedServer
     from mainspring.operator import Operator
-    from mainspring.reactive.operator import ReactiveOperator
+    from mainspring.reactive.operate.operator import ReactiveOperator
 
 CLIENT_CONNECTIONS = 10
 
@@ -70,7 +71,7 @@ class DatabaseHost:
         if self._url is not None:
             return self._url
         if self._server is None:
-            from mainspring.db.shared import shared
+            from mainspring.db.embedded.shared import shared
 
             self._server = shared(self.directory)
             self._server.create_database("mainspring")
@@ -116,7 +117,7 @@ class DatabaseHost:
             self._sync_pool = None
         self._database = None
         if self._server is not None:
-            from mainspring.db.shared import release
+            from mainspring.db.embedded.shared import release
 
             release(self._server)
             self._server = None
@@ -161,7 +162,7 @@ class DatabaseHost:
     async def metrics(self) -> str:
         """The state of queues, pools, reactive tasks and recovery as OpenMetrics text."""
         from mainspring.metrics import render
-        from mainspring.reactive.operator import MOST
+        from mainspring.reactive.operate.operator import MOST
 
         return render(
             await self.operator.status(),
@@ -173,7 +174,7 @@ class DatabaseHost:
     @property
     def reactive(self) -> ReactiveOperator:
         """Questions and orders about params and reactive tasks."""
-        from mainspring.reactive.operator import ReactiveOperator
+        from mainspring.reactive.operate.operator import ReactiveOperator
 
         return ReactiveOperator(self)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import asyncpg
 import msgspec
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -26,24 +26,32 @@ from mainspring.errors import (
     QueueFull,
     SchemaError,
 )
-from mainspring.kernel import doctor, live, operation, parked, queues, recurring, rights, status
-from mainspring.kernel.ask import ask
-from mainspring.kernel.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
-from mainspring.kernel.doctor import Finding
-from mainspring.kernel.history import HistoryFilter, HistoryPosition, PastRun
-from mainspring.kernel.live import LiveVisit
-from mainspring.kernel.operation import Item, Operation
-from mainspring.kernel.parked import ParkedFilter, ParkedGroup, ParkedPosition, ParkedVisit, Place
-from mainspring.kernel.queues import QueueLoad
-from mainspring.kernel.recurring import Recurring
-from mainspring.kernel.status import Status
-from mainspring.kernel.why import Why, why
-from mainspring.reactive.past import run_queues, search_past
-from mainspring.tasks.store import SQL as TASKS_SQL
+from mainspring.kernel.jobs import operation, recurring
+from mainspring.kernel.jobs.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
+from mainspring.kernel.jobs.operation import Item, Operation
+from mainspring.kernel.jobs.recurring import Recurring
+from mainspring.kernel.operate import doctor, parked, queues, rights, status
+from mainspring.kernel.operate import visits as live
+from mainspring.kernel.operate.doctor import Finding
+from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
+from mainspring.kernel.operate.parked import (
+    ParkedFilter,
+    ParkedGroup,
+    ParkedPosition,
+    ParkedVisit,
+    Place,
+)
+from mainspring.kernel.operate.queues import QueueLoad
+from mainspring.kernel.operate.status import Status
+from mainspring.kernel.operate.visits import LiveVisit
+from mainspring.kernel.operate.why import Why, why
+from mainspring.kernel.query import ask
+from mainspring.reactive.operate.history import run_queues, search_past
+from mainspring.tasks.statements import SQL as TASKS_SQL
 
 if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wait for the others
-    from mainspring.entities.operate import EntityOperator
-    from mainspring.processes.operate import ProcessOperator
+    from mainspring.entities.operate.operator import EntityOperator
+    from mainspring.processes.operate.operator import ProcessOperator
 
 
 class Pool(Protocol):
@@ -78,14 +86,14 @@ class Operator:
     @property
     def entities(self) -> EntityOperator:
         """Questions and orders about entities and their stages."""
-        from mainspring.entities.operate import EntityOperator
+        from mainspring.entities.operate.operator import EntityOperator
 
         return EntityOperator(self._host)
 
     @property
     def processes(self) -> ProcessOperator:
         """Questions about processes."""
-        from mainspring.processes.operate import ProcessOperator
+        from mainspring.processes.operate.operator import ProcessOperator
 
         return ProcessOperator(self._host)
 
@@ -369,8 +377,8 @@ class Operator:
             return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
         found: list[Finding] = await self._ask(doctor.examine, exact=exact)
         if any(finding.name == "clock" for finding in found):  # it could look at everything
-            from mainspring.entities import doctor as kinds_doctor
-            from mainspring.reactive import doctor as reactive_doctor
+            from mainspring.entities.operate import doctor as kinds_doctor
+            from mainspring.reactive.operate import doctor as reactive_doctor
 
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)

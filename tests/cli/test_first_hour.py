@@ -14,10 +14,10 @@ import pytest
 from mainspring import Mainspring
 from mainspring.cli import log, main
 from mainspring.cli.entities import _reason
-from mainspring.db.connect import Database
-from mainspring.entities.queue import Entry
-from mainspring.entities.why import Queued
-from mainspring.kernel.words import instant
+from mainspring.db.database import Database
+from mainspring.entities.operate.why import Queued
+from mainspring.entities.outside.queue import Entry
+from mainspring.phrases import instant
 from visits import NOON, QUEUE
 
 APP = "from mainspring import Mainspring\napp = Mainspring()\n"

@@ -15,9 +15,10 @@ from uuid import UUID
 import pytest
 
 from mainspring.cli import log
-from mainspring.kernel import moment, run_log
-from mainspring.kernel.current import running
+from mainspring.kernel import clock as moment
 from mainspring.kernel.outcome import DONE, Again, Done, Expired, Parked, Retry
+from mainspring.kernel.run import run_log
+from mainspring.kernel.run.current import running
 from mainspring.kernel.visit import Run, Visit
 
 WORKER = "0b0e7a2e-9d6c-4a55-9a53-3a9a2b2b1111"

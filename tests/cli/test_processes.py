@@ -12,7 +12,7 @@ from mainspring.testing import run_until_idle
 
 SHOP = """
     from mainspring import Mainspring, RetryPolicy
-    from mainspring.tasks.promise import Promise
+    from mainspring.tasks.declare.promise import Promise
 
     app = Mainspring({url!r})
 
@@ -210,7 +210,7 @@ def test_a_process_is_signalled_cancelled_and_restarted(cli, shop):
 
 APPROVAL = """
     from mainspring import Mainspring
-    from mainspring.tasks.promise import Promise
+    from mainspring.tasks.declare.promise import Promise
 
     app = Mainspring({url!r})
     approved = app.signal("approved", bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from roles import Roles, roles
 
 

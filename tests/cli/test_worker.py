@@ -20,10 +20,10 @@ from mainspring.cli import codes
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import End, Supervisor
 from mainspring.cli.worker import Watch
-from mainspring.db.connect import Database
-from mainspring.kernel import moment
-from mainspring.kernel.hand import Hand
-from mainspring.kernel.watchdog import Watchdog
+from mainspring.db.database import Database
+from mainspring.kernel import clock as moment
+from mainspring.kernel.lease.watchdog import Watchdog
+from mainspring.kernel.owned import Hand
 from mainspring.testing import wait_until
 
 APP = """

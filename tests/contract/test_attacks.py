@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from mainspring.testing import TestServer
 from roles import Roles, roles
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db import rights
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
+from mainspring.db.schema import rights
 from mainspring.errors import InvalidSetting, QueueFull
-from mainspring.kernel import flood
+from mainspring.kernel.jobs import flood
 from mainspring.testing import wait_until
 from roles import Roles, roles
 

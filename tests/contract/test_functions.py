@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db import migrate
-from mainspring.db.connect import Database
-from mainspring.kernel.store import SQL
+from mainspring.db.database import Database
+from mainspring.db.schema import migrate
+from mainspring.kernel.statements import SQL
 from roles import Roles, roles
 
 LIST = Path(__file__).parent / "functions.txt"

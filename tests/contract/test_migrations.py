@@ -11,11 +11,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import mainspring.db
+import mainspring.db.schema
 from mainspring import Mainspring
-from mainspring.db import connect, migrate
-from mainspring.db.connect import Database, check_server
-from mainspring.db.dump import dump
+from mainspring.db import database as connect
+from mainspring.db.database import Database, check_server
+from mainspring.db.schema import migrate
+from mainspring.db.schema.dump import dump
 from mainspring.errors import (
     DatabaseUnavailable,
     MigrationFailed,
@@ -25,7 +26,7 @@ from mainspring.errors import (
 )
 from mainspring.testing import TestServer
 
-SCHEMA = Path(mainspring.db.__file__).parent / "schema.sql"
+SCHEMA = Path(mainspring.db.schema.__file__).parent / "schema.sql"
 KNOWN = [migration.number for migration in migrate.migrations()]
 
 
@@ -123,7 +124,7 @@ where application_name like 'mainspring:migrate%' and wait_event_type = 'Lock'
 @pytest.fixture
 def at_11(empty: str) -> str:
     """The schema of before bundles, as far as these tests need it, with a day of history."""
-    folder = Path(mainspring.db.__file__).parent / "functions"
+    folder = Path(mainspring.db.schema.__file__).parent / "functions"
     views, _, _ = (folder / "views.sql").read_text().partition("-- Reactive tasks in numbers")
     bands = r"case when l\.worker_id <> .*? end as leased_by"  # which came later
     views = re.sub(bands, "l.worker_id as leased_by", views, flags=re.DOTALL)

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-import mainspring.db
+import mainspring.db.schema
 from mainspring import Mainspring
 from mainspring.kernel.outcome import Again, Done
-from mainspring.kernel.reader import READS_IN_ORDER
-from mainspring.kernel.settling import done_arguments, settle_arguments
-from mainspring.kernel.store import SQL
+from mainspring.kernel.read.reader import READS_IN_ORDER
+from mainspring.kernel.settle.batches import done_arguments, settle_arguments
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
 from mainspring.testing import TestServer
 from visits import Visits, queue
@@ -318,7 +318,7 @@ class TestPlans:
 
     def test_a_call_is_looked_up_by_its_key(self, visits: Visits) -> None:
         """By result_of, whose statement is planned here as it stands in the function."""
-        folder = Path(mainspring.db.__file__).parent / "functions"
+        folder = Path(mainspring.db.schema.__file__).parent / "functions"
         body = (folder / "result_of.sql").read_text().partition("return query\n")[2]
         text = body.partition(";\nend")[0]
         for name, value in (

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring, Update
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from mainspring.errors import InvalidArguments, MissingRights, NotFound
-from mainspring.kernel.history import HistoryFilter
-from mainspring.kernel.parked import ParkedFilter
+from mainspring.kernel.operate.history import HistoryFilter
+from mainspring.kernel.operate.parked import ParkedFilter
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.reactive.triggers import Delta
-from mainspring.tasks.promise import Promise
+from mainspring.reactive.model.triggers import Delta
+from mainspring.tasks.declare.promise import Promise
 from mainspring.testing import run_until_idle
 from roles import Roles, roles
 

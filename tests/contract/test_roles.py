@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from roles import Roles, roles
 
 SECRET = "00000000-0000-7000-8000-000000000001"

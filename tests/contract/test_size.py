@@ -15,10 +15,10 @@ import pytest
 from benchmarks.size import load
 
 from mainspring import Mainspring
-from mainspring.kernel import invariants, queues
-from mainspring.kernel.history import HistoryFilter
-from mainspring.kernel.parked import ParkedFilter
-from mainspring.kernel.store import SQL
+from mainspring.kernel.operate import invariants, queues
+from mainspring.kernel.operate.history import HistoryFilter
+from mainspring.kernel.operate.parked import ParkedFilter
+from mainspring.kernel.statements import SQL
 from mainspring.testing import TestServer
 
 VISITS, RUNS = 10_000, 50_000

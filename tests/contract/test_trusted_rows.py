@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring import Mainspring
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from mainspring.testing import wait_until
 from roles import roles
 from visits import Visits, queue

@@ -16,7 +16,8 @@ from typing import Any
 
 from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update
 from mainspring.entities import crawl
-from mainspring.kernel import operation, steps
+from mainspring.kernel import crash_points as steps
+from mainspring.kernel.jobs import operation
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
 PAGE = 20

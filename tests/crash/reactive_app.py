@@ -6,8 +6,8 @@ import asyncio
 import os
 
 from mainspring import Mainspring, RetryPolicy
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.triggers import Delta
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta
 
 SOON = RetryPolicy(first=0.02, most=0.05)
 

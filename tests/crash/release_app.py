@@ -10,8 +10,8 @@ import os
 import psycopg
 
 from mainspring import Mainspring
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.triggers import Delta, all_of
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta, all_of
 
 TASKS = [f"mart-{number}" for number in range(12)]
 

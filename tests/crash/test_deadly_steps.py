@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import ResultTimeout
-from mainspring.processes.handle import ProcessHandle
+from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.testing import WorkerProcess
 
 

@@ -15,7 +15,7 @@ from psycopg import sql
 from scene import BURIED, Scene, stop
 
 from mainspring import Mainspring
-from mainspring.db.embedded import EmbeddedServer
+from mainspring.db.embedded.server import EmbeddedServer
 
 slow = pytest.mark.slow
 HOUSES = 300

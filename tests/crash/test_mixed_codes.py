@@ -20,7 +20,7 @@ from test_upgrade import git, unpacked
 from mainspring.testing import WorkerProcess
 
 LEASE = 5.0
-MIGRATION = "src/mainspring/db/migrations/0015_bands.sql"
+MIGRATION = "src/mainspring/db/schema/migrations/0015_bands.sql"
 BANDS = "select count(distinct pool) from mainspring.lease where strpos(pool, chr(31)) > 0"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from scene import HERE, Scene
 
-from mainspring.db import migrate
+from mainspring.db.schema import migrate
 
 ROOT = HERE.parent.parent
 
@@ -38,7 +38,7 @@ def previous(tmp_path: Path) -> Path:
     known = migrate.migrations()
     if len(known) < 2:
         pytest.skip("there is only one migration")
-    newest = f"src/mainspring/db/migrations/{known[-1].number:04}_{known[-1].name}.sql"
+    newest = f"src/mainspring/db/schema/migrations/{known[-1].number:04}_{known[-1].name}.sql"
     # Along the line of merges: a file that got its number in one was added by no other commit.
     line = ("log", "-m", "--first-parent", "--diff-filter=A", "--format=%H", "-1", "--", newest)
     added = git(*line).decode().strip()

@@ -9,11 +9,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.sql import Statement
-from mainspring.processes.lines import Lines
-from mainspring.processes.structural import run_alone
+from mainspring.processes.connections import Lines
+from mainspring.processes.structural.change import run_alone
 
 ASKED = "select current_setting('transaction_isolation') as level"
 IN_FORCE = Statement(

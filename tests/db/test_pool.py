@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db.connect import is_transient
+from mainspring.db.database import is_transient
 from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Statement
 from mainspring.errors import NotDone, OutcomeUnknown

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
+from mainspring.db.reconnecting import Line
 from mainspring.db.sql import Statement
-from mainspring.kernel.line import Line
 
 TURNS = 12  # of the event loop: from before the first statement to after the last
 

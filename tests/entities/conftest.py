@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.entities import stage
+from mainspring.entities.declare import stage
 from stages import Stages
 
 

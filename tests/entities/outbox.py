@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.kernel.visit import new_ids, shard_of, token
 
 SHARDS = Database("").shard_count

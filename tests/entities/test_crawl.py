@@ -14,7 +14,7 @@ from mainspring.entities import crawl
 from mainspring.entities.crawl import Crawl, CrawlOrder
 from mainspring.entities.runtime import kind_queues
 from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStage
-from mainspring.kernel import operation
+from mainspring.kernel.jobs import operation
 from mainspring.testing import wait_until, watch
 from stages import Stages
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring, Untouched, Update
-from mainspring.db.connect import Database
-from mainspring.entities.dao import Change, one_by_one
+from mainspring.db.database import Database
+from mainspring.entities.declare.dao import Change, one_by_one
 from mainspring.entities.install import install_kinds
 from mainspring.errors import (
     DuplicateKind,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from mainspring.db.reconnecting import Line
 from mainspring.entities.runtime import start
-from mainspring.entities.source import TableSource
-from mainspring.entities.store import SQL
-from mainspring.kernel.line import Line
+from mainspring.entities.source.rows import TableSource
+from mainspring.entities.statements import SQL
 from stages import Stages
 
 KEYS = '["7"]'

@@ -128,7 +128,7 @@ async def test_a_worker_that_has_not_heard_of_the_new_name_saves_nothing_under_t
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S26: its knowledge of the catalogue may be a second old; what it saves is checked against today's."""
-    monkeypatch.setattr("mainspring.entities.catalogue.FRESH_SECONDS", 60.0)
+    monkeypatch.setattr("mainspring.entities.declare.catalogue.FRESH_SECONDS", 60.0)
     kind = stages.kind()
 
     @kind.stage(name="old")

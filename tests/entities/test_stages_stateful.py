@@ -27,15 +27,15 @@ from hypothesis.stateful import (
 )
 
 from mainspring import Mainspring, Untouched, Update, now
-from mainspring.entities import clock as stage_clock
+from mainspring.db.reconnecting import Line
 from mainspring.entities import runtime as stage_runtime
-from mainspring.entities.ask import StaleRead
 from mainspring.entities.kind import Kind
-from mainspring.kernel.hand import Hand
-from mainspring.kernel.line import Line
+from mainspring.entities.visit import clock as stage_clock
+from mainspring.entities.visit.system import StaleRead
 from mainspring.kernel.outcome import Outcome, Retry
-from mainspring.kernel.settler import Settler
-from mainspring.kernel.settling import Sort, sort_of
+from mainspring.kernel.owned import Hand
+from mainspring.kernel.settle.batches import Sort, sort_of
+from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.testing import Clock
 from stages import Stages

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from mainspring import Mainspring
-from mainspring.processes.decider import Recorder
-from mainspring.processes.decision import Decision
-from mainspring.tasks.record import recorder
+from mainspring.processes.record.decision import Decision
+from mainspring.processes.record.recorder import Recorder
+from mainspring.tasks.declare.recording import recorder
 
 URL = "postgresql://nobody@localhost/nothing"  # never connected to
 

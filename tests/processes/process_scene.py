@@ -13,19 +13,19 @@ from uuid import UUID
 import asyncpg
 import psycopg
 
-from mainspring.db.connect import Database
-from mainspring.kernel.config import QueueSettings
+from mainspring.db.database import Database
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
-from mainspring.processes.decision import Child, Decision, Edge
-from mainspring.processes.drive import drive
-from mainspring.processes.hand_out import Handout
-from mainspring.processes.layer import Processes
-from mainspring.processes.signals import send_steps
-from mainspring.processes.start import Started, start_steps
-from mainspring.processes.structural import request_steps
-from mainspring.processes.visits import NewVisit
+from mainspring.processes.commit.signals import send_steps
+from mainspring.processes.commit.start import Started, start_steps
+from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.visits import NewVisit
+from mainspring.processes.record.decision import Child, Decision, Edge
+from mainspring.processes.runtime import Processes
+from mainspring.processes.steps import drive
+from mainspring.processes.structural.change import request_steps
 from workers import working
 
 Decide = Callable[[Handout], Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 from process_scene import call
 
-from mainspring.processes.decision import Child, Decision
+from mainspring.processes.record.decision import Child, Decision
 
 Value = Any
 ERROR = "planned"

@@ -12,16 +12,16 @@ import psycopg
 from process_scene import Scene, call, given, outcome, value
 from walk import Walk, decided, settle, take
 
-from mainspring.kernel.store import SQL as KERNEL_SQL
-from mainspring.processes.change import Change, NewTask
-from mainspring.processes.cone import Graph
-from mainspring.processes.decision import Decision, Undo
-from mainspring.processes.decision import Scope as NewScope
-from mainspring.processes.layer import WIDE, WIDEST, Processes
-from mainspring.processes.prune import prunable
-from mainspring.processes.store import SQL
-from mainspring.processes.structural import Order, request_cancel, request_restart
-from mainspring.processes.visits import engine_visit, insert_values
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.processes.commit.change import Change, NewTask
+from mainspring.processes.commit.visits import engine_visit, insert_values
+from mainspring.processes.record.decision import Decision, Undo
+from mainspring.processes.record.decision import Scope as NewScope
+from mainspring.processes.runtime import WIDE, WIDEST, Processes
+from mainspring.processes.statements import SQL
+from mainspring.processes.structural.change import Order, request_cancel, request_restart
+from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.prune import prunable
 from mainspring.testing import Clock
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import assert_type
 
 from mainspring import Context, Handle, Mainspring
-from mainspring.processes.handle import ProcessHandle
-from mainspring.processes.verbs import gather, sleep
-from mainspring.tasks.promise import Outcome, Promise
+from mainspring.processes.declare.decider_api import gather, sleep
+from mainspring.processes.declare.handle import ProcessHandle
+from mainspring.tasks.declare.promise import Outcome, Promise
 
 app = Mainspring()
 approved = app.signal("approved", bool)

@@ -12,16 +12,16 @@ from uuid import UUID
 import psycopg
 from process_scene import Scene
 
-from mainspring.kernel.config import QueueSettings
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.settling import in_order, settle_arguments
-from mainspring.kernel.store import SQL as KERNEL_SQL
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.settle.batches import in_order, settle_arguments
+from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
-from mainspring.processes.change import change_of
-from mainspring.processes.commit import Commit
-from mainspring.processes.decision import Decision
-from mainspring.processes.hand_out import handout_of, read_arguments
-from mainspring.processes.store import SQL
+from mainspring.processes.commit.change import change_of
+from mainspring.processes.commit.commit import Commit
+from mainspring.processes.commit.task_input import handout_of, read_arguments
+from mainspring.processes.record.decision import Decision
+from mainspring.processes.statements import SQL
 
 _VISIT = """
 select shard, key, queue, id, grp, priority, date_part('epoch', due_at), version, attempt, crashes,

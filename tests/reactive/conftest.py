@@ -9,7 +9,7 @@ from gates import Gate
 from tables import Base
 
 from mainspring import Mainspring
-from mainspring.reactive.values import Param
+from mainspring.reactive.model.values import Param
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 from tables import FAST_SETTINGS, Worker
 
 from mainspring import Mainspring
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.values import Param
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.values import Param
 
 
 class Gate:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.db.connect import Database
-from mainspring.reactive.store import SQL
+from mainspring.db.database import Database
+from mainspring.reactive.statements import SQL
 from mainspring.testing import TestServer
 
 FILL = """

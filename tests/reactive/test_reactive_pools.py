@@ -8,11 +8,11 @@ from gates import Gate
 from tables import Base, day, working
 
 from mainspring import Mainspring
-from mainspring.kernel.config import OWN
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.triggers import Delta
-from mainspring.reactive.values import Param
-from mainspring.reactive.why import why
+from mainspring.kernel.settings import OWN
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.operate.why import why
 from mainspring.testing import wait_until
 
 

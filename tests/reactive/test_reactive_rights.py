@@ -9,9 +9,9 @@ import pytest
 from tables import Base, day
 
 from mainspring import Mainspring
-from mainspring.db import rights
+from mainspring.db.schema import rights
 from mainspring.errors import MissingRights
-from mainspring.reactive.values import Param
+from mainspring.reactive.model.values import Param
 from roles import Roles, roles
 
 

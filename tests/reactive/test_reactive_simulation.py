@@ -10,11 +10,11 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidSetting, InvalidValue, UnknownReactiveTask, WentBack
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.gates import cron
-from mainspring.reactive.triggers import Trigger, all_of
-from mainspring.reactive.values import Param
-from mainspring.reactive.words import caught_up, fresh, in_this_chunk, new_data, new_day
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.gates import cron
+from mainspring.reactive.model.plain import caught_up, fresh, in_this_chunk, new_data, new_day
+from mainspring.reactive.model.triggers import Trigger, all_of
+from mainspring.reactive.model.values import Param
 from mainspring.testing import ParamSet, ReactiveSimulation, replay
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

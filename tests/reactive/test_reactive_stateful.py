@@ -28,12 +28,20 @@ from hypothesis.stateful import (
 from psycopg.rows import dict_row
 
 from mainspring import Mainspring
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.kernel.outcome import Again, Cancelled, Done, Failed
-from mainspring.kernel.settling import in_order, settle_arguments
-from mainspring.kernel.store import SQL as KERNEL
+from mainspring.kernel.settle.batches import in_order, settle_arguments
+from mainspring.kernel.statements import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
-from mainspring.reactive.check import (
+from mainspring.reactive.decide.rewinds import fact_of
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta, Trigger, any_of, params_of
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.queues import CHANGE, CHECK, run_queue
+from mainspring.reactive.run.finish import End, Ending, Product
+from mainspring.reactive.run.run import Start, Starting
+from mainspring.reactive.schedule.change import Spread
+from mainspring.reactive.schedule.check import (
     Check,
     Checked,
     Definitions,
@@ -41,14 +49,6 @@ from mainspring.reactive.check import (
     read_tasks,
     view_of,
 )
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.end import End, Ending, Product
-from mainspring.reactive.names import CHANGE, CHECK, run_queue
-from mainspring.reactive.rewinds import fact_of
-from mainspring.reactive.run import Start, Starting
-from mainspring.reactive.spread import Spread
-from mainspring.reactive.triggers import Delta, Trigger, any_of, params_of
-from mainspring.reactive.values import Param
 from mainspring.testing import TestServer
 
 ORDERS = Param("dwh.orders", "n", "integer")

@@ -11,12 +11,12 @@ import pytest
 from tables import Base, day, working
 
 from mainspring import Mainspring
-from mainspring.reactive.admit import Admit
-from mainspring.reactive.audit import end_orphans
-from mainspring.reactive.check import Check, Checked, Definitions, read_tasks
-from mainspring.reactive.spread import Spread
-from mainspring.reactive.triggers import Delta, all_of
-from mainspring.reactive.values import Param, micros
+from mainspring.reactive.model.triggers import Delta, all_of
+from mainspring.reactive.model.values import Param, micros
+from mainspring.reactive.schedule.admit import Admit
+from mainspring.reactive.schedule.audit import end_orphans
+from mainspring.reactive.schedule.change import Spread
+from mainspring.reactive.schedule.check import Check, Checked, Definitions, read_tasks
 
 
 class Steps:
@@ -242,7 +242,7 @@ async def test_a_spread_walks_its_whole_list_page_by_page(
     app: Mainspring, base: Base, steps: Steps, orders: Param, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trap: a list that is begun anew at every change never reaches its tail."""
-    monkeypatch.setattr("mainspring.reactive.spread.PAGE", 7)
+    monkeypatch.setattr("mainspring.reactive.schedule.change.PAGE", 7)
     for n in range(30):
         app.task(name=f"task{n:02}", when=Delta(orders))(nothing)
     await app.reactive_apply()

@@ -19,7 +19,7 @@ from mainspring.reactive import (
     new_data,
     new_day,
 )
-from mainspring.reactive.values import Param
+from mainspring.reactive.model.values import Param
 from mainspring.testing import (
     Clock,
     ParamSet,

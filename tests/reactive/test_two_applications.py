@@ -8,11 +8,11 @@ import pytest
 from tables import Base, day, working
 
 from mainspring import Mainspring
-from mainspring.kernel.doctor import Finding
-from mainspring.reactive.context import ReactiveRun
-from mainspring.reactive.triggers import Delta
-from mainspring.reactive.values import Param
-from mainspring.reactive.why import why
+from mainspring.kernel.operate.doctor import Finding
+from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.model.triggers import Delta
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.operate.why import why
 from mainspring.testing import wait_until
 
 COUNT = 12  # so many firings do not all lie in shards of one of two workers, but for 1 time in 4096

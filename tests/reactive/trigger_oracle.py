@@ -11,9 +11,9 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from mainspring.reactive.chunks import Chunk
-from mainspring.reactive.evaluate import Fact
-from mainspring.reactive.triggers import (
+from mainspring.reactive.decide.evaluate import Fact
+from mainspring.reactive.model.chunks import Chunk
+from mainspring.reactive.model.triggers import (
     All,
     Any,
     ChunkDelay,
@@ -25,7 +25,7 @@ from mainspring.reactive.triggers import (
     RefDelay,
     Trigger,
 )
-from mainspring.reactive.values import Param
+from mainspring.reactive.model.values import Param
 
 BEGIN = datetime(2026, 2, 26, tzinfo=UTC)
 END = BEGIN + timedelta(days=70)

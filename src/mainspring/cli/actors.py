@@ -10,8 +10,8 @@ from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
-from mainspring.processes.actors import COUNTERS, Counts
-from mainspring.processes.settings import Change
+from mainspring.processes.operate.actors import COUNTERS, Counts
+from mainspring.processes.operate.settings import Change
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Of this task or decider.")]
 

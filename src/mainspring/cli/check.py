@@ -11,8 +11,8 @@ from mainspring.app import Mainspring
 from mainspring.cli import codes, options, show
 from mainspring.cli.target import named, resolve
 from mainspring.errors import DatabaseUnavailable
-from mainspring.kernel.words import counted
-from mainspring.reactive.checks import Declared, Finding, check_tasks
+from mainspring.phrases import counted
+from mainspring.reactive.decide.lint import Declared, Finding, check_tasks
 
 
 def check(

@@ -15,7 +15,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
-from mainspring.kernel.insist import until_let_in
+from mainspring.db.until_reachable import until_let_in
 from mainspring.loops import run_here
 from mainspring.serve import WornOut
 

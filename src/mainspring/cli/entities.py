@@ -10,8 +10,8 @@ import typer
 from mainspring.cli import codes, options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
-from mainspring.entities.operate import LAST_ASKED, KindLoad
-from mainspring.entities.why import EntityWhy, Happened, Queued
+from mainspring.entities.operate.operator import LAST_ASKED, KindLoad
+from mainspring.entities.operate.why import EntityWhy, Happened, Queued
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
 

@@ -14,8 +14,8 @@ from mainspring.cli.run_lines import JsonLines, Lines, concerns_people
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
-from mainspring.kernel.config import OWN
-from mainspring.kernel.current import running
+from mainspring.kernel.run.current import running
+from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
 
 _FIRST = ("queue", "task", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import resolve
-from mainspring.db.migrate import script
+from mainspring.db.schema.migrate import script
 
 
 def migrate(

@@ -9,9 +9,9 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
-from mainspring.kernel.operation import Item, Operation
-from mainspring.kernel.words import counted
+from mainspring.kernel.jobs.operation import Item, Operation
 from mainspring.operator import Operator
+from mainspring.phrases import counted
 
 group = typer.Typer(help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True)
 FOLLOW_SECONDS = 0.5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.queues import nearest
+from mainspring.kernel.operate.queues import nearest
 
 if TYPE_CHECKING:
     from mainspring.operator import Operator

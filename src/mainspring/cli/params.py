@@ -10,9 +10,9 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.target import ask_app, ask_host
 from mainspring.host import DatabaseHost
-from mainspring.reactive.params import Affected
-from mainspring.reactive.texts import show_value
-from mainspring.reactive.values import Param, parse_value, split_key
+from mainspring.reactive.decide.texts import show_value
+from mainspring.reactive.declare.params import Affected
+from mainspring.reactive.model.values import Param, parse_value, split_key
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

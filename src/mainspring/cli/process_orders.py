@@ -12,10 +12,10 @@ from mainspring.cli.operations import show_begun
 from mainspring.cli.processes import NoCompensate, Priority, Rate, State, Type, find_template
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.operation import Operation
+from mainspring.kernel.jobs.operation import Operation
 from mainspring.operator import Operator
-from mainspring.processes.mass import LOW_PRIORITY
-from mainspring.processes.search import ProcessFilter
+from mainspring.processes.operate.bulk import LOW_PRIORITY
+from mainspring.processes.operate.search import ProcessFilter
 
 Attr = Annotated[list[str] | None, typer.Option("--attr", help="With this attribute: name=value.")]
 Error = Annotated[str | None, typer.Option("--error", help="With a parked task of this error.")]

@@ -13,12 +13,12 @@ from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidArguments, InvalidSetting
-from mainspring.kernel.operation import Operation
+from mainspring.kernel.jobs.operation import Operation
 from mainspring.operator import Operator
-from mainspring.processes import graph
-from mainspring.processes.graph import find_task
-from mainspring.processes.mass import LOW_PRIORITY, TaskFilter
-from mainspring.processes.search import FoundProcess, ProcessFilter, Template
+from mainspring.processes.operate import graph
+from mainspring.processes.operate.bulk import LOW_PRIORITY, TaskFilter
+from mainspring.processes.operate.graph import find_task
+from mainspring.processes.operate.search import FoundProcess, ProcessFilter, Template
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

@@ -10,9 +10,9 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.config import OWN
-from mainspring.kernel.queues import QueueLoad
-from mainspring.kernel.words import counted
+from mainspring.kernel.operate.queues import QueueLoad
+from mainspring.kernel.settings import OWN
+from mainspring.phrases import counted
 
 group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
 COLUMNS = (

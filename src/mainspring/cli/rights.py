@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mainspring.db import rights
+from mainspring.db.schema import rights
 
 group = typer.Typer(
     no_args_is_help=True,

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.cli.visible import visible
-from mainspring.kernel import moment
-from mainspring.kernel.config import OWN
+from mainspring.kernel import clock as moment
 from mainspring.kernel.outcome import DONE
+from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
-from mainspring.reactive.names import RUN
+from mainspring.reactive.queues import RUN
 
 _NEEDS_QUOTES = re.compile("""[ \t=\r\n"']""").search
 _encode = msgspec.json.Encoder().encode

@@ -13,7 +13,7 @@ import msgspec
 from mainspring.cli.table import draw, room
 from mainspring.cli.visible import visible
 from mainspring.kernel.keys import user_key
-from mainspring.kernel.words import instant
+from mainspring.phrases import instant
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -14,11 +14,11 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
-from mainspring.kernel.doctor import UNSERVED
-from mainspring.kernel.status import HangingRun, Status
-from mainspring.kernel.words import counted
-from mainspring.processes.actors import Counts
-from mainspring.reactive.operator import ReactiveLoad, TaskState
+from mainspring.kernel.operate.doctor import UNSERVED
+from mainspring.kernel.operate.status import HangingRun, Status
+from mainspring.phrases import counted
+from mainspring.processes.operate.actors import Counts
+from mainspring.reactive.operate.operator import ReactiveLoad, TaskState
 
 
 def status(

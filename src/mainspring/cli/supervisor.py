@@ -30,8 +30,8 @@ import msgspec
 
 from mainspring.cli import codes, show
 from mainspring.cli.child import Orders
-from mainspring.db.connect import backoff
-from mainspring.kernel.watchdog import read_mark
+from mainspring.db.database import backoff
+from mainspring.kernel.lease.watchdog import read_mark
 from mainspring.serve import ECHO_SECONDS
 
 log = logging.getLogger("mainspring")

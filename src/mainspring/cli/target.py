@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.host import DatabaseHost
-from mainspring.kernel.queues import nearest
+from mainspring.kernel.operate.queues import nearest
+from mainspring.kernel.operate.rights import explaining
 from mainspring.kernel.retry import ENGINE
-from mainspring.kernel.rights import explaining
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

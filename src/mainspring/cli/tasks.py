@@ -10,8 +10,8 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, NotFound
-from mainspring.kernel.history import HistoryFilter, PastRun
-from mainspring.kernel.live import LiveVisit
+from mainspring.kernel.operate.history import HistoryFilter, PastRun
+from mainspring.kernel.operate.visits import LiveVisit
 from mainspring.operator import Operator
 
 if TYPE_CHECKING:

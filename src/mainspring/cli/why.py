@@ -11,13 +11,13 @@ import typer
 from mainspring.cli import codes, options, show
 from mainspring.cli.entities import print_entity
 from mainspring.cli.target import ask, ask_host
-from mainspring.entities.why import EntityWhy
+from mainspring.entities.operate.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.host import DatabaseHost
-from mainspring.kernel.why import Why
+from mainspring.kernel.operate.why import Why
 from mainspring.operator import Operator
-from mainspring.reactive.explain import lines_of
-from mainspring.reactive.why import why as why_reactive
+from mainspring.reactive.decide.explain import lines_of
+from mainspring.reactive.operate.why import why as why_reactive
 
 
 def why(

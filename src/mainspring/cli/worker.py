@@ -14,15 +14,15 @@ import psycopg
 import typer
 
 from mainspring.app import Mainspring
+from mainspring.assembly import pools_of
 from mainspring.cli import log, show
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import named, resolve
-from mainspring.crew import pools_of
+from mainspring.db.until_reachable import until_let_in
 from mainspring.errors import InvalidSetting, MainspringError
-from mainspring.kernel.burial import bury_ended
-from mainspring.kernel.config import DEFAULT_POOL, WorkerSettings
-from mainspring.kernel.insist import until_let_in
+from mainspring.kernel.lease.dead import bury_ended
+from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings
 from mainspring.loops import run_apart
 
 WATCH_SECONDS = 0.5

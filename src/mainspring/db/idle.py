@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 
-from mainspring.db.connect import is_usable
+from mainspring.db.database import is_usable
 
 IDLE_SECONDS = 60.0
 C = TypeVar("C", bound="psycopg.Connection[Any] | psycopg.AsyncConnection[Any]")

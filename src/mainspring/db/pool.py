@@ -18,9 +18,9 @@ import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from mainspring.db.connect import COMMAND_SECONDS, Database, begin, ending
+from mainspring.db.connect.outage import is_unsent, outage
+from mainspring.db.database import COMMAND_SECONDS, Database, begin, ending
 from mainspring.db.idle import IDLE_SECONDS, Idle
-from mainspring.db.outage import is_unsent, outage
 from mainspring.db.sql import Statement
 from mainspring.errors import DatabaseUnavailable
 

@@ -7,8 +7,9 @@ numbered in the order in which they first appear. No statement is ever built fro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from operator import itemgetter
 from typing import Any, LiteralString
 
@@ -39,12 +40,13 @@ class Statement:
 
 
 def load(package: str) -> dict[str, Statement]:
-    """All statements of `package`/sql, by file name."""
-    folder = files(package) / "sql"
-    return {
-        entry.name.removesuffix(".sql"): Statement(
-            entry.name.removesuffix(".sql"), entry.read_text("utf-8")
-        )
-        for entry in folder.iterdir()
-        if entry.name.endswith(".sql")
-    }
+    """All statements of a package and of its rooms, by file name."""
+    return {statement.name: statement for statement in _found(files(package))}
+
+
+def _found(folder: Traversable) -> Iterator[Statement]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _found(entry)
+        elif entry.name.endswith(".sql"):
+            yield Statement(entry.name.removesuffix(".sql"), entry.read_text("utf-8"))

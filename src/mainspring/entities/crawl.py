@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
-from mainspring.entities.store import SQL
+from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import offer as visits
-from mainspring.kernel import operation
-from mainspring.kernel.config import QueueSettings, own_queue
-from mainspring.kernel.operation import Operation, Page, Result
+from mainspring.kernel.jobs import operation
+from mainspring.kernel.jobs.operation import Operation, Page, Result
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import QueueSettings, own_queue
 from mainspring.kernel.visit import Run, shard_of
 
 if TYPE_CHECKING:

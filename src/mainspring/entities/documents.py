@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from mainspring.entities.changed import Connection
+from mainspring.entities.capture.announce import Connection
 from mainspring.entities.kind import Kind
-from mainspring.entities.queue import call
+from mainspring.entities.outside.queue import call
 from mainspring.errors import InvalidArguments, InvalidSetting
-from mainspring.kernel.shape import fault, shape
+from mainspring.shape import fault, shape
 
 
 class Documents(Kind):

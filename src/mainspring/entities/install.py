@@ -11,14 +11,15 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from mainspring.db.connect import Database
-from mainspring.entities import capture, catalogue, consumer
-from mainspring.entities.columns import check_stages
+from mainspring.db.database import Database
+from mainspring.entities.capture import triggers as capture
+from mainspring.entities.declare import catalogue, consumer
+from mainspring.entities.declare.columns import check_stages
+from mainspring.entities.declare.table import Shape
 from mainspring.entities.kind import Kind
 from mainspring.entities.register import found, registration, trigger_prefix
-from mainspring.entities.sources import checked
-from mainspring.entities.store import SQL
-from mainspring.entities.table import Shape
+from mainspring.entities.source.choose import checked
+from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKind, InvalidStage, MigrationFailed, MissingRights
 
 # How long the installation waits for a table, and the table's writers behind it.

@@ -11,24 +11,27 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.entities import cas, catalogue, crawl, queue
-from mainspring.entities import stage as stages
-from mainspring.entities.changed import Connection, announce, announce_sync
-from mainspring.entities.consumer import Consumer, Sink, consumers, declare_sink
+from mainspring.entities import crawl
+from mainspring.entities.capture.announce import Connection, announce, announce_sync
 from mainspring.entities.crawl import Crawl, CrawlOrder
-from mainspring.entities.dao import Dao
-from mainspring.entities.edit import Editors
-from mainspring.entities.edit_batch import Changing
-from mainspring.entities.event import Saved
-from mainspring.entities.ids import Codec, typed_id
-from mainspring.entities.keys import id_text
-from mainspring.entities.model import Model
-from mainspring.entities.queue import Entry, Peeked
-from mainspring.entities.table import DOCUMENT_TABLE, XMIN
+from mainspring.entities.declare import catalogue
+from mainspring.entities.declare import stage as stages
+from mainspring.entities.declare.consumer import Consumer, Sink, consumers, declare_sink
+from mainspring.entities.declare.dao import Dao
+from mainspring.entities.declare.event import Saved
+from mainspring.entities.declare.ids import Codec, typed_id
+from mainspring.entities.declare.keys import id_text
+from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.table import DOCUMENT_TABLE, XMIN
+from mainspring.entities.outside import queue
+from mainspring.entities.outside import state as cas
+from mainspring.entities.outside.edit import Editors
+from mainspring.entities.outside.edit_batch import Changing
+from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.errors import InvalidKind
-from mainspring.kernel.operation import Operation
+from mainspring.kernel.jobs.operation import Operation
 from mainspring.kernel.retry import RetryPolicy
 
 CAPTURES = ("statement", "row", "always", "call")

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.entities.store import SQL
-from mainspring.kernel.locks import lock_visits
+from mainspring.entities.statements import SQL
 from mainspring.kernel.outcome import Verdict
+from mainspring.kernel.settle.locks import lock_visits
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, tokens
 
 _encode = msgspec.json.Encoder().encode

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.connect import Database
+from mainspring.db.database import Database
 from mainspring.db.sql import Statement
-from mainspring.entities.capture import PREFIX, Found, faults, own
+from mainspring.entities.capture.triggers import PREFIX, Found, faults, own
+from mainspring.entities.declare.table import Shape
 from mainspring.entities.kind import Kind, KindSettings
-from mainspring.entities.sources import checked
-from mainspring.entities.store import SQL
-from mainspring.entities.table import Shape
+from mainspring.entities.source.choose import checked
+from mainspring.entities.statements import SQL
 
 log = logging.getLogger("mainspring")
 

@@ -8,31 +8,31 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from mainspring.db.connect import Database
-from mainspring.entities import catalogue, consumer
-from mainspring.entities.ask import Asker, Viewed
-from mainspring.entities.at_hand import AtHand
-from mainspring.entities.catalogue import Known
-from mainspring.entities.columns import check_stages
+from mainspring.db.database import Database
+from mainspring.db.reconnecting import Line
 from mainspring.entities.crawl import schedule
+from mainspring.entities.declare import catalogue, consumer
+from mainspring.entities.declare.catalogue import Known
+from mainspring.entities.declare.columns import check_stages
+from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.partial_model import model_of, seen_fields
+from mainspring.entities.declare.stage import Stage
+from mainspring.entities.declare.table import Shape
 from mainspring.entities.kind import Kind
-from mainspring.entities.load import Loader, Need
-from mainspring.entities.model import Model
 from mainspring.entities.offers import Offering
-from mainspring.entities.partial import model_of, seen_fields
-from mainspring.entities.patch import Patcher
-from mainspring.entities.printing import PRINTING
+from mainspring.entities.outbox.relay import Relay
 from mainspring.entities.register import register_kinds
-from mainspring.entities.relay import Relay
-from mainspring.entities.run import StageRunner
-from mainspring.entities.save import Saver
-from mainspring.entities.sources import fields_of, source_of, writable
-from mainspring.entities.stage import Stage
-from mainspring.entities.table import Shape
-from mainspring.kernel.config import Handler, QueueSettings
-from mainspring.kernel.hanging import MOST
-from mainspring.kernel.line import Line
+from mainspring.entities.save.patch import Patcher
+from mainspring.entities.save.saver import Saver
+from mainspring.entities.source.choose import fields_of, source_of, writable
+from mainspring.entities.source.prefetch import AtHand
+from mainspring.entities.source.printing import PRINTING
+from mainspring.entities.visit.loader import Loader, Need
+from mainspring.entities.visit.stage_run import StageRunner
+from mainspring.entities.visit.system import Asker, Viewed
 from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.run.hanging import MOST
+from mainspring.kernel.settings import Handler, QueueSettings
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")

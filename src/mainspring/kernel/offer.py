@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mainspring.db.connect import Database
-from mainspring.kernel.ask import ask
+from mainspring.db.database import Database
+from mainspring.kernel.query import ask
 from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, shard_of, token
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome, Parked, Retry
-from mainspring.kernel.shape import told
+from mainspring.shape import told
 
 ERROR_BYTES = 16_000
 GROUP_SHOWN = 3  # of the exceptions of a group

@@ -12,26 +12,27 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mainspring.db.connect import Database
-from mainspring.kernel import flood, moment, upkeep
-from mainspring.kernel.buffer import Buffer
-from mainspring.kernel.config import REMOTE, QueueSettings, WorkerSettings
-from mainspring.kernel.hand import Hand
-from mainspring.kernel.heart import Heart
-from mainspring.kernel.holds import gone_arguments, hold_arguments, lost_of
-from mainspring.kernel.insist import insist
-from mainspring.kernel.line import Line
-from mainspring.kernel.mind import SHARE_AFTER, Mind
+from mainspring.db.database import Database
+from mainspring.db.reconnecting import Line
+from mainspring.db.until_reachable import insist
+from mainspring.kernel import clock as moment
+from mainspring.kernel.jobs import flood, upkeep
+from mainspring.kernel.lease.heart import Heart
+from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
+from mainspring.kernel.lease.loop_port import SHARE_AFTER, Mind
+from mainspring.kernel.operate.register import register
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
-from mainspring.kernel.queue_state import QueueState
-from mainspring.kernel.reader import READS_IN_ORDER, Reader
-from mainspring.kernel.register import register
+from mainspring.kernel.owned import Hand
+from mainspring.kernel.read.listener import Listener
+from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
 from mainspring.kernel.retry import decide
-from mainspring.kernel.runner import Runner
-from mainspring.kernel.settler import Settler
-from mainspring.kernel.store import SQL
+from mainspring.kernel.run.buffer import Buffer
+from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.run.runner import Runner
+from mainspring.kernel.settings import REMOTE, QueueSettings, WorkerSettings
+from mainspring.kernel.settle.settler import Settler
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run, Visit
-from mainspring.kernel.wake import Listener
 
 log = logging.getLogger("mainspring")
 # Visits and results in memory from which on what a commit of ours adds is left to the reader: a fan-out

@@ -10,5 +10,5 @@ of determinism.
     arguments.py  arguments with holes where promises were passed, and filling them
     builtin.py    deciders of our own: gather, concat, map, ...
 
-Promises are in tasks/promise.py, because calling a task is what makes them.
+Promises are in tasks/declare/promise.py, because calling a task is what makes them.
 """

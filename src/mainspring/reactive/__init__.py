@@ -18,23 +18,11 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
-    from mainspring.reactive.chunks import Chunk
-    from mainspring.reactive.context import ReactiveRun
-    from mainspring.reactive.gates import cron
-    from mainspring.reactive.task import ReactiveTask
-    from mainspring.reactive.triggers import (
-        ChunkDelay,
-        ChunkDelta,
-        ChunkRefDelay,
-        Delay,
-        Delta,
-        RefDelay,
-        Trigger,
-        all_of,
-        any_of,
-    )
-    from mainspring.reactive.values import Param
-    from mainspring.reactive.words import (
+    from mainspring.reactive.declare.context import ReactiveRun
+    from mainspring.reactive.declare.task import ReactiveTask
+    from mainspring.reactive.model.chunks import Chunk
+    from mainspring.reactive.model.gates import cron
+    from mainspring.reactive.model.plain import (
         all_arrived,
         any_arrived,
         caught_up,
@@ -48,6 +36,18 @@ if TYPE_CHECKING:
         new_month,
         new_week,
     )
+    from mainspring.reactive.model.triggers import (
+        ChunkDelay,
+        ChunkDelta,
+        ChunkRefDelay,
+        Delay,
+        Delta,
+        RefDelay,
+        Trigger,
+        all_of,
+        any_of,
+    )
+    from mainspring.reactive.model.values import Param
 
 __all__ = [
     "Chunk",

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from mainspring.db.connect import is_transient
-from mainspring.kernel.line import Line
+from mainspring.db.database import is_transient
+from mainspring.db.reconnecting import Line
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

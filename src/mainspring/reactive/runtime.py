@@ -15,20 +15,18 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from mainspring.db.connect import Database
-from mainspring.kernel.config import DEFAULT_POOL, Handler, QueueSettings
-from mainspring.kernel.line import Line
+from mainspring.db.database import Database
+from mainspring.db.reconnecting import Line
 from mainspring.kernel.offer import Offer, offer_new
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import DEFAULT_POOL, Handler, QueueSettings
 from mainspring.kernel.visit import Run
-from mainspring.reactive.admit import Admit
-from mainspring.reactive.audit import KEY, Audit, retire
 from mainspring.reactive.batch import Batch
-from mainspring.reactive.check import Check, Definitions
-from mainspring.reactive.end import End
-from mainspring.reactive.expect import Expect
-from mainspring.reactive.names import (
+from mainspring.reactive.declare.register import LIVING_SECONDS, PoolSettings, apply_again, register
+from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.queues import (
     ADMIT,
     AUDIT,
     CHANGE,
@@ -39,12 +37,14 @@ from mainspring.reactive.names import (
     nobody,
     run_queue,
 )
-from mainspring.reactive.register import LIVING_SECONDS, PoolSettings, apply_again, register
-from mainspring.reactive.run import Execute, Runs, Start
-from mainspring.reactive.spread import Spread
-from mainspring.reactive.store import ask
-from mainspring.reactive.task import ReactiveTask
-from mainspring.reactive.values import Param
+from mainspring.reactive.run.finish import End
+from mainspring.reactive.run.run import Execute, Runs, Start
+from mainspring.reactive.schedule.admit import Admit
+from mainspring.reactive.schedule.audit import KEY, Audit, retire
+from mainspring.reactive.schedule.change import Spread
+from mainspring.reactive.schedule.check import Check, Definitions
+from mainspring.reactive.schedule.expect import Expect
+from mainspring.reactive.statements import ask
 
 log = logging.getLogger("mainspring")
 # The scheduler's own visits are never given up.

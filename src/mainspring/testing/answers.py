@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.partial_model import misfit
+from mainspring.entities.declare.stage import Stage
 from mainspring.entities.kind import Kind
-from mainspring.entities.model import Model
-from mainspring.entities.partial import misfit
-from mainspring.entities.patch import check_values
-from mainspring.entities.stage import Stage
+from mainspring.entities.save.patch import check_values
 from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
 

@@ -23,10 +23,11 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import conninfo, sql
 
-from mainspring.db import connect, migrate
-from mainspring.db.binaries import binaries
-from mainspring.db.embedded import EmbeddedServer
-from mainspring.kernel import upkeep
+from mainspring.db import database as connect
+from mainspring.db.embedded.binaries import binaries
+from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.db.schema import migrate
+from mainspring.kernel.jobs import upkeep
 
 SETTINGS = {
     "fsync": "off",

@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel.visit import new_id
-from mainspring.processes.decider import Recorder
-from mainspring.processes.decision import Decision, Undo
-from mainspring.processes.process import Process
-from mainspring.tasks.promise import Promise
-from mainspring.tasks.record import recorder
+from mainspring.processes.declare.process import Process
+from mainspring.processes.record.decision import Decision, Undo
+from mainspring.processes.record.recorder import Recorder
+from mainspring.tasks.declare.promise import Promise
+from mainspring.tasks.declare.recording import recorder
 
 
 @dataclass(eq=False)

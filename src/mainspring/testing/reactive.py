@@ -23,14 +23,14 @@ from typing import Any
 
 from mainspring.app import Mainspring
 from mainspring.errors import InvalidSetting, UnknownReactiveTask, WentBack
-from mainspring.reactive.chunks import Chunk
-from mainspring.reactive.decide import Definition, Fire, View, decide
-from mainspring.reactive.durations import Duration, check_duration
-from mainspring.reactive.explain import Around, Producer, Why, explain
-from mainspring.reactive.rewinds import Rewind, Seen, chunks_to_do
-from mainspring.reactive.task import ReactiveTask
-from mainspring.reactive.triggers import Trigger
-from mainspring.reactive.values import (
+from mainspring.reactive.decide.decide import Definition, Fire, View, decide
+from mainspring.reactive.decide.explain import Around, Producer, Why, explain
+from mainspring.reactive.decide.rewinds import Rewind, Seen, chunks_to_do
+from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.reactive.model.chunks import Chunk
+from mainspring.reactive.model.durations import Duration, check_duration
+from mainspring.reactive.model.triggers import Trigger
+from mainspring.reactive.model.values import (
     Param,
     Value,
     check_instant,

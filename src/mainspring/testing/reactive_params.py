@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mainspring.errors import InvalidSetting, WentBack
-from mainspring.reactive.decide import Current
-from mainspring.reactive.rewinds import Rewind, Seen
-from mainspring.reactive.values import Param, Value, check_instant, check_value, compare
+from mainspring.reactive.decide.decide import Current
+from mainspring.reactive.decide.rewinds import Rewind, Seen
+from mainspring.reactive.model.values import Param, Value, check_instant, check_value, compare
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from mainspring.app import Mainspring
-from mainspring.reactive.durations import Duration
-from mainspring.reactive.task import ReactiveTask
-from mainspring.reactive.values import Param
+from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.reactive.model.durations import Duration
+from mainspring.reactive.model.values import Param
 from mainspring.testing.reactive import ReactiveSimulation
 from mainspring.testing.reactive_state import ParamSet
 from mainspring.testing.timeline import Timeline

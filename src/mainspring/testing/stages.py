@@ -20,14 +20,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainspring.entities import clock
-from mainspring.entities.event import Saved
-from mainspring.entities.keys import id_text
+from mainspring.entities.declare.event import Saved
+from mainspring.entities.declare.keys import id_text
+from mainspring.entities.declare.outcome import (
+    KEEP,
+    Untouched,
+    check_answer,
+    check_state,
+    seconds_until,
+)
+from mainspring.entities.declare.partial_model import model_of
+from mainspring.entities.declare.stage import Stage, find
+from mainspring.entities.declare.state import Stored
 from mainspring.entities.kind import Kind
-from mainspring.entities.outcome import KEEP, Untouched, check_answer, check_state, seconds_until
-from mainspring.entities.partial import model_of
-from mainspring.entities.stage import Stage, find
-from mainspring.entities.state import Stored
+from mainspring.entities.visit import clock
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.testing.answers import call_hook, called, fields_of, patch_of, rebuilt, seen_by
 from mainspring.testing.order import SYSTEM, Order

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from mainspring.kernel import steps
-from mainspring.kernel.steps import STEPS, die_at
+from mainspring.kernel import crash_points as steps
+from mainspring.kernel.crash_points import STEPS, die_at
 
 __all__ = ["STEPS", "Seen", "die_at", "watch"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from mainspring.reactive.chunks import Chunk, check_chunk
-from mainspring.reactive.durations import show_duration
-from mainspring.reactive.texts import show_moment
+from mainspring.reactive.decide.texts import show_moment
+from mainspring.reactive.model.chunks import Chunk, check_chunk
+from mainspring.reactive.model.durations import show_duration
 
 _NAME_WIDTH = 24
 _CELL = timedelta(minutes=20)  # of the chart of a day: three an hour fill a terminal

@@ -1,0 +1,48 @@
+"""What a decorator was given: checked in one way, whatever it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
+from typing import Any
+
+from mainspring.errors import InvalidTask, MainspringError
+from mainspring.kernel.operate.queues import nearest
+
+Seconds = float | timedelta
+
+
+def check_settings(
+    what: str,
+    given: Iterable[str],
+    known: Collection[str],
+    error: Callable[[str], MainspringError] = InvalidTask,
+    word: str = "setting",
+) -> None:
+    """Refuse a setting that does not exist, with the nearest that does."""
+    for name in given:
+        if name not in known:
+            near = nearest(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise error(f"{what} has no {word} {name!r}{near}")
+
+
+def name_of(
+    given: dict[str, Any], function: Any, error: Callable[[str], MainspringError] = InvalidTask
+) -> str:
+    """The name that was given, else the function's own."""
+    name = given.pop("name", None)
+    if name is None:
+        return str(getattr(function, "__name__", ""))
+    if not isinstance(name, str) or not name:
+        raise error(
+            f"name= must be a text that is not empty, got {name!r}; leave it out to have the "
+            "function's name"
+        )
+    return name
+
+
+def in_seconds(given: dict[str, Any]) -> None:
+    """Times may be given as a timedelta too."""
+    for name, value in given.items():
+        if isinstance(value, timedelta) and (name.endswith("timeout") or name == "hold_after"):
+            given[name] = value.total_seconds()

@@ -1,0 +1,23 @@
+"""What users declare of a kind: stages, states, models, ids, consumers. No I/O but the catalogue.
+
+catalogue.py      which stages and consumers a kind has, by the database and not by this
+                  worker's code
+columns.py        what stages name must be among the columns of the kind's table; the model's
+                  fields were checked when they were declared
+consumer.py       who gets the events of a kind
+dao.py            A data access object of the user's own, where one table is not enough (S24)
+event.py          what was saved, as a consumer gets it
+ids.py            ids of the user's own types: to the text of a visit's key and back (S25)
+keys.py           ids as text and back: the key of an entity's visits, states and events (S25)
+model.py          rows as the user's types: a dataclass, a msgspec Struct, or plain dicts
+outcome.py        `Untouched`, or `Update` with a whole entity or a patch
+partial_model.py  A model with some of its fields: what a stage that declares its reads is
+                  given
+stage.py          A stage as it is declared: a class, an object or a function, and its
+                  settings
+state.py          A stage's private state: typed in the code, JSON or a protobuf message in
+                  the database
+table.py          the user's table as the catalogue of PostgreSQL knows it, and whether a kind
+                  can stand on it
+sql/              the statements that they send, one a file
+"""

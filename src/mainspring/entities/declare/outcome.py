@@ -1,0 +1,181 @@
+"""What `process` returns: `Untouched`, or `Update` with a whole entity or a patch.
+
+Both may carry a new private state and the time of the next visit. No time means that the stage is done
+with the entity until something changes: an outcome states its timer anew or has none (S9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainspring.errors import InvalidOutcome, InvalidTime
+from mainspring.shape import shape
+
+# A timer further away than this is taken for a mistake (days).
+FURTHEST_DAYS = 3660
+
+
+class _Keep:
+    """The state stays as it is."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = _Keep()
+
+
+class Untouched:
+    """The entity stays as it is.
+
+    `state`: the stage's new private state (left out: as it is; None: emptied).
+    `visit_at` (a time with a zone) or `visit_in` (a timedelta, or seconds): look again then.
+    """
+
+    __slots__ = ("state", "visit_at", "visit_in")
+
+    def __init__(
+        self,
+        *,
+        state: Any = KEEP,
+        visit_at: datetime | None = None,
+        visit_in: timedelta | float | None = None,
+    ) -> None:
+        self.state = state
+        self.visit_at = _checked_time(visit_at, visit_in)
+        self.visit_in = _seconds(visit_in)
+
+    def __repr__(self) -> str:
+        return f"Untouched({_shown(self)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(self) == _values(other)
+
+    __hash__ = None  # type: ignore[assignment]  # states are seldom hashable
+
+
+class Update:
+    """The entity changes: a whole new entity, or a patch of some of its fields.
+
+        Update(replace(listing, price=10))
+        Update(price=10)
+        Update(patch={"price": 10}, state=PriceState(...), visit_in=timedelta(days=30))
+
+    Only fields that the stage declares in `writes` may change. What equals the loaded value is no
+    change; an update that changes nothing is taken as untouched.
+    """
+
+    __slots__ = ("entity", "patch", "state", "visit_at", "visit_in")
+
+    def __init__(
+        self,
+        entity: Any = None,
+        /,
+        *,
+        patch: Mapping[str, Any] | None = None,
+        state: Any = KEEP,
+        visit_at: datetime | None = None,
+        visit_in: timedelta | float | None = None,
+        **fields: Any,
+    ) -> None:
+        if patch is not None and not isinstance(patch, Mapping):
+            raise InvalidOutcome(f"patch must be a mapping of fields to values, got {shape(patch)}")
+        if entity is not None and (patch is not None or fields):
+            raise InvalidOutcome("an Update has a whole entity or a patch, not both")
+        self.entity = entity
+        self.patch: dict[str, Any] | None = (
+            None if entity is not None else {**(patch or {}), **fields}
+        )
+        self.state = state
+        self.visit_at = _checked_time(visit_at, visit_in)
+        self.visit_in = _seconds(visit_in)
+
+    def __repr__(self) -> str:
+        what = repr(self.entity) if self.entity is not None else f"patch={self.patch!r}"
+        rest = _shown(self)
+        return f"Update({what}{', ' if rest else ''}{rest})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(self) == _values(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+Answer = Untouched | Update
+
+
+def check_answer(answer: object, stage: str) -> Answer:
+    """What `process` returned, if it is one of the two; a clear error otherwise."""
+    if isinstance(answer, Untouched | Update):
+        return answer
+    raise InvalidOutcome(
+        f"process of stage {stage!r} must return Untouched(...) or Update(...), "
+        f"got {shape(answer)}; a stage that changes nothing returns Untouched()"
+    )
+
+
+def check_state(answer: Update, stage: str, fields: Collection[str]) -> None:
+    """Refuse `Update(state=...)` of a stage without a type of state, where the entity has such a field."""
+    if "state" in fields:
+        raise InvalidOutcome(
+            f"Update(state=...) of stage {stage!r} may mean its private state or the entity's field "
+            "'state': write the field by patch={'state': ...}, or declare the private state's type "
+            "with state="
+        )
+
+
+def _checked_time(at: datetime | None, after: timedelta | float | None) -> datetime | None:
+    if at is None:
+        return None
+    if after is not None:
+        raise InvalidTime(f"give visit_at or visit_in, not both: {at!r}, {after!r}")
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidTime(
+            f"visit_at must be a datetime with a time zone, got {at!r}; use mainspring.now() + ... or "
+            ".replace(tzinfo=...)"
+        )
+    return at
+
+
+def _seconds(after: timedelta | float | None) -> float | None:
+    if after is None:
+        return None
+    if isinstance(after, timedelta):
+        after = after.total_seconds()
+    if isinstance(after, bool) or not isinstance(after, int | float) or math.isnan(after):
+        raise InvalidTime(f"visit_in must be a timedelta or a number of seconds, got {after!r}")
+    if after > FURTHEST_DAYS * 86_400:
+        raise InvalidTime(f"visit_in must be at most {FURTHEST_DAYS} days, got {after!r} seconds")
+    return max(0.0, float(after))
+
+
+def seconds_until(answer: Answer, now: datetime) -> float | None:
+    """When the next visit is to come, from now on; None for no visit. A time in the past is now."""
+    if answer.visit_in is not None:
+        return answer.visit_in
+    if answer.visit_at is None:
+        return None
+    after = (answer.visit_at - now).total_seconds()
+    if after > FURTHEST_DAYS * 86_400:
+        raise InvalidTime(
+            f"visit_at must be at most {FURTHEST_DAYS} days from now, got {answer.visit_at!r}"
+        )
+    return max(0.0, after)
+
+
+def _values(answer: Any) -> list[Any]:
+    return [getattr(answer, name) for name in answer.__slots__]
+
+
+def _shown(answer: Answer) -> str:
+    parts = []
+    if answer.state is not KEEP:
+        parts.append(f"state={answer.state!r}")
+    if answer.visit_at is not None:
+        parts.append(f"visit_at={answer.visit_at!r}")
+    if answer.visit_in is not None:
+        parts.append(f"visit_in={answer.visit_in!r}")
+    return ", ".join(parts)

@@ -1,0 +1,340 @@
+"""A stage as it is declared: a class, an object or a function, and its settings.
+
+    @listing.stage(reads=["title"], writes=["price"], state=PriceState)
+    class PredictPrice:
+        def should_process(self, listing, state): ...   # optional: yes, no or a time
+        async def process(self, listing, state): ...    # Untouched(...) or Update(...)
+        async def saved(self, event): ...               # optional: effects, after this stage's save
+        async def deleted(self, event): ...             # optional: the entity was deleted
+        async def state_changed(self, event): ...       # optional: its state was replaced from outside
+
+A function is `process` alone. Both questions are pure: they may be called again at will.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.state import StateType
+from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import POSITIVE, SECONDS, STARTS, check_number, check_whole
+
+# should_process answers within this, or the entity is queued unasked (seconds).
+BUDGET_SECONDS = 0.1
+NAME_BYTES = 80
+HOOKS = ("saved", "deleted", "state_changed")
+
+
+@dataclass(frozen=True, slots=True)
+class StageSettings:
+    """A stage's settings. Times are seconds, rates are calls of process a second."""
+
+    reads: tuple[str, ...] | None = None  # None: everything
+    writes: tuple[str, ...] | None = None  # None: everything but key and version
+    interest: tuple[str, ...] | None = None  # None: every change
+    sees_own: bool = False  # asked about the version that its own save made, too
+    rate: float | None = None
+    parallel: int | None = None
+    serial: bool | None = None  # takes turns with the entity's other stages; None: as its kind says
+    jitter: float | None = (
+        None  # of one that takes none: spreads its offers; None: as its kind says
+    )
+    timeout: float | None = None
+    hold_after: float = 1.0
+    crash_limit: int = 3
+    budget: float = BUDGET_SECONDS
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    was: tuple[str, ...] = ()  # former names: their visits and states are taken over
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A declared stage. Its methods are bound and ready to call."""
+
+    kind: str
+    name: str
+    settings: StageSettings
+    state: StateType
+    process: Callable[[Any, Any], Any]
+    should_process: Callable[[Any, Any], Any] | None = None
+    saved: Callable[[Any], Any] | None = None
+    deleted: Callable[[Any], Any] | None = None
+    state_changed: Callable[[Any], Any] | None = None
+    target: Any = None  # what was decorated
+
+    @property
+    def queue(self) -> str:
+        """The queue of its live visits."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def crawl_queue(self) -> str:
+        """The queue of its visits from a crawl."""
+        return f"{self.kind}/{self.name}~"
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.process)
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether it hears of any event."""
+        return any((self.saved, self.deleted, self.state_changed))
+
+    def hook(self, what: str, outside: bool) -> Callable[[Any], Any] | None:
+        """The method that hears such an event, if there is one: `saved` hears what the stage saved."""
+        if what == "deleted":
+            return self.deleted
+        return self.state_changed if outside else self.saved
+
+
+class Declared(Protocol):
+    """What a stage must know of its kind when it is declared."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_serial(self) -> bool: ...
+
+    @property
+    def stages(self) -> dict[str, Stage]: ...
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def has_table(self) -> bool: ...
+
+
+def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
+    """Make a stage of a class, an object or a function, and enter it in its kind."""
+    given = dict(given)
+    in_seconds(given)
+    name = name_of(given, target, InvalidStage) or type(target).__name__
+    if name == "<lambda>":
+        raise InvalidStage(
+            f"a stage of kind {kind.name!r} is a lambda, which has no name to be found by: write it "
+            "as a function, with def, or give it one with name="
+        )
+    _check_name(kind.name, name)
+    if name in kind.stages and kind.stages[name].target is not target:
+        raise DuplicateStage(
+            f"kind {kind.name!r} has two stages named {name!r}; give one of them another name"
+        )
+    bound = _bound(target, name)
+    state = StateType(
+        stage=name,
+        type=given.pop("state", None),
+        schema=given.pop("schema", getattr(bound, "schema", 1)),
+        upgrade=given.pop("upgrade", getattr(bound, "upgrade", None)),
+    )
+    settings = _settings(name, given)
+    _check_turns(kind, name, settings)
+    _check_fields(kind, name, settings)
+    function = bound if inspect.isroutine(bound) else None
+    if function is None:
+        _check_methods(name, bound)
+    stage = Stage(
+        kind=kind.name,
+        name=name,
+        settings=settings,
+        state=state,
+        process=_two(name, "process", function or getattr(bound, "process", None)),
+        should_process=None
+        if function
+        else _two(name, "should_process", getattr(bound, "should_process", None), optional=True),
+        **{} if function else {name: getattr(bound, name, None) for name in HOOKS},
+        target=target,
+    )
+    _check_was(kind, stage)
+    kind.stages[name] = stage
+    return stage
+
+
+def _check_methods(name: str, bound: Any) -> None:
+    """A method that is left out is silently never called; one that is misspelt must not be."""
+    for role in ("should_process", *HOOKS):
+        public = [other for other in dir(type(bound)) if not other.startswith("_")]
+        if role not in public and (near := get_close_matches(role, public, n=1, cutoff=0.85)):
+            raise InvalidStage(
+                f"stage {name!r} has a method {near[0]!r}, which nobody calls; did you mean {role!r}? "
+                f"if it is one of your own, begin its name with '_'"
+            )
+
+
+def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
+    """Only stages that run side by side are kept off each other."""
+    serial, jitter = settings.serial, settings.jitter
+    if serial is not None and not isinstance(serial, bool):
+        raise InvalidSetting(f"serial of stage {name!r} must be True or False, got {serial!r}")
+    if jitter is None:
+        return
+    if isinstance(jitter, bool) or not 0 <= jitter <= 3600:
+        raise InvalidSetting(f"jitter of stage {name!r} must be 0 to 3600 seconds, got {jitter!r}")
+    if jitter and (kind.is_serial if serial is None else serial):
+        raise InvalidSetting(
+            f"jitter of stage {name!r} is for stages that run beside others; say serial=False, "
+            "or leave it out"
+        )
+
+
+def _check_fields(kind: Declared, name: str, settings: StageSettings) -> None:
+    """What a stage reads it is given by the model; what it writes a table may have beside it, and that is
+    known when the table is looked at."""
+    fields = kind.model.fields
+    if fields is None:
+        return
+    named = {"reads": settings.reads}
+    if not kind.has_table:
+        named |= {"writes": settings.writes, "interest": settings.interest}
+    for setting, names in named.items():
+        for wanted in names or ():
+            if wanted not in fields:
+                near = get_close_matches(wanted, fields, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields)}"
+                raise InvalidStage(
+                    f"{setting} of stage {name!r} names {wanted!r}, a field that model "
+                    f"{kind.model.type.__name__} of kind {kind.name!r} does not have; {hint}"
+                )
+
+
+def _check_was(kind: Declared, stage: Stage) -> None:
+    """A former name is nobody's name now, and that of one stage only."""
+    others = [other for other in kind.stages.values() if other.name != stage.name]
+    names = {other.name: other.name for other in (*others, stage)}
+    names |= {former: other.name for other in others for former in other.settings.was}
+    for former in stage.settings.was:
+        _check_name(kind.name, former)
+        if former in names:
+            raise InvalidStage(
+                f"was= of stage {stage.name!r} names {former!r}, which is or was stage {names[former]!r} "
+                f"of kind {kind.name!r}"
+            )
+    for other in others:
+        if stage.name in other.settings.was:
+            raise InvalidStage(
+                f"kind {kind.name!r} has a stage {stage.name!r}, so was= of stage {other.name!r} cannot "
+                "name it"
+            )
+
+
+def find(kind: Declared, stage: str | Stage) -> Stage:
+    """A stage of the kind by its name; an error that names the nearest otherwise."""
+    name = stage.name if isinstance(stage, Stage) else stage
+    try:
+        return kind.stages[name]
+    except KeyError:
+        raise UnknownStage(kind.name, name, kind.stages) from None
+
+
+def _check_name(kind: str, name: str) -> None:
+    bad = [c for c in "/~!:" if c in name]
+    if not name or len(name.encode()) > NAME_BYTES or not name.isprintable() or bad:
+        raise InvalidStage(
+            f"a stage's name must have 1 to {NAME_BYTES} printable bytes without '/', '~', '!' "
+            f"and ':', got {name!r} in kind {kind!r}; give it another with name="
+        )
+
+
+def _bound(target: Any, name: str) -> Any:
+    """The object whose methods are called: an instance of a class, else what was given."""
+    if not inspect.isclass(target):
+        if not callable(target) and not hasattr(target, "process"):
+            raise InvalidStage(
+                f"stage {name!r} must be a class, an object or a function, got {target!r}"
+            )
+        return target
+    try:
+        return target()
+    except TypeError as error:
+        raise InvalidStage(
+            f"stage {name!r} cannot be made without arguments ({error}); "
+            f"declare an instance instead: kind.stage(...)({name}(...))"
+        ) from error
+
+
+def _two(name: str, role: str, function: Any, *, optional: bool = False) -> Any:
+    """A function of (entity, state); one that takes the entity alone is called with that alone."""
+    if function is None and optional:
+        return None
+    if not callable(function):
+        raise InvalidStage(
+            f"stage {name!r} has no {role}; give it: async def {role}(self, entity, state)"
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in positional if p.default is p.empty]
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if named or len(needed) > 2 or not (positional or many):
+        raise InvalidStage(
+            f"{role} of stage {name!r} must take (entity, state) or (entity), "
+            f"got {inspect.signature(function)}"
+        )
+    if len(positional) >= 2 or many:
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        async def of_entity(entity: Any, state: Any) -> Any:
+            return await function(entity)
+
+        return of_entity
+    return lambda entity, state: function(entity)
+
+
+def _settings(name: str, given: dict[str, Any]) -> StageSettings:
+    fields: dict[str, Any] = {}
+    for key in ("reads", "writes", "interest", "was"):
+        if (value := given.pop(key, None)) is not None:
+            fields[key] = _names(name, key, value)
+    if fields.get("interest") is None and fields.get("reads") is not None:
+        fields["interest"] = fields["reads"]
+    retry = given.pop("retry", None) or RetryPolicy()
+    if not isinstance(retry, RetryPolicy):
+        raise InvalidSetting(f"retry of stage {name!r} must be a RetryPolicy, got {retry!r}")
+    check_settings(f"stage {name!r}", given, StageSettings.__dataclass_fields__, InvalidSetting)
+    settings = StageSettings(retry=retry, **fields, **given)
+    _check_numbers(name, settings)
+    if isinstance(settings.budget, bool) or not 0 < settings.budget <= 60:
+        raise InvalidSetting(
+            f"budget of stage {name!r} must be more than 0 to 60 seconds, got {settings.budget!r}"
+        )
+    if not isinstance(settings.sees_own, bool):
+        raise InvalidSetting(
+            f"sees_own of stage {name!r} must be True or False, got {settings.sees_own!r}"
+        )
+    return settings
+
+
+def _check_numbers(stage: str, s: StageSettings) -> None:
+    check_number(f"hold_after of stage {stage!r}", s.hold_after, 0, 3600, SECONDS)
+    check_whole(f"crash_limit of stage {stage!r}", s.crash_limit, 1, 1000)
+    if s.timeout is not None:
+        check_number(f"timeout of stage {stage!r}", s.timeout, *POSITIVE, SECONDS)
+    if s.rate is not None:
+        check_number(f"rate of stage {stage!r}", s.rate, *POSITIVE, STARTS)
+    if s.parallel is not None:
+        check_whole(f"parallel of stage {stage!r}", s.parallel, 1, 1_000_000)
+
+
+def _names(stage: str, setting: str, value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidSetting(
+            f"{setting} of stage {stage!r} must be a list of names, got the text {value!r}"
+        )
+    names = tuple(value)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidSetting(f"{setting} of stage {stage!r} must name fields, got {name!r}")
+    return tuple(dict.fromkeys(names))

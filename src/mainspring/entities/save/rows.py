@@ -1,0 +1,173 @@
+"""What a stage run wants to be saved, and the rows that its save writes. Pure, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from mainspring.entities.declare.stage import Stage
+from mainspring.entities.declare.state import Stored
+from mainspring.entities.declare.table import literal
+from mainspring.entities.save import loop_guard as guard
+from mainspring.entities.source.printing import LOCAL_PRINTING
+from mainspring.entities.source.rows import Loaded, Written
+from mainspring.errors import SaveRefused
+from mainspring.kernel.outcome import Again, Done, Verdict
+from mainspring.kernel.retry import decide
+from mainspring.kernel.visit import Run
+from mainspring.shape import told
+
+
+class Save(msgspec.Struct, gc=False):
+    """What a stage run wants to be saved. Waits in its run's note."""
+
+    stage: Stage
+    loaded: Loaded
+    state_version: int
+    stored: Stored | None  # the state as it was loaded
+    patch: dict[str, Any]  # plain JSON values; empty: the entity stays as it is
+    state: Stored | None  # None: the state stays as it is
+    chain: guard.Chain  # with this save in it
+    after: float | None  # seconds until the next visit, None: none
+    at: datetime | None  # its time, if the stage named one
+    crawl: bool  # a run of the crawl lane
+    payload: str | None = None  # what its visit carries on, if it goes on
+    restless: str | None = None  # what is said of a visit that is put off
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is written but the visit."""
+        return not self.patch and self.state is None
+
+
+class Item(msgspec.Struct):
+    """A run on its way through a save."""
+
+    n: int
+    run: Run
+    save: Save
+    now: Loaded  # the entity as it is, locked
+    written: Written | None = None
+    changed: dict[str, tuple[bytes, bytes]] = {}
+    state_version: int = 0
+
+
+def own_save(kind: str) -> str:
+    """What a transaction begins with that saves entities of a kind and offers for itself.
+
+    The capture triggers of the kind stay quiet (but not for what users' triggers write in turn).
+    Deferred constraints speak now, not at the commit.
+    """
+    return (
+        f"set local mainspring.engine = 'on'; set local mainspring.saves = {literal(kind)}; "
+        f"set constraints all immediate; {LOCAL_PRINTING}"
+    )
+
+
+def outcome_of(save: Save, result: str) -> Done | Again:
+    """What the visit comes to when its save is written."""
+    if save.after is None or save.crawl:
+        return Done(result=result)
+    return Again(
+        at=save.at,
+        after=save.after,
+        payload=save.payload,
+        result=result,
+        error=save.restless,
+    )
+
+
+def changes_of(before: Loaded, body: str, version: str) -> dict[str, tuple[bytes, bytes]]:
+    """The fields that differ between the locked row and what an update made of it."""
+    old, new = before.fields(), Loaded("", None, None, body).fields()
+    found = {}
+    for name, value in new.items():
+        was = bytes(old[name]) if name in old else b"null"
+        if was != bytes(value) and name != version:
+            found[name] = (was, bytes(value))
+    return found
+
+
+def vetoed(run: Run) -> Verdict:
+    patch = ", ".join(sorted(run.note.patch))
+    return refused(run, f"a trigger on the table kept {patch} of {run.visit.key!r} as it was")
+
+
+def refused(run: Run, why: str) -> Verdict:
+    """The entity cannot be saved as things are: a failure of the run."""
+    save: Save = run.note
+    error = SaveRefused(
+        f"the save of stage {save.stage.name!r} changed no row: {why}; nothing was saved"
+    )
+    return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
+
+
+def explained(run: Run, error: Exception) -> str | None:
+    """What the server says of a save that it refused, with whose save it was and which fields it sets.
+
+    An error that is not the server's came from the user's own code, and says where itself.
+    """
+    if not isinstance(error, asyncpg.PostgresError):
+        return None
+    save: Save = run.note
+    fields = [f"{name}: {type(value).__name__}" for name, value in sorted(save.patch.items())]
+    more = {"HINT": error.hint, "CONTEXT": error.context}  # a DETAIL quotes the row
+    return (
+        f"the database refused the save of stage {save.stage.name!r} for {save.stage.kind} "
+        f"{run.visit.key!r} ({', '.join(fields) or 'its state alone'}): {told(error)}; nothing was "
+        "saved: let the stage return what the table takes, or change the table"
+        + "".join(f"\n{word}: {text}" for word, text in more.items() if text)
+    )
+
+
+def state_row(item: Item) -> dict[str, Any]:
+    stored, visit = item.save.state, item.run.visit
+    assert stored is not None
+    return {
+        "n": item.n,
+        "shard": visit.shard,
+        "key": visit.key,
+        "stage": item.save.stage.name,
+        "version": item.save.state_version,
+        "schema": stored.schema,
+        "body": None if stored.body is None else msgspec.Raw(stored.body.encode()),
+        "message": stored.message,
+        "message_type": stored.message_type,
+    }
+
+
+def event_row(item: Item, consumers: Sequence[str]) -> dict[str, Any]:
+    save, visit = item.save, item.run.visit
+    body = item.written.body if item.written is not None else item.now.body
+    return {
+        "shard": visit.shard,
+        "key": visit.key,
+        "stage": save.stage.name,
+        "what": "saved" if item.written is not None else "state",
+        "entity_version": item.written.version if item.written else item.now.version,
+        "state_version": item.state_version or None,
+        "run": item.run.token,
+        "consumers": list(consumers),
+        "body": {
+            "entity": msgspec.Raw(body.encode()),
+            **_event_state(save.state if save.state is not None else save.stored),
+            "changed": {
+                name: [msgspec.Raw(old), msgspec.Raw(new)]
+                for name, (old, new) in item.changed.items()
+            },
+        },
+    }
+
+
+def _event_state(stored: Stored | None) -> dict[str, Any]:
+    """A state as an event carries it: JSON, or a message with its type in base64."""
+    if stored is None or (stored.body is None and stored.message is None):
+        return {"state": None}
+    if stored.body is not None:
+        return {"state": msgspec.Raw(stored.body.encode()), "schema": stored.schema}
+    message = {"@type": stored.message_type, "value": stored.message}
+    return {"state": message, "schema": stored.schema}

@@ -1,0 +1,181 @@
+"""The kernel's kinds of operations: restart or delete parked visits, put past tasks back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.jobs.operation import Kind, Page, Result
+from mainspring.kernel.operate.history import (
+    FINAL,
+    HistoryFilter,
+    HistoryPosition,
+    PastRun,
+    count_history,
+    put_back,
+    search_history,
+)
+from mainspring.kernel.operate.parked import (
+    ParkedFilter,
+    ParkedPosition,
+    ParkedVisit,
+    Place,
+    cancel_visits,
+    count_parked,
+    list_parked,
+    restart_parked,
+)
+
+_MISSED = "it was no longer parked, or somebody had it locked"
+_LIVE = "a task with its key is live"
+
+
+DELETED = "deleted by an operator while parked"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOrder:
+    """Restart the parked visits that fit."""
+
+    wanted: ParkedFilter = field(default_factory=ParkedFilter)
+    fresh_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOrder:
+    """Delete the parked visits that fit; history says why."""
+
+    wanted: ParkedFilter = field(default_factory=ParkedFilter)
+    reason: str = DELETED
+
+
+ParkedOrder = TypeVar("ParkedOrder", RestartOrder, DeleteOrder)
+
+
+@dataclass(frozen=True, slots=True)
+class PutBackOrder:
+    """Put the past tasks back that fit."""
+
+    wanted: HistoryFilter
+    fresh_ids: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wanted.since is None and self.wanted.key is None:
+            raise InvalidSetting(
+                "putting back needs a time span or a key: give since, else all history runs again"
+            )
+        for outcome in self.wanted.outcomes or ():
+            if outcome not in FINAL:
+                raise InvalidSetting(
+                    f"a task whose run ended as {outcome!r} is not over, so it cannot be put back: "
+                    f"name some of {', '.join(FINAL)}; parked ones are restarted"
+                )
+
+
+def _freeze_parked(order: ParkedOrder, now: datetime) -> ParkedOrder:
+    return replace(order, wanted=replace(order.wanted, until=_earlier(order.wanted.until, now)))
+
+
+async def _count_parked(
+    database: Database, connection: Any, order: RestartOrder | DeleteOrder
+) -> int:
+    return await count_parked(database, connection, order.wanted)
+
+
+async def _page_parked(
+    database: Database,
+    connection: Any,
+    order: RestartOrder | DeleteOrder,
+    position: str | None,
+    most: int,
+) -> Page:
+    before = None if position is None else msgspec.json.decode(position, type=ParkedPosition)
+    found = await list_parked(database, connection, order.wanted, limit=most, before=before)
+    return Page(found, _encoded(found[-1].position) if len(found) == most else None)
+
+
+async def _restart(
+    database: Database, connection: Any, order: RestartOrder, items: Sequence[ParkedVisit]
+) -> list[Result]:
+    changed = await restart_parked(database, connection, _places(items), fresh_ids=order.fresh_ids)
+    return _results(items, {(c.queue, c.key) for c in changed})
+
+
+async def _delete(
+    database: Database, connection: Any, order: DeleteOrder, items: Sequence[ParkedVisit]
+) -> list[Result]:
+    changed = await cancel_visits(
+        database, connection, _places(items), reason=order.reason, parked_only=True
+    )
+    return _results(items, {(c.queue, c.key) for c in changed})
+
+
+def _places(items: Sequence[ParkedVisit]) -> list[Place]:
+    return [Place(item.shard, item.key, item.queue) for item in items]
+
+
+def _results(items: Sequence[ParkedVisit], changed: set[tuple[str, str]]) -> list[Result]:
+    return [
+        Result(item.queue, item.key, None if (item.queue, item.key) in changed else _MISSED)
+        for item in items
+    ]
+
+
+def _freeze_past(order: PutBackOrder, now: datetime) -> PutBackOrder:
+    wanted = replace(
+        order.wanted,
+        until=_earlier(order.wanted.until, now),
+        outcomes=list(order.wanted.outcomes or FINAL),
+    )
+    return replace(order, wanted=wanted)
+
+
+async def _count_past(database: Database, connection: Any, order: PutBackOrder) -> int:
+    return await count_history(database, connection, order.wanted)
+
+
+async def _page_past(
+    database: Database, connection: Any, order: PutBackOrder, position: str | None, most: int
+) -> Page:
+    before = None if position is None else msgspec.json.decode(position, type=HistoryPosition)
+    found = await search_history(database, connection, order.wanted, limit=most, before=before)
+    return Page(found, _encoded(found[-1].position) if len(found) == most else None)
+
+
+async def _put_back(
+    database: Database, connection: Any, order: PutBackOrder, items: Sequence[PastRun]
+) -> list[Result]:
+    past = [p for p in items if not p.superseded and not p.queue.startswith("mainspring.")]
+    until = order.wanted.until
+    assert until is not None, "frozen at the start"
+    answers = await put_back(database, connection, past, until=until, fresh_ids=order.fresh_ids)
+    return [
+        Result(a.queue, a.key, _LIVE if a.answer == "live" else None)
+        for a in answers
+        if a.answer != "repeated"
+    ]
+
+
+def _earlier(asked: datetime | None, now: datetime) -> datetime:
+    return now if asked is None else min(asked, now)
+
+
+def _encoded(position: ParkedPosition | HistoryPosition) -> str:
+    return msgspec.json.encode(position).decode()
+
+
+# By name. Layers above add their own before a worker starts.
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("restart_parked", RestartOrder, _freeze_parked, _count_parked, _page_parked, _restart),
+        Kind("delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete),
+        Kind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
+    )
+}

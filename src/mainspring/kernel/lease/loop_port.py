@@ -1,0 +1,299 @@
+"""The mind: what the heart's thread asks of its worker and tells it.
+
+Called from the heart's thread. A question is answered at once from what the loop shows; what changes
+the loop's state is passed on to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mainspring.db.database import Database
+from mainspring.db.until_reachable import insist
+from mainspring.errors import MixedPool
+from mainspring.kernel import clock as moment
+from mainspring.kernel.limits.bucket import Bucket
+from mainspring.kernel.owned import Hand
+from mainspring.kernel.read.reader import Reader
+from mainspring.kernel.run.buffer import Buffer
+from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.run.runner import Runner
+from mainspring.kernel.statements import SQL
+from mainspring.kernel.visit import Run, Visit
+
+if TYPE_CHECKING:
+    from mainspring.kernel.lease.heart import Heart
+
+log = logging.getLogger("mainspring")
+# A visit that has waited here so long for a slot may be another worker's (seconds): tasks that take no
+# time would else go to and fro.
+SHARE_AFTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class PartNeed:
+    """A limited queue: whether this worker could use (more of) it, and what it runs."""
+
+    queue: str
+    wants: bool
+    running: int
+
+
+class Mind:
+    """A worker's answers to its heart."""
+
+    heart: Heart
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(
+        self,
+        database: Database,
+        hand: Hand,
+        buffer: Buffer,
+        reader: Reader,
+        runner: Runner,
+        *,
+        pool: str,
+        watched: Mapping[str, QueueState],
+        begin: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._database = database
+        self.hand = hand
+        self.buffer = buffer
+        self.reader = reader
+        self.runner = runner
+        self._pool = pool
+        self._watched = watched
+        self._begin = begin  # a coroutine of the worker's life
+        self._looked_at = 0  # the change of shards that the loop has last looked at
+        # The change as of which every visit that a dead worker may have run was looked at.
+        self._suspects_done_at = -1
+        self.turned_away_by: MixedPool | None = None
+        # While the pool's workers have different code: the turn classes of queues, by any of it.
+        self.turns_of: Mapping[str, Collection[str]] = {}
+        # Told when runs must end and cannot be cancelled (threads); set by the executors.
+        self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
+        # Told at a fence to break off the connections that runs use; those of threads, or all of them.
+        self.cut_off: Callable[[bool], None] = lambda threads_only: None
+        # Asked for the passes of overdue visits (rows of read_held.sql) that a layer recovers by its
+        # own rules.
+        self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
+
+    def _tell(self, action: Callable[..., None], *values: Any) -> None:
+        try:
+            self.loop.call_soon_threadsafe(action, *values)
+        except RuntimeError:
+            self.heart.end()  # the event loop was closed without a stop: nothing can run any more
+
+    def settings_read(self, rows: Sequence[Any]) -> None:
+        self._tell(self._apply_settings, rows)
+
+    def _apply_settings(self, rows: Sequence[Any]) -> None:
+        """Operators' settings as they stand now."""
+        now = moment.local()
+        for row in rows:
+            (
+                name,
+                pool,
+                _,
+                hold_after,
+                work_timeout,
+                _,
+                concurrency,
+                rate,
+                group_size,
+                group_rate,
+                paused,
+                policy,
+            ) = row
+            if (watched := self._watched.get(name)) is not None:
+                watched.set_policy(policy)
+                continue
+            queue = self.buffer.queues[name]
+            queue.hold_after = hold_after
+            queue.work_timeout = work_timeout
+            queue.set_policy(policy)
+            # A newer version has put it into another pool, whose workers run it from now on.
+            elsewhere = pool != self._pool
+            queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
+            if queue.groups.limit(group_size, group_rate, now):
+                self.buffer.release_groups()
+        self.buffer.release_turns()
+        done = (
+            self.reader.complete
+            and not (self.runner.tries.waiting or self.runner.tries.running)
+            and not self.buffer.behind_groups()
+            and not self.buffer.holds_any(self.hand.is_suspect)
+        )
+        self._suspects_done_at = self._looked_at if done else -1
+        self.reader.wake()
+        self.runner.fill()
+
+    def held_read(self, rows: Sequence[Any]) -> None:
+        self._tell(self._apply_held, rows)
+
+    def _apply_held(self, rows: Sequence[Any]) -> None:
+        """What runs of other workers hold in my shards counts for turns and groups."""
+        groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
+        turns: set[tuple[str, str]] = set()
+        for _, key, queue_name, group, _, holder, _, _, _ in rows:
+            if holder == self.hand.worker_id:
+                continue
+            turns.update((turn, key) for turn in self.turns_of.get(queue_name, ()))
+            queue = self.buffer.queues.get(queue_name)
+            if queue is None:
+                continue
+            if group is not None:
+                groups[queue_name][group] = groups[queue_name].get(group, 0) + 1
+            if queue.settings.turns is not None:
+                turns.add((queue.settings.turns, key))
+        changed = turns != self.buffer.turns.foreign
+        self.buffer.turns.foreign = turns
+        for name, held in groups.items():
+            changed = changed or held != self.buffer.queues[name].groups.foreign
+            self.buffer.queues[name].groups.foreign = held
+        if changed:
+            self.buffer.release_groups()
+            self.reader.sweep_soon()
+            self.runner.fill()
+
+    def shards_changed(self) -> None:
+        self._tell(self._apply_shards)
+
+    def _apply_shards(self) -> None:
+        self._looked_at, self._suspects_done_at = self.hand.changes, -1
+        with self.hand.gate:
+            shards, by_queue = self.hand.shards, self.hand.by_queue
+            gone = frozenset(self.hand.let_go_of)
+
+        def unwanted(visit: Visit) -> bool:
+            mine = by_queue[visit.queue] if by_queue else shards
+            return visit.shard not in mine or visit.shard in gone
+
+        self.buffer.drop(unwanted, shards, by_queue)
+        self.runner.tries.drop(unwanted)
+        self.hand.loop_looked(gone)
+        self.reader.restart()
+
+    def overdue(self, rows: Sequence[Any]) -> set[int]:
+        return self.take_overdue(rows)
+
+    def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
+        self._tell(self.overtaken, runs, void)
+
+    def overtaken(self, runs: Sequence[Run], void: bool) -> None:
+        """Their visits go on without them. What will come of them counts no more (`void`: deleted, or the
+        newest run's alone counts), or if it is the first; either way their slots can be free."""
+        for run in runs:
+            if not void:
+                self.runner.let_hang(run)
+            elif run.stopped is None:
+                log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
+                self.runner.call_off(run)
+
+    def clock_jumped(self, seconds: float) -> None:
+        log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
+        self._tell(self._follow_clock, seconds)
+
+    def _follow_clock(self, seconds: float) -> None:
+        self.reader.restart()
+        if seconds < 0:
+            self._begin(insist(lambda: self._step_back(-seconds)))
+
+    async def _step_back(self, seconds: float) -> None:
+        """What was due by the old clock is due by the new one."""
+        connection = await self._database.connect("clock")
+        try:
+            values = {"queues": list(self.buffer.queues), "seconds": seconds}
+            rows = await self._database.fetch(
+                connection, SQL["step_back"], *SQL["step_back"].arguments(values)
+            )
+        finally:
+            await connection.close(timeout=5)
+        if rows:
+            log.info("clock.followed", extra={"visits": len(rows)})
+            self.reader.restart()
+
+    def fenced(self) -> None:
+        # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
+        self._tell(self.stop_fenced)
+        self.interrupt(self.hand.active())
+        self.cut_off(True)
+
+    def stop_fenced(self) -> None:
+        """In the loop: the lease has ended, and so must every run, whatever it waits for."""
+        self.runner.stop_all("fenced")
+        self.interrupt(self.hand.active())
+        self.cut_off(False)
+
+    def turned_away(self, error: MixedPool) -> None:
+        """Take no part any more: nobody should count on this worker for shards."""
+        if self.turned_away_by is None:
+            log.error("worker.turned_away", extra={"error": str(error)})
+            self.turned_away_by = error
+            self.heart.leaving.set()
+            self.heart.poke_beat()
+
+    def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
+        """Visits that have waited here for a while; what a slot will take at once is not given away."""
+        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER, queues)
+
+    def hanging_runs(self) -> list[Run]:
+        """Those that may still have a result: until their visits are gone."""
+        return self.runner.hanging.hopeful()
+
+    def hanging(self) -> list[dict[str, Any]]:
+        return self.runner.hanging.listed()
+
+    def free_slots(self) -> int:
+        if self.hand.closed:
+            return 0
+        return max(0, self.runner.free - self.buffer.startable(moment.local()))
+
+    def hold_after(self, run: Run) -> tuple[float, float | None]:
+        queue = self.buffer.queues[run.visit.queue]
+        return queue.hold_after, queue.work_timeout_of(run.visit)
+
+    def shortest_hold_after(self) -> float:
+        return min(
+            (q.hold_after for q in self.buffer.queues.values() if q.hold_after > 0), default=1.0
+        )
+
+    def part_needs(self) -> list[PartNeed]:
+        needs = []
+        for queue in self.buffer.queues.values():
+            if queue.concurrency is None and queue.rate is None:
+                continue
+            wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
+            queue.wants_part = False  # set again by the next start that it keeps back
+            needs.append(PartNeed(queue.name, wants, queue.running))
+        return needs
+
+    def part_shrink(self, queue: str, size: int, rate: float) -> int:
+        """At once, so that the heart may lend to others what this worker no longer uses."""
+        state = self.buffer.queues[queue]
+        with self.hand.gate:
+            state.part = size
+            if state.bucket is not None:
+                state.bucket.change(rate, moment.local())
+            return state.running
+
+    def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
+        """Under the gate and at once, so that no later shrink is undone by an earlier word.
+        `anew`: begin without a token."""
+        state, now = self.buffer.queues[queue], moment.local()
+        with self.hand.gate:
+            state.part = size
+            if state.bucket is None or anew:
+                state.bucket = Bucket(rate, now)
+            else:
+                state.bucket.change(rate, now)
+        self._tell(self.runner.fill)
+
+    def suspects_done(self) -> bool:
+        # What the heart has just taken over the loop may not have looked at yet.
+        return self._suspects_done_at == self.hand.changes

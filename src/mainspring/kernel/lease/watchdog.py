@@ -1,0 +1,84 @@
+"""The watchdog: ends a process whose runs could not be stopped when its lease ends.
+
+It is a thread of the interpreter's own that needs no lock of it, so neither a task that never lets go
+of the interpreter nor a heart that hangs keeps it from its work. Each beat puts it off. When the lease
+has ended and nothing runs any more, there is nothing to end: whoever sees that calls it off.
+
+Who started the process learns by a mark in a file as which worker it was last known, and whether the
+database was being asked in vain when the watchdog came: then the network ended the process, and none of
+its runs did.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import struct
+import threading
+from uuid import UUID
+
+from mainspring.kernel import clock as moment
+from mainspring.kernel.owned import Hand
+
+# Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
+FENCE_AFTER = 0.7
+EXIT_AFTER = 0.9
+EXIT_CODE = 1  # the interpreter's choice
+_MARK = struct.Struct("d16s")
+
+
+class Watchdog:
+    """One per worker; `on` where a run that cannot be stopped shall end the process."""
+
+    def __init__(self, hand: Hand, lease: float, *, on: bool, mark: int | None = None) -> None:
+        self._hand = hand
+        self._lease = lease
+        self._on = on
+        self._mark = mark  # a file that outlives the process
+        self._gate = threading.Lock()
+        self._ends_at = 0.0
+        self._asking = False
+
+    def beaten(self, sent: float) -> None:
+        """A beat that was sent then is answered: the lease is in force anew."""
+        with self._gate:
+            self._hand.good_until = sent + self._lease * FENCE_AFTER
+            self._ends_at = sent + self._lease * EXIT_AFTER
+            if self._on:
+                left = self._ends_at - moment.local()
+                faulthandler.dump_traceback_later(max(0.01, left), exit=True)
+        self._write()
+
+    def asking(self) -> None:
+        """From here on the database is asked; what comes to pass until `answered` is its doing."""
+        self._asking = True
+        self._write()
+
+    def answered(self) -> None:
+        self._asking = False
+        self._write()
+
+    def _write(self) -> None:
+        if self._mark is not None and (me := self._hand.worker_id) is not None:
+            ends_at = self._ends_at if self._asking else 0.0
+            os.pwrite(self._mark, _MARK.pack(ends_at, me.bytes), 0)
+
+    def call_off_if_idle(self) -> None:
+        """From any thread. A beat that comes at the same time is not undone: it has moved the lease."""
+        with self._gate:
+            if self._on and moment.local() > self._hand.good_until and not self._hand.active():
+                faulthandler.cancel_dump_traceback_later()
+
+    def end(self) -> None:
+        if self._on:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def read_mark(mark: int, code: int) -> tuple[UUID | None, bool]:
+    """Of a process that has just ended: as which worker, if it had joined a pool, and whether its watchdog
+    did it while the database did not answer."""
+    written = os.pread(mark, _MARK.size, 0)
+    if len(written) < _MARK.size:
+        return None, False
+    ends_at, me = _MARK.unpack(written)
+    return UUID(bytes=me), code == EXIT_CODE and 0.0 < ends_at <= moment.local()

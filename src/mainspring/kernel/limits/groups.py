@@ -1,0 +1,232 @@
+"""Groups: limits per tenant, account or whatever users group by. Pure memory, no I/O.
+
+A group lives on one shard, so its owner alone counts it: exact, and no write. A full group keeps a
+few visits here, in order; the rest stays in the database (the group is *behind*) and is read when
+there is room. Runs of every group are counted, limited or not, so a limit can change at any time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import insort
+from collections.abc import Callable, Iterator
+
+from mainspring.kernel.limits.bucket import Bucket
+from mainspring.kernel.visit import Position, Visit
+
+# A full group keeps so many visits in memory: enough to go on without a read for each. Where there are
+# many groups each keeps fewer: about so many in all, and one at least.
+KEEPS = 32
+KEEPS_IN_ALL = 4000
+
+
+class Group:
+    """One group: what runs, what waits here, and whether the database has more of it."""
+
+    __slots__ = ("alarm_at", "behind", "bucket", "kept", "left_from", "name", "running", "shard")
+
+    def __init__(self, name: str, shard: int) -> None:
+        self.name = name
+        self.shard = shard
+        self.running = 0
+        self.kept: list[Visit] = []  # by priority, then oldest first
+        self.behind = False  # visits of it were left in the database
+        # The first of those: what comes after it waits its turn there, too.
+        self.left_from: tuple[int, Position] | None = None
+        self.bucket: Bucket | None = None
+        self.alarm_at = math.inf  # its one entry in the alarms that counts
+
+    @property
+    def idle(self) -> bool:
+        return not (self.running or self.kept or self.behind)
+
+
+def _order(visit: Visit) -> tuple[int, Position]:
+    return (-visit.priority, visit.position)
+
+
+class Groups:
+    """The groups of one queue."""
+
+    def __init__(self) -> None:
+        self.concurrency: int | None = None
+        self.rate: float | None = None
+        # Runs of other workers that hold visits of a group in my shards, as of the last beat.
+        self.foreign: dict[str, int] = {}
+        self._groups: dict[str, Group] = {}
+        self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
+        self._dropped: list[Visit] = []  # kept no longer: an earlier one took the place
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    @property
+    def keeps(self) -> int:
+        """How many visits a full group keeps here."""
+        return max(1, min(KEEPS, KEEPS_IN_ALL // max(1, len(self._groups))))
+
+    def limit(self, concurrency: int | None, rate: float | None, now: float) -> bool:
+        """Set the limits; whether they changed."""
+        if (concurrency, rate) == (self.concurrency, self.rate):
+            return False
+        if rate != self.rate:
+            for group in self:
+                group.bucket = None if rate is None else Bucket(rate, now)
+        self.concurrency, self.rate = concurrency, rate
+        return True
+
+    def admit(self, visit: Visit, now: float) -> str:
+        """Whether a visit may start: 'started' (and counted), 'kept' here, or 'left' in the database."""
+        assert visit.group is not None
+        group = self._groups.get(visit.group)
+        if group is None:
+            group = self._groups[visit.group] = Group(visit.group, visit.shard)
+        if group.behind and group.left_from is not None and _order(visit) > group.left_from:
+            return "left"
+        if self._ready_at(group, now) > now:
+            return self._keep(group, visit)
+        if group.bucket is not None:
+            group.bucket.take(now)
+            if group.kept:  # the next one does not wait for this run's end
+                self._set_alarm(group, max(now, group.bucket.ready_at(now)))
+        group.running += 1
+        return "started"
+
+    def _ready_at(self, group: Group, now: float) -> float:
+        if self.concurrency is not None:
+            taken = group.running + self.foreign.get(group.name, 0)
+            if taken >= self.concurrency:
+                return math.inf
+        if self.rate is None:
+            return now
+        if group.bucket is None:
+            group.bucket = Bucket(self.rate, now)
+        ready_at = group.bucket.ready_at(now)
+        if now < ready_at < math.inf:
+            self._set_alarm(group, ready_at)
+        return ready_at
+
+    def _set_alarm(self, group: Group, at: float) -> None:
+        """One a group: each try that comes too early would else add one, and each of them try again."""
+        if at < group.alarm_at:
+            group.alarm_at = at
+            heapq.heappush(self._alarms, (at, group.name))
+
+    def _keep(self, group: Group, visit: Visit) -> str:
+        """The first ones are kept, so that whatever is left in the database comes after them: one
+        that was kept, tried too early and was left would make all others wait behind it."""
+        if not (group.behind and group.left_from is None):
+            insort(group.kept, visit, key=_order)
+            if len(group.kept) <= self.keeps:
+                return "kept"
+            last = group.kept.pop()
+        else:
+            last = visit  # all of it is read anew
+        group.behind = True
+        order = _order(last)
+        if group.left_from is None or order < group.left_from:
+            group.left_from = order
+        if last is visit:
+            return "left"
+        self._dropped.append(last)
+        return "kept"
+
+    def take_dropped(self) -> list[Visit]:
+        """Visits that were kept and are left in the database now."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def ended(self, visit: Visit) -> list[Visit]:
+        """A run has ended; answers the visits that may try now."""
+        assert visit.group is not None
+        group = self._groups[visit.group]
+        group.running -= 1
+        return self.release(group)
+
+    def release(self, group: Group) -> list[Visit]:
+        """As many kept visits as there may be room for; one too many is kept anew."""
+        if self.concurrency is not None:
+            room = self.concurrency - group.running - self.foreign.get(group.name, 0)
+        else:
+            room = len(group.kept) if self.rate is None else 1
+        room = max(0, room)
+        freed, group.kept = group.kept[:room], group.kept[room:]
+        if not freed and group.idle:
+            self._forget(group)
+        return freed
+
+    def _forget(self, group: Group) -> None:
+        """Drop an idle group, unless its bucket is still filling: a new one would begin empty."""
+        full_at = group.bucket.full_at() if group.bucket is not None else -math.inf
+        if math.isinf(full_at):
+            self._groups.pop(group.name, None)
+        else:
+            self._set_alarm(group, full_at)
+
+    def next_at(self) -> float:
+        """When the next bucket has a token."""
+        return self._alarms[0][0] if self._alarms else math.inf
+
+    def release_rated(self, now: float) -> list[Visit]:
+        """Visits of groups whose rate allows a start by now."""
+        freed: list[Visit] = []
+        while self._alarms and self._alarms[0][0] <= now:
+            at, name = heapq.heappop(self._alarms)
+            group = self._groups.get(name)
+            if group is None or group.alarm_at != at:
+                continue
+            group.alarm_at = math.inf
+            if group.idle:
+                self._groups.pop(group.name)
+            else:
+                freed += self.release(group)
+        return freed
+
+    def hungry(self) -> list[str]:
+        """Groups with room, nothing kept, and more in the database."""
+        limit = math.inf if self.concurrency is None else self.concurrency
+        return [
+            g.name for g in self._groups.values() if g.behind and not g.kept and g.running < limit
+        ]
+
+    def behind(self) -> list[str]:
+        """Groups whose visits the reads of levels pass over."""
+        return [group.name for group in self._groups.values() if group.behind]
+
+    def stale(self, name: str) -> list[Visit]:
+        """What is kept here is too old: answers it, to be forgotten; the group is read anew."""
+        group = self._groups.get(name)
+        if group is None:
+            return []
+        kept, group.kept = group.kept, []
+        group.behind = True
+        return kept
+
+    def is_behind(self, name: str) -> bool:
+        """Whether the database has more of this group than is here."""
+        group = self._groups.get(name)
+        return group is not None and group.behind
+
+    def refill(self, name: str, visits: list[Visit], *, more: bool) -> list[Visit]:
+        """What a read of the group brought; answers the visits that may try now."""
+        group = self._groups.get(name)
+        if group is None:
+            return visits
+        group.behind = more
+        group.left_from = max(map(_order, visits), default=None) if more else None
+        for visit in visits:
+            insort(group.kept, visit, key=_order)
+        return self.release(group)
+
+    def sift(self, keep: Callable[[list[Visit]], list[Visit]], shards: frozenset[int]) -> None:
+        """Forget kept visits that are not wanted, and what groups of other shards left behind."""
+        for group in self:
+            group.kept = keep(group.kept)
+            if group.shard not in shards:
+                group.behind, group.left_from = False, None
+            if group.idle:
+                self._forget(group)

@@ -1,0 +1,135 @@
+"""What a worker has in hand, shared by its event loop and its heart's thread.
+
+The gate is held for moments only: to start a run under a lease that is in force, and to let go of
+shards. So no run starts in a shard after the heart has decided to give it away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
+
+from mainspring.kernel import clock as moment
+from mainspring.kernel.visit import Position, Run, Visit
+
+
+class Hand:
+    """Shards, runs and the lease's end."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Lock()
+        self.worker_id: UUID | None = None
+        # Mine by the table and by memory. Replaced as a whole, never changed in place.
+        self.shards: frozenset[int] = frozenset()
+        self.all_shards = False  # the reader need not filter
+        # While the pool is cut: the shards of each queue of mine. Empty: each queue has all of `shards`.
+        self.by_queue: Mapping[str, frozenset[int]] = {}
+        # Let go since the loop last looked: what it has of them is stale, even if they came back.
+        self.let_go_of: set[int] = set()
+        self.changes = 0  # of shards; a page that was sent before the last one is not taken in
+        # Started and not settled yet, by token.
+        self.runs: dict[int, Run] = {}
+        self.good_until = 0.0  # no run starts, and none goes on, after this local moment
+        self.closed = False  # stopping: nothing new starts
+        # By shard: how far its dead owner had read in each level.
+        self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
+        self.bundles = False  # all workers of the pool find what is in bundles of history
+        self.time = moment.DatabaseTime()
+
+    def start(self, run: Run) -> bool:
+        """Enter a run, if its shard is mine and the lease in force."""
+        with self.gate:
+            shard = run.visit.shard
+            if shard not in self.shards or shard in self.let_go_of:
+                return False
+            if self.by_queue and shard not in self.by_queue[run.visit.queue]:
+                return False
+            if self.closed or run.began > self.good_until:
+                return False
+            self.runs[run.token] = run
+            return True
+
+    def end(self, runs: Iterable[Run]) -> None:
+        """They are settled, or count for nothing."""
+        under_way = self.runs
+        for run in runs:
+            under_way.pop(run.token, None)
+
+    def shards_of(self, queue: str) -> frozenset[int]:
+        """The shards in which a queue is mine."""
+        cut = self.by_queue
+        return cut.get(queue, frozenset()) if cut else self.shards
+
+    def own_of(self, visits: Iterable[Visit]) -> Iterable[Visit]:
+        """Those of visits in my shards whose queue is mine there; all of them while the pool is whole."""
+        cut = self.by_queue
+        return [v for v in visits if v.shard in cut[v.queue]] if cut else visits
+
+    def own(
+        self,
+        shards: Iterable[int],
+        *,
+        count: int,
+        by_queue: Mapping[str, frozenset[int]] | None = None,
+    ) -> None:
+        with self.gate:
+            self.shards = frozenset(shards)
+            self.by_queue = by_queue or {}
+            self.all_shards = len(self.shards) == count and not self.by_queue
+            self.changes += 1
+
+    def let_go(self, shards: Iterable[int], queues: Collection[str] | None = None) -> list[Run]:
+        """Shards are no longer mine, as far as these queues are concerned (None: all of them); answers the
+        runs that are under way or unsettled in them. What the loop has of these shards is stale, whatever
+        its queue."""
+        going = frozenset(shards)
+        with self.gate:
+            if queues is None:
+                self.shards = self.shards - going
+            self.by_queue = {
+                queue: mine - going if queues is None or queue in queues else mine
+                for queue, mine in self.by_queue.items()
+            }
+            if self.by_queue:
+                self.shards = frozenset[int]().union(*self.by_queue.values())
+            self.all_shards = False
+            self.let_go_of |= going
+            self.changes += 1
+            return [
+                run
+                for run in list(self.runs.values())
+                if run.visit.shard in going and (queues is None or run.visit.queue in queues)
+            ]
+
+    def loop_looked(self, dropped: frozenset[int]) -> None:
+        """The loop has dropped what it had of these shards."""
+        with self.gate:
+            self.let_go_of -= dropped
+
+    def snapshot(self) -> list[Run]:
+        with self.gate:
+            return list(self.runs.values())
+
+    def active(self) -> list[Run]:
+        """Runs that are under way."""
+        return [run for run in self.snapshot() if run.outcome is None]
+
+    def unsettled_below(self, priority: int, since: float) -> int:
+        """Runs of lower priorities that began after this moment, or have ended and are not settled."""
+        return sum(
+            run.visit.priority < priority
+            and (run.outcome is not None or run.began > since)
+            and (run.settings is None or run.settings.share is None)
+            for run in self.runs.values()
+        )
+
+    def is_suspect(self, visit: Visit) -> bool:
+        """Whether a dead worker may have been running it, or it was there at a death before."""
+        if visit.crashes:
+            return True
+        levels = self.suspects.get(visit.shard)
+        if levels is None:
+            return False
+        reached = levels.get((visit.queue, visit.priority))
+        return reached is not None and visit.position <= reached

@@ -1,0 +1,152 @@
+"""What tasks wait for outside the graph, in a commit: signals, times and child processes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from mainspring.db.literals import rows as as_rows
+from mainspring.errors import IdInUse
+from mainspring.kernel.outcome import Again
+from mainspring.processes.commit.batch import Batch, Step, Steps
+from mainspring.processes.commit.change import Change, NewProcess
+from mainspring.processes.commit.start import Started, start_steps
+from mainspring.processes.commit.waiting import closing_of
+from mainspring.processes.statements import SQL
+from mainspring.tasks.declare.promise import Failure
+
+
+def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], dict[Change, int]]:
+    """What the visits of signals, timers and children find to close, each with its visit."""
+    seeking = [n for n in taken if batch.changes[n].seeks]
+    if not seeking:
+        return {}
+    ids = sorted({batch.changes[n].process_id for n in seeking})
+    externals = yield SQL["read_externals"], {"ids": ids}
+    signals: dict[tuple[str, str], list[Any]] = {}
+    if any(row[2] == "signal" for row in externals):
+        for row in (yield SQL["read_signals"], {"ids": ids}):
+            signals.setdefault((row[0], row[1]), []).append(row)
+    visit_of = {batch.changes[n].process_id: n for n in seeking}
+    timing = [batch.changes[n] for n in seeking if batch.changes[n].seeks == "timer"]
+    timers = {change.task: change.background for change in timing}
+    found: dict[Change, int] = {}
+    for row in externals:
+        waiting = signals.get((row[0], row[3]), [])
+        change = closing_of(row, waiting, now=batch.now, timers=timers)
+        if change is not None:
+            change.background = timers.get(change.task)
+            found[change] = visit_of[change.process_id]
+    early = {row[1]: row[4] for row in externals if row[4] is not None and row[4] > batch.now}
+    closed = {change.task for change in found}
+    for n in seeking:
+        task = batch.changes[n].task
+        if batch.changes[n].seeks == "timer" and task in early and task not in closed:
+            batch.verdicts[n] = Again(at=early[task])  # its worker's clock runs ahead
+    return found
+
+
+def take(changes: list[Change]) -> Steps:
+    """Signals that are taken, and rows of tasks that wait outside no longer."""
+    taking = [change for change in changes if change.signal is not None]
+    if taking:
+        values = {
+            "processes": [change.process_id for change in taking],
+            "names": [change.signal[0] for change in taking if change.signal],
+            "ids": [change.signal[1] for change in taking if change.signal],
+            "tasks": [change.task for change in taking],
+            "generations": [change.generation for change in taking],
+        }
+        rows = yield SQL["take_signals"], values
+        if len(rows) != len(taking):
+            raise TimeoutError("a signal was taken by another task meanwhile")  # sent again
+    outside = [c.task for c in changes if c.was_external and c.state != "external"]
+    if outside:
+        yield SQL["drop_externals"], {"tasks": outside}
+
+
+def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
+    """Tasks that wait for a signal, a time or a child from here on."""
+    items = []
+    for change in changes:
+        waiting = change.waiting
+        if waiting is None or change.state != "external":
+            continue
+        due_at = waiting.until
+        if waiting.seconds is not None:
+            due_at = batch.now + timedelta(seconds=waiting.seconds)
+        items.append(
+            {
+                "task": change.task,
+                "process_id": change.process_id,
+                "kind": waiting.kind,
+                "name": waiting.name,
+                "due_at": due_at,
+                "child": waiting.child,
+            }
+        )
+        kinds = ["await"] if waiting.kind == "signal" else []
+        kinds += ["timer"] if due_at is not None else []
+        for kind in kinds:
+            due = due_at if kind == "timer" else None
+            visit = batch.engine_visit(kind, change.process_id, change.task, due)
+            if kind == "timer" and change.background is not None:
+                # Its visit is what knows, when it goes off, that what follows gives way.
+                visit = msgspec.structs.replace(visit, priority=change.background)
+            batch.offers.append(visit)
+    if items:
+        yield SQL["insert_externals"], {"items": as_rows(items)}
+
+
+def start_children(batch: Batch, changes: list[Change]) -> Steps:
+    """Child processes begin in the commit by which their task begins to wait for them."""
+    for change in changes:
+        if change.child is None or change.waiting is None:
+            continue
+        try:
+            started = yield from _start_child(change.child, batch.shard_count)
+        except IdInUse as error:
+            change.failing = change.park = True
+            text = f"{error}; a child is never one that is there already: derive its id from its parent's"
+            change.error = Failure("mainspring.errors.IdInUse", text, cause=change.task)
+            continue
+        change.waiting.child = started.id
+
+
+def _start_child(child: NewProcess, shard_count: int) -> Generator[Step, list[Any], Started]:
+    """Under its id. After a restart the child of before has that: this one's has a number besides."""
+    parent = child.parent
+    for number in count(parent.generation):
+        key = f"{child.key}#{number}" if number else child.key
+        try:
+            return (
+                yield from start_steps(
+                    child.type,
+                    key,
+                    child.args,
+                    shard_count=shard_count,
+                    attrs=child.attrs,
+                    args_version=child.args_version,
+                    parent=parent,
+                    refuse_taken=True,
+                    begin=child.begin,
+                )
+            )
+        except IdInUse:
+            former = yield (
+                SQL["find_former_child"],
+                {
+                    "type": child.type,
+                    "key": key,
+                    "parent": parent.process_id,
+                    "task": parent.task,
+                    "generation": parent.generation,
+                },
+            )
+            if not former:
+                raise
+    raise AssertionError("numbers do not end")

@@ -1,0 +1,190 @@
+"""Handing out: what a task is run with. One statement for all tasks that are asked for at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.db.literals import words
+from mainspring.kernel.read.background import LANE
+from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit
+from mainspring.processes.statements import SQL
+from mainspring.tasks.declare.promise import Failure
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What came of a promise that a task waits for or holds."""
+
+    promise: str
+    kind: str
+    outcome: str | None = None
+    result: str | None = None  # JSON
+    error: Failure | None = None
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a task is offered, kept in its row."""
+
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    daemon: bool = False
+    task_timeout: float | None = None
+    on_task_timeout: str | None = None
+    shielded: bool = False  # an undo: not cancelled with its scope
+
+
+class Handout(msgspec.Struct, frozen=True):
+    """A task as it is handed out."""
+
+    process_id: str
+    task_id: str
+    promise: str
+    actor: str
+    state: str
+    generation: int
+    args: str
+    args_version: int
+    scope: str | None
+    step: int
+    inputs: tuple[Input, ...]
+    attempt: int = 1
+    priority: int | None = None  # that its call asked for
+    # The priority at which what it sets in motion waits, unless told otherwise (see in_background).
+    background: int | None = None
+    is_undo: bool = False
+
+    @property
+    def failed_input(self) -> Input | None:
+        """The first input whose error stops this task. A compensation that was given up stops no other."""
+        stopping = ("value",) if self.is_undo else ("value", "order")
+        for given in self.inputs:
+            if given.outcome == "err" and given.kind in stopping:
+                return given
+        return None
+
+
+class _RawInput(msgspec.Struct, frozen=True, array_like=True):
+    promise: str
+    kind: str
+    outcome: str | None
+    result: msgspec.Raw
+    error: Failure | None
+
+
+_inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
+_options = msgspec.json.Decoder(Options)
+NO_OPTIONS = Options()
+ENDED = ("done", "cancelled", "superseded")  # states of tasks that are not run any more
+# A run that began before its task's timeout is held by then, so that the engine can tell it from none.
+DEADLINE_AFTER = timedelta(seconds=2)
+
+
+def deadline_of(options: Options, now: datetime) -> datetime | None:
+    """The task timeout counts from the first queueing, queue time included (P4)."""
+    if options.task_timeout is None:
+        return None
+    return now + timedelta(seconds=options.task_timeout)
+
+
+def decode_options(text: str | None) -> Options:
+    """A task's options, as its row has them."""
+    return NO_OPTIONS if text is None else _options.decode(text)
+
+
+def handout_of(row: Sequence[Any]) -> Handout:
+    """A row of read_tasks.sql."""
+    (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
+        row
+    )
+    options = decode_options(how)
+    return Handout(
+        process_id,
+        id,
+        promise,
+        actor,
+        state,
+        generation,
+        args,
+        version,
+        scope,
+        step,
+        () if inputs is None else tuple(map(_input, _inputs.decode(inputs))),
+        priority=options.priority,
+        is_undo=options.shielded,
+    )
+
+
+def in_background(handout: Handout, visit: Visit) -> Handout:
+    """What is run in the background sets only background work in motion.
+
+    Else a mass restart would give way to live work with its first step alone. A task whose own call
+    asked for so low a priority is another matter: what waits for it does so as its own call says.
+    """
+    asked = DEFAULT_PRIORITY if handout.priority is None else handout.priority
+    if visit.priority < min(LANE, asked):
+        return msgspec.structs.replace(handout, background=visit.priority)
+    return handout
+
+
+def _input(raw: _RawInput) -> Input:
+    text = bytes(raw.result).decode()
+    return Input(raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error)
+
+
+def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The arguments of read_tasks.sql for pairs of process and task."""
+    return {"processes": words([p for p, _ in wanted]), "ids": words([t for _, t in wanted])}
+
+
+class Desk:
+    """Reads what tasks are handed out with: one read at a time, of all that were asked for meanwhile."""
+
+    def __init__(self, fetch: Any) -> None:
+        self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
+        self._wanted: dict[tuple[str, str], asyncio.Future[Handout | None]] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    async def load(self, process_id: str, task: str) -> Handout | None:
+        """The task as it stands; None if there is no such row."""
+        key = (process_id, task)
+        future = self._wanted.get(key)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = self._wanted[key] = loop.create_future()
+            if self._reader is None:
+                self._reader = loop.create_task(self._read_on())
+        return await asyncio.shield(future)
+
+    async def _read_on(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                await self._read(wanted)
+        finally:
+            self._reader = None
+
+    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[Handout | None]]) -> None:
+        try:
+            rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
+            found = {h.task_id: h for h in map(handout_of, rows)}
+        except BaseException as error:
+            for future in wanted.values():
+                if not future.done():
+                    future.set_exception(
+                        error
+                        if isinstance(error, Exception)
+                        else RuntimeError("the read was stopped")
+                    )
+                    future.exception()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, task), future in wanted.items():
+            if not future.done():
+                future.set_result(found.get(task))

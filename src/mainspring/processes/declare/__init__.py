@@ -1,0 +1,10 @@
+"""What users write: processes, deciders' verbs, handles, versions.
+
+attrs.py        search attributes of processes: names with a text, a number or a truth each
+decider_api.py  what a decider can say besides calling tasks: wait, join, race, enclose,
+                remember
+handle.py       A process that was started: where it is, what it came to, and messages to it
+process.py      a decider whose calls start processes, and steps inside of one
+versions.py     code that changes while processes run: arguments written by an older version
+                are brought up
+"""

@@ -1,0 +1,179 @@
+"""A process that was started: where it is, what it came to, and messages to it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from mainspring.declaring import Seconds
+from mainspring.errors import InvalidKey, NotFound, ProcessFailed
+from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.wait import wait_for, wait_for_sync
+
+R = TypeVar("R")
+
+
+def check_own_id(id: str) -> None:
+    """A handle is for the id that the engine gave; one that a user gave needs its type and a look."""
+    try:
+        UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidKey(
+            f"{id!r} is no process's own id, which is a UUID (handle.id); if it is the one that you "
+            f"gave, ask for it: (await app.operator.processes.find({id!r})).id"
+        ) from None
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A signal on its way. The same id is the same signal."""
+
+    signal: Any  # a Signal, or the name of one
+    payload: Any = None
+    id: str | None = None
+    sent_by: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A process as it stands."""
+
+    state: str  # open, finished, cancelled, or unknown
+    outcome: str | None = None  # of its result: ok, err
+    result: Any = None
+    failure: Failure | None = None
+    parked: str | None = None  # the first parked task while there is no result, and its error
+
+
+class Lookup(Protocol):
+    """What looks processes up and sends them signals: the application."""
+
+    async def look_up_process(self, type: str, id: str) -> Found: ...
+    def look_up_process_sync(self, type: str, id: str) -> Found: ...
+    async def send_signal(
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+    ) -> bool: ...
+    def send_signal_sync(
+        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+    ) -> bool: ...
+    async def request_cancel(
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
+    ) -> None: ...
+    def request_cancel_sync(
+        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+    ) -> None: ...
+
+
+class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A process. `is_new` is False when its id was taken and the one that has it was answered."""
+
+    type: str
+    id: str
+    is_new: bool
+    _lookup: Lookup
+
+    def __repr__(self) -> str:
+        return f"<process {self.type} {self.id}>"
+
+    async def status(self) -> str:
+        """open, finished or cancelled."""
+        return (await self._lookup.look_up_process(self.type, self.id)).state
+
+    def status_sync(self) -> str:
+        """The same for code that is not async."""
+        return self._lookup.look_up_process_sync(self.type, self.id).state
+
+    async def result(self, timeout: Seconds | None = None) -> R:
+        """Wait for the result; raises `ProcessFailed` or `ResultTimeout` (seconds).
+
+        It is there when the process's own promise is kept; other branches may still be open. While a
+        step is parked it is waited for, and so is a database that goes away meanwhile.
+        """
+        return await wait_for(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_process(self.type, self.id),
+            self._ended,
+            self._late,
+            timeout,
+        )
+
+    def result_sync(self, timeout: Seconds | None = None) -> R:
+        """The same for code that is not async."""
+        return wait_for_sync(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_process_sync(self.type, self.id),
+            self._ended,
+            self._late,
+            timeout,
+        )
+
+    async def signal(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> bool:
+        """Send a signal; it is kept until the process waits for it. Answers whether it is new.
+
+        `id`: sent twice under one id it is one signal. `sent_by`: who answered, for the record.
+        `on`: your own psycopg connection; the signal is part of its transaction.
+        """
+        return await self._lookup.send_signal(self.id, Sent(signal, payload, id, sent_by), on)
+
+    def signal_sync(
+        self,
+        signal: Any,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[Any] | None = None,
+    ) -> bool:
+        """The same for code that is not async."""
+        return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
+
+    async def cancel(
+        self, *, compensate: bool = True, on: psycopg.AsyncConnection[Any] | None = None
+    ) -> None:
+        """Ask for the process to be cancelled, with its child processes: a worker does it next.
+
+        What was done and can be undone is undone first, unless `compensate=False`.
+        """
+        await self._lookup.request_cancel(self.id, on, compensate=compensate)
+
+    def cancel_sync(
+        self, *, compensate: bool = True, on: psycopg.Connection[Any] | None = None
+    ) -> None:
+        """The same for code that is not async."""
+        self._lookup.request_cancel_sync(self.id, on, compensate=compensate)
+
+    def _has_ended(self, found: Found) -> bool:
+        if found.state == "unknown":
+            raise NotFound(
+                f"process {self.type!r} {self.id} is not there: its start was not committed, or it was "
+                "dropped by age"
+            )
+        if found.state == "finished" and found.outcome is None:
+            raise NotFound(
+                f"process {self.type!r} {self.id} has finished: its result was dropped by age"
+            )
+        if found.outcome == "err" or found.state == "cancelled":
+            raise ProcessFailed(
+                f"process {self.type!r} {self.id} came to no result: "
+                f"{found.failure or 'it was cancelled'}",
+                state=found.state,
+                failure=found.failure,
+            )
+        return found.outcome == "ok"
+
+    def _ended(self, found: Found) -> tuple[Any] | None:
+        return (found.result,) if self._has_ended(found) else None
+
+    def _late(self, found: Found, seconds: float) -> str:
+        parked = f": {found.parked}" if found.parked is not None else ""
+        return (
+            f"process {self.type!r} {self.id} has no result after {seconds:g} s{parked}; "
+            f"ask `mainspring processes why {self.id}`"
+        )

@@ -1,0 +1,328 @@
+"""Operations on many processes: restart parked tasks, restart or cancel processes, by a filter (P10).
+
+They are operations of the kernel: counted first (dry run), done page by page in the transaction that
+notes their progress, paused, resumed and cancelled, and kept with who ordered them. A parked task
+is freed under its process's shared lock, like a decision; to restart or cancel a whole process is a
+structural change, which the engine does: see asked.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.jobs.bulk import KINDS as KERNEL_KINDS
+from mainspring.kernel.jobs.operation import Kind, Operation, Page, Result, start
+from mainspring.kernel.read.background import LANE
+from mainspring.processes.commit.visits import NewVisit
+from mainspring.processes.operate.asked import ask_for, page_of
+from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import drive
+from mainspring.processes.structural.change import (
+    FROM_SCRATCH,
+    Order,
+    request_cancel,
+    request_look,
+    request_restart,
+    request_steps,
+)
+from mainspring.processes.structural.parked import ParkedTask, unpark_steps
+from mainspring.tasks.declare.task import check_priority
+
+# What an operator orders in masses goes behind live work, unless told otherwise.
+LOW_PRIORITY = LANE - 1  # gives way to live work
+# Parked tasks that are freed in one transaction: a larger one would hold up the flushes of others.
+TASKS = 80
+# What could not be freed because its process was being changed is tried again, so often and after so long.
+ROUNDS = 5
+ROUND_SECONDS = 0.5
+_MISSED = "it was no longer parked"
+_BUSY = "its process was being changed, again and again"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which parked tasks are meant: by process type, actor, kind of error, text or type of error."""
+
+    type: str | None = None
+    actor: str | None = None
+    fingerprint: str | None = None
+    error: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means every parked task there is: an empty text is no condition."""
+        return not (self.type or self.actor or self.fingerprint or self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTasks:
+    """Let the parked tasks that fit go on, under the same keys."""
+
+    wanted: TaskFilter = field(default_factory=TaskFilter)
+    until: datetime | None = None
+    rate: float | None = None  # items a second; None: as fast as it goes
+    priority: int = LOW_PRIORITY
+
+
+@dataclass(frozen=True, slots=True)
+class RestartProcesses:
+    """Redo the processes that fit, from scratch or from their tasks of an actor on."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    fresh_signals: bool = False
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
+    task: str | None = None  # an actor, or a task's id
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProcesses:
+    """Check the processes that fit: what is broken is an item that failed, and is looked at."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
+    operation: int | None = None  # its own number: repairs name it
+
+
+@dataclass(frozen=True, slots=True)
+class CancelProcesses:
+    """Cancel the processes that fit."""
+
+    wanted: ProcessFilter = field(default_factory=ProcessFilter)
+    rate: float | None = None
+    priority: int = LOW_PRIORITY
+    compensate: bool = True
+
+
+async def order(
+    database: Database,
+    connection: Any,
+    kind: str,
+    wanted: Any,
+    *,
+    source: str,
+    dry_run: bool = False,
+    everything: bool = False,
+) -> Operation:
+    """Begin an operation. A filter without a condition must be meant; one that finds nothing is said."""
+    meant = wanted.wanted
+    check_priority(wanted.priority)
+    if wanted.rate is not None and not 0 < wanted.rate < 1_000_000:
+        raise InvalidSetting(
+            f"rate must be more than 0 and less than 1,000,000 a second, got {wanted.rate!r}"
+        )
+    if meant.is_empty and not everything and not dry_run:
+        raise InvalidSetting(
+            "the filter has no condition and means everything: name a type, an actor or an error, "
+            "or say everything=True (--all)"
+        )
+    begun = await start(database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run)
+    if not begun.total and not dry_run:
+        raise NotFound(f"nothing fits the filter: {msgspec.json.encode(meant).decode()}")
+    return begun
+
+
+# -- parked tasks
+
+
+def _freeze_tasks(order: RestartTasks, now: datetime) -> RestartTasks:
+    return replace(order, until=now if order.until is None else min(order.until, now))
+
+
+def _values(order: RestartTasks) -> dict[str, Any]:
+    w = order.wanted
+    return {
+        "type": w.type,
+        "actor": w.actor,
+        "fingerprint": w.fingerprint,
+        "error": w.error,
+        "until": order.until,
+    }
+
+
+async def _count_tasks(database: Database, connection: Any, order: RestartTasks) -> int:
+    rows = await _ask(database, connection, "count_parked_tasks", **_values(order))
+    return int(rows[0][0])
+
+
+class _Place(msgspec.Struct):
+    """Where a page begins: what is left of earlier rounds is still parked, and found from the start."""
+
+    after: str | None = None
+    round: int = 1
+
+
+def _place(position: str) -> _Place:
+    """The last release wrote the task alone."""
+    found: _Place | str = msgspec.json.decode(position, type=_Place | str)
+    return _Place(found) if isinstance(found, str) else found
+
+
+async def _page_tasks(
+    database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
+) -> Page:
+    at = _Place() if position is None else _place(position)
+    most = _most(order, TASKS)
+    items = await _parked_from(database, connection, order, at, most)
+    if not items and at.after is not None and at.round < ROUNDS:
+        at = _Place(None, at.round + 1)
+        items = await _parked_from(database, connection, order, at, most)
+    if not items or (len(items) < most and at.round >= ROUNDS):
+        return Page(items, None)
+    if len(items) == most:
+        following, wait = _Place(items[-1][0].task, at.round), 0.0
+    else:
+        following, wait = _Place(None, at.round + 1), ROUND_SECONDS if at.round > 1 else 0.0
+    page = _paced(order, items, msgspec.json.encode(following).decode())
+    return replace(page, wait=max(page.wait, wait))
+
+
+async def _parked_from(
+    database: Database, connection: Any, order: RestartTasks, at: _Place, most: int
+) -> list[tuple[ParkedTask, int]]:
+    values = {**_values(order), "after": at.after, "limit": most}
+    rows = await _ask(database, connection, "page_parked_tasks", **values)
+    return [(ParkedTask(*row), at.round) for row in rows]
+
+
+async def _restart_tasks(
+    database: Database,
+    connection: Any,
+    order: RestartTasks,
+    items: Sequence[tuple[ParkedTask, int]],
+) -> list[Result]:
+    tasks = [item for item, _ in items]
+    going = await drive(connection, unpark_steps(tasks, priority=order.priority))
+    missed = [item.task for item in tasks if item.task not in going]
+    busy: set[str] = set()
+    if missed:
+        rows = await _ask(database, connection, "find_parked", tasks=missed)
+        busy = {row[0] for row in rows}
+    is_last_round = bool(items) and items[0][1] >= ROUNDS
+    results = []
+    for item in tasks:
+        if item.task in going:
+            results.append(Result(item.actor, item.task))
+        elif item.task not in busy:
+            results.append(Result(item.actor, item.task, _MISSED))
+        elif is_last_round:
+            results.append(Result(item.actor, item.task, _BUSY))
+    return results
+
+
+def _most(order: Any, most: int) -> int:
+    """A slow order goes by the second, not by the page."""
+    return most if order.rate is None else max(1, min(most, int(order.rate)))
+
+
+def _paced(order: Any, items: Sequence[Any], position: str | None) -> Page:
+    return Page(items, position, wait=0.0 if order.rate is None else len(items) / order.rate)
+
+
+# -- processes
+
+
+def _freeze_processes(order: Any, now: datetime) -> Any:
+    wanted = order.wanted
+    until = now if wanted.until is None else min(wanted.until, now)
+    return replace(order, wanted=msgspec.structs.replace(wanted, until=until))
+
+
+async def _count_processes(database: Database, connection: Any, order: Any) -> int:
+    rows = await _ask(database, connection, "count_processes", **order.wanted.values())
+    return int(rows[0][0])
+
+
+async def _page_processes(
+    database: Database, connection: Any, order: Any, position: str | None, most: int
+) -> Page:
+    before = None
+    if position is not None:
+        before = msgspec.json.decode(position, type=tuple[datetime, str])
+    most = _most(order, most)
+    found = await search(database, connection, order.wanted, before=before, limit=most)
+    last = msgspec.json.encode(found[-1].position).decode() if len(found) == most else None
+    return _paced(order, found, last)
+
+
+def _restart_of(order: RestartProcesses, process: FoundProcess) -> NewVisit | str:
+    """The visit that restarts a process, or why it cannot be."""
+    if order.task is not None and process.state == "cancelled":
+        return FROM_SCRATCH
+    how = Order.starting(order.task, fresh_signals=order.fresh_signals, priority=order.priority)
+    return request_restart(process.id, how, order.priority)
+
+
+def _cancel_of(order: CancelProcesses, process: FoundProcess) -> NewVisit | str:
+    if process.state != "open":
+        return f"the process is {process.state}"
+    return request_cancel(process.id, order.priority, compensate=order.compensate)
+
+
+async def _check_processes(
+    database: Database, connection: Any, order: CheckProcesses, items: Sequence[FoundProcess]
+) -> list[Result]:
+    """What is broken is reported now, and looked at: that repairs what is safe and marks the rest."""
+    ids = [item.id for item in items]
+    broken: dict[str, str] = {}
+    for id, rule, detail, task in await _ask(database, connection, "check_processes", ids=ids):
+        broken.setdefault(id, f"{rule}: {detail} (task {task})")
+    source = f"operation {order.operation}"
+    visits = [
+        request_look(item.id, order.priority, source=source)
+        for item in items
+        if item.state == "open" and item.id in broken
+    ]
+    if visits:
+        await drive(connection, request_steps(visits, database.shard_count))
+    return [Result(item.type, item.id, broken.get(item.id)) for item in items]
+
+
+async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
+    statement = SQL[name]
+    return await database.fetch(connection, statement, *statement.arguments(values))
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "restart_tasks", RestartTasks, _freeze_tasks, _count_tasks, _page_tasks, _restart_tasks
+        ),
+        Kind(
+            "restart_processes",
+            RestartProcesses,
+            _freeze_processes,
+            _count_processes,
+            partial(page_of, changes=_restart_of),
+            ask_for,
+        ),
+        Kind(
+            "check_processes",
+            CheckProcesses,
+            _freeze_processes,
+            _count_processes,
+            _page_processes,
+            _check_processes,
+        ),
+        Kind(
+            "cancel_processes",
+            CancelProcesses,
+            _freeze_processes,
+            _count_processes,
+            partial(page_of, changes=_cancel_of),
+            ask_for,
+        ),
+    )
+}
+KERNEL_KINDS.update(KINDS)  # workers of this application can do them

@@ -1,0 +1,302 @@
+"""What an operator can ask of processes: `app.operator.processes`.
+
+for group in await app.operator.processes.parked_groups():
+    print(group.type, group.actor, group.count, group.example)
+why = await app.operator.processes.why("order-7")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.kernel.jobs.operation import Operation
+from mainspring.kernel.operate.rights import explaining
+from mainspring.kernel.query import ask
+from mainspring.processes.operate import actors, graph, search, settings, why
+from mainspring.processes.operate import bulk as mass
+from mainspring.processes.operate.actors import Counts
+from mainspring.processes.operate.bulk import (
+    LOW_PRIORITY,
+    CancelProcesses,
+    CheckProcesses,
+    RestartProcesses,
+    RestartTasks,
+    TaskFilter,
+)
+from mainspring.processes.operate.graph import Graph
+from mainspring.processes.operate.search import (
+    FoundProcess,
+    ParkedTaskGroup,
+    ProcessFilter,
+    Repair,
+    Template,
+)
+from mainspring.processes.operate.settings import Change
+from mainspring.processes.operate.why import ProcessWhy
+from mainspring.processes.steps import Step, drive
+from mainspring.processes.structural.cancel import Cancelling
+from mainspring.processes.structural.change import Answer, Order, Structural, closing, refuse
+from mainspring.processes.structural.parked import Resolving
+from mainspring.tasks.declare.promise import Failure
+
+
+class Host(Protocol):
+    """What has a database: the application."""
+
+    async def database(self) -> Database: ...
+    async def pool(self) -> Any: ...
+
+
+class ProcessOperator:
+    """Questions about processes, and their settings."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
+        database = await self._host.database()
+        pool = await self._host.pool()
+        with explaining():
+            async with pool.connection(transaction=True) as connection:
+                await ask(database, connection, "plan_anew")
+                return await question(database, connection, *args, **kwargs)
+
+    async def search(
+        self,
+        wanted: ProcessFilter | None = None,
+        *,
+        before: tuple[datetime, str] | None = None,
+        limit: int = 50,
+    ) -> list[FoundProcess]:
+        """Processes, newest first, a page at a time: `before` is the last one's position."""
+        found: list[FoundProcess] = await self._ask(
+            search.search, wanted or ProcessFilter(), before=before, limit=limit
+        )
+        return found
+
+    async def find(self, id: str) -> FoundProcess:
+        """The process of an id, its own or the user's."""
+        found: FoundProcess = await self._ask(search.find_process, id)
+        return found
+
+    async def graph(self, id: str, *, superseded: bool = False) -> Graph:
+        """The tasks of a process and who waits for whom; `superseded`: earlier generations too."""
+        found: Graph = await self._ask(graph.read_graph, id, superseded=superseded)
+        return found
+
+    async def why(self, id: str) -> ProcessWhy:
+        """Why a process does not go on: named causes, each with what to do."""
+        found: ProcessWhy = await self._ask(why.explain, id)
+        return found
+
+    async def parked_groups(
+        self, *, type: str | None = None, actor: str | None = None
+    ) -> list[ParkedTaskGroup]:
+        """Parked tasks by process type, actor and kind of error, the largest group first."""
+        found: list[ParkedTaskGroup] = await self._ask(search.group_parked, type=type, actor=actor)
+        return found
+
+    # -- orders
+
+    async def cancel(self, id: str, *, compensate: bool = True) -> Answer:
+        """Cancel a process and its child processes, now; refused if it has ended.
+
+        What was done and can be undone (`.compensate(...)`) is undone; with `compensate=False` it stays,
+        and compensations that run already are given up.
+        """
+        process = await self.find(id)
+        change = Cancelling(process.id, (await self._host.database()).shard_count)
+        return await self._alone(process.id, change.cancel(compensate=compensate))
+
+    async def restart(
+        self, id: str, task: str | None = None, *, fresh_signals: bool = False
+    ) -> Answer:
+        """Redo a process from scratch, or from a task on (its id, or an actor: all its tasks that have
+        ended): what they made and what depends on them.
+
+        Other branches keep their results. Signals that were taken by what is redone are given to it
+        again, unless `fresh_signals` asks for new ones.
+        """
+        process = await self.find(id)
+        order = Order.starting(task, fresh_signals=fresh_signals)
+        change = Structural(process.id, (await self._host.database()).shard_count)
+        return await self._alone(process.id, change.restart(order))
+
+    async def restart_tasks(
+        self,
+        wanted: TaskFilter,
+        *,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Let parked tasks that fit go on, as an operation with progress; a dry run only counts.
+
+        `rate`: at most so many a second. They go behind live work unless `priority` says otherwise.
+        """
+        order = RestartTasks(wanted, rate=rate, priority=priority)
+        return await self._order(
+            "restart_tasks", order, source, dry_run=dry_run, everything=everything
+        )
+
+    async def restart_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        task: str | None = None,
+        fresh_signals: bool = False,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Redo processes that fit, as an operation: from scratch, or (`task`, an actor or a task's id)
+        only what their tasks of this actor made and what depends on them."""
+        order = RestartProcesses(wanted, fresh_signals, rate, priority, task)
+        return await self._order(
+            "restart_processes", order, source, dry_run=dry_run, everything=everything
+        )
+
+    async def cancel_all(
+        self,
+        wanted: ProcessFilter,
+        *,
+        compensate: bool = True,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
+        everything: bool = False,
+    ) -> Operation:
+        """Cancel processes that fit, as an operation."""
+        return await self._order(
+            "cancel_processes",
+            CancelProcesses(wanted, rate, priority, compensate),
+            source,
+            dry_run=dry_run,
+            everything=everything,
+        )
+
+    async def check_all(
+        self,
+        wanted: ProcessFilter | None = None,
+        *,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
+    ) -> Operation:
+        """Check the processes that fit (all open ones, unless a filter is given), as an operation.
+
+        Its failed items are the report: the processes in which something is broken, and what. What is
+        safe is repaired and listed by `repairs`; what is not marks its process inconsistent.
+        """
+        order = CheckProcesses(wanted or ProcessFilter(state="open"), rate, priority)
+        return await self._order("check_processes", order, source, dry_run=dry_run, everything=True)
+
+    async def repairs(self, *, limit: int = 50) -> list[Repair]:
+        """What was repaired, newest first: each is a defect that was found."""
+        found: list[Repair] = await self._ask(search.list_repairs, limit=limit)
+        return found
+
+    async def resolve(self, id: str, task: str, value: Any) -> Answer:
+        """Give the value of a parked task by hand: what depends on it goes on."""
+        process = await self.find(id)
+        text = msgspec.json.encode(value).decode()
+        return await self._resolve(process.id, task, result=text)
+
+    async def fail(self, id: str, task: str, message: str) -> Answer:
+        """Give a parked task up: its failure is delivered to what depends on it."""
+        process = await self.find(id)
+        failure = Failure("mainspring.errors.GivenUp", message, cause=task)
+        return await self._resolve(process.id, task, error=failure)
+
+    async def _resolve(self, process_id: str, task: str, **how: Any) -> Answer:
+        resolving = Resolving(process_id, (await self._host.database()).shard_count)
+        return await self._alone(process_id, resolving.resolve(task, **how))
+
+    async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
+        begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
+        return begun
+
+    async def _alone(self, process_id: str, steps: Generator[Step, list[Any], Answer]) -> Answer:
+        """A structural change at once; its mark is committed before, behind a pooler too."""
+        pool = await self._host.pool()
+        async with closing(pool.fetch, process_id), pool.connection(transaction=True) as connection:
+            answer = await drive(connection, steps)
+        return refuse(answer)  # after the commit, which takes the mark back
+
+    # -- filters under a name
+
+    async def save_template(
+        self, name: str, wanted: ProcessFilter, *, action: str = "search", source: str = ""
+    ) -> None:
+        """Keep a filter with its action under a name."""
+        await self._ask(search.save_template, name, wanted, action=action, source=source)
+
+    async def templates(self) -> list[Template]:
+        """The filters that were kept."""
+        found: list[Template] = await self._ask(search.list_templates)
+        return found
+
+    async def template(self, name: str) -> Template:
+        """The filter of a name."""
+        found: Template = await self._ask(search.find_template, name)
+        return found
+
+    # -- settings
+
+    async def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings of all process types, as they are in force."""
+        found: dict[str, dict[str, Any]] = await self._ask(settings.list_types)
+        return found
+
+    async def change_settings(
+        self, type: str, changes: Mapping[str, Any], *, source: str = ""
+    ) -> dict[str, Any]:
+        """Change settings of a process type while the engine runs; answers all of them."""
+        found: dict[str, Any] = await self._ask(settings.change, type, changes, source=source)
+        return found
+
+    async def actors(self) -> dict[str, dict[str, Any]]:
+        """The settings of all actors (tasks and deciders), as they are in force."""
+        found: dict[str, dict[str, Any]] = await self._ask(actors.list_actors)
+        return found
+
+    async def change_actor(
+        self, actor: str, changes: Mapping[str, Any], *, source: str = ""
+    ) -> dict[str, Any]:
+        """Change settings of an actor while the engine runs; answers all of them.
+
+        Its policy (`work_timeout`, `accept`, `task_timeout`, ...), numbers of its retry policy
+        (`retry.attempts`, ...) and its limits. The workers are told at once.
+        """
+        found: dict[str, Any] = await self._ask(actors.change_actor, actor, changes, source=source)
+        return found
+
+    async def setting_changes(
+        self, type: str | None = None, *, actor: str | None = None, limit: int = 50
+    ) -> list[Change]:
+        """The changes that were made, of a process type, an actor or all, newest first, with who
+        made them."""
+        subject = f"process {type}" if type is not None else actor and f"actor {actor}"
+        found: list[Change] = await self._ask(settings.list_changes, subject, limit=limit)
+        return found
+
+    # -- counters
+
+    async def counters(
+        self, *, since: datetime | timedelta = timedelta(hours=1), actor: str | None = None
+    ) -> list[Counts]:
+        """What recovery did, by actor: work timeouts, task timeouts, deaths of workers, results that
+        came too late. All of an engine is their sum."""
+        found: list[Counts] = await self._ask(actors.count, since=since, actor=actor)
+        return found

@@ -1,0 +1,253 @@
+"""Finding processes: by type, state, id, time, attributes, error and task; parked ones in groups.
+
+Filters are plain data: they are what operations take, and they can be kept under a name.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.db.literals import words
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel.operate.queues import nearest
+from mainspring.kernel.query import check_page, decoded
+from mainspring.processes.statements import SQL
+from mainspring.tasks.declare.task import check_text, check_time
+
+STATES = ("open", "finished", "cancelled")
+TEMPLATE_BYTES = 200
+# Fewer processes than these that have a task are looked up; else those that have it are not far apart.
+FEW = 300
+
+
+class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which processes are meant. All conditions must hold; without any, all processes are.
+
+    `id`: the process's id or the user's. `task`: has a task of this actor. `error` (a text in it, or
+    its type), `fingerprint`, `parked`: has a parked task of that kind (of `task`, if given).
+    """
+
+    type: str | None = None
+    state: str | None = None
+    id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    attrs: dict[str, Any] | None = None
+    task: str | None = None
+    error: str | None = None
+    fingerprint: str | None = None
+    parked: bool = False
+    inconsistent: bool = False
+
+    def __post_init__(self) -> None:
+        if self.state is not None and self.state not in STATES:
+            raise InvalidSetting(
+                f"state must be one of {', '.join(STATES)}, got {self.state!r}"
+                f"{nearest(self.state, STATES)}; parked tasks are found by parked=True"
+            )
+        check_time("since", self.since)
+        check_time("until", self.until)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means every process there is: an empty text or set of attributes is no condition."""
+        return not any(msgspec.structs.astuple(self))
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @staticmethod
+    def decode(text: str) -> ProcessFilter:
+        return msgspec.json.decode(text, type=ProcessFilter)
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of search_processes.sql that it gives."""
+        return {
+            "type": self.type,
+            "state": self.state,
+            "id": self.id,
+            "uuid": _uuid(self.id),
+            "since": self.since,
+            "until": self.until,
+            "attrs": None if not self.attrs else msgspec.json.encode(self.attrs).decode(),
+            "inconsistent": self.inconsistent,
+            "parked": self.parked or self.error is not None or self.fingerprint is not None,
+            "actor": self.task,
+            "fingerprint": self.fingerprint,
+            "error": self.error,
+        }
+
+
+def _uuid(text: str | None) -> str | None:
+    """A process's own id, if the text can be one."""
+    try:
+        return None if text is None else str(UUID(text))
+    except ValueError:
+        return None
+
+
+class FoundProcess(msgspec.Struct, frozen=True):
+    """A process in a list."""
+
+    id: str
+    type: str
+    key: str
+    state: str
+    attrs: dict[str, Any]
+    created_at: datetime
+    ended_at: datetime | None
+    generation: int
+    inconsistent: str | None
+    parked: int
+    cancelling: bool = False  # its compensations run
+
+    @property
+    def position(self) -> tuple[datetime, str]:
+        """From where the next page goes on."""
+        return (self.created_at, self.id)
+
+
+class ParkedTaskGroup(msgspec.Struct, frozen=True):
+    """Parked tasks that failed alike."""
+
+    type: str
+    actor: str
+    fingerprint: str
+    error_type: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example: str | None
+    process_id: str  # of the newest
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A defect that was found and repaired, by whom."""
+
+    process_id: str
+    task: str | None
+    rule: str
+    detail: str
+    source: str
+    repaired_at: datetime
+
+
+# What a filter is kept for.
+ACTIONS = ("search", "restart", "cancel", "check")
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A filter with its action, kept under a name."""
+
+    name: str
+    action: str
+    filter: ProcessFilter
+    created_by: str
+    created_at: datetime
+
+
+async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
+    statement = SQL[name]
+    return await database.fetch(connection, statement, *statement.arguments(values))
+
+
+async def search(
+    database: Database,
+    connection: Any,
+    wanted: ProcessFilter,
+    *,
+    before: tuple[datetime, str] | None = None,
+    limit: int = 50,
+) -> list[FoundProcess]:
+    """Processes, newest first; `before` is the position of the last one of the page before."""
+    values = wanted.values()
+    among = None
+    if wanted.task is not None and not values["parked"]:
+        among = await _with_task(database, connection, wanted.task)
+    rows = await _ask(
+        database,
+        connection,
+        "search_processes",
+        **values,
+        among=None if among is None else words(among),
+        before_at=None if before is None else before[0],
+        before_id=None if before is None else before[1],
+        limit=check_page(limit),
+    )
+    return [FoundProcess(**{**dict(row), "attrs": decoded(row["attrs"])}) for row in rows]
+
+
+async def _with_task(database: Database, connection: Any, actor: str) -> list[str] | None:
+    """The processes that have such a task, if they are few; of many a page is soon found."""
+    rows = await _ask(database, connection, "find_processes_of_task", actor=actor, most=FEW)
+    return [row[0] for row in rows] if len(rows) < FEW else None
+
+
+async def find_process(database: Database, connection: Any, id: str) -> FoundProcess:
+    """The process of an id, or of a user's id that one type has; an error otherwise."""
+    found = await search(database, connection, ProcessFilter(id=id), limit=5)
+    if not found:
+        raise NotFound(
+            f"no process has the id {id!r}: it was never committed, or it was dropped by age"
+        )
+    if len(found) > 1:
+        known = ", ".join(f"{p.type} {p.id}" for p in found)
+        raise NotFound(f"several processes have the id {id!r}; name one by its own id: {known}")
+    return found[0]
+
+
+async def group_parked(
+    database: Database, connection: Any, *, type: str | None = None, actor: str | None = None
+) -> list[ParkedTaskGroup]:
+    """Parked tasks by process type, actor and fingerprint, the largest group first."""
+    rows = await _ask(database, connection, "group_parked", type=type, actor=actor)
+    return [ParkedTaskGroup(**dict(row)) for row in rows]
+
+
+async def save_template(
+    database: Database,
+    connection: Any,
+    name: str,
+    wanted: ProcessFilter,
+    *,
+    action: str = "search",
+    source: str = "",
+) -> None:
+    """Keep a filter with its action under a name."""
+    check_text("a template's name", name, TEMPLATE_BYTES)
+    if action not in ACTIONS:
+        raise InvalidSetting(
+            f"the action of a template is one of {', '.join(ACTIONS)}, got {action!r}"
+            f"{nearest(str(action), ACTIONS)}"
+        )
+    await _ask(
+        database, connection, "save_template",
+        name=name, kind=action, filter=wanted.encode(), created_by=source,
+    )  # fmt: skip
+
+
+async def list_templates(
+    database: Database, connection: Any, *, name: str | None = None
+) -> list[Template]:
+    """The filters that were kept."""
+    rows = await _ask(database, connection, "list_templates", name=name)
+    return [Template(r[0], r[1], ProcessFilter.decode(r[2]), r[3], r[4]) for r in rows]
+
+
+async def find_template(database: Database, connection: Any, name: str) -> Template:
+    """The filter of a name; an error that names the nearest otherwise."""
+    if found := await list_templates(database, connection, name=name):
+        return found[0]
+    known = [t.name for t in await list_templates(database, connection)]
+    raise NotFound(f"no template is named {name!r}{nearest(name, known)}")
+
+
+async def list_repairs(database: Database, connection: Any, *, limit: int = 50) -> list[Repair]:
+    """Repairs, newest first."""
+    rows = await _ask(database, connection, "list_repairs", limit=check_page(limit))
+    return [Repair(*row) for row in rows]

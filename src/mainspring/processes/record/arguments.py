@@ -1,0 +1,269 @@
+"""Arguments with holes: how a call that was given promises is written down, and later filled.
+
+The arguments are a JSON object by parameter name. If promises are among them the object has a key
+"@" with a random word, and each promise is a text made with it: `"<word>:value:0"` is the value of
+input 0. No value of a user's can be taken for one, however deep it lies, and filling is one pass
+over the text. The parameter's type says how a promise arrives:
+
+    T            its value; an error on the way fails the call
+    Outcome[T]   value or failure, which is thereby caught
+    Promise[T]   the promise itself, at once
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.errors import InvalidArguments, PayloadTooLarge, PromiseMisused
+from mainspring.tasks.declare.promise import Failure, Outcome, Promise
+from mainspring.tasks.declare.signature import PAYLOAD_BYTES, Signature
+
+Holes = list[tuple[str, int]]
+NONCE = "@"
+_WORD_BYTES = 9
+_SCALARS = frozenset({str, int, bool, type(None)})
+_START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
+# One pattern for all words, compared after: compiling one for each cost more than the rest of a step.
+_HOLE = re.compile(r'"([0-9a-f]{18}):(value|outcome|handle|error):(\d+)"')
+
+
+class Input(Protocol):
+    """What came of a promise that a task waits for or holds."""
+
+    @property
+    def promise(self) -> str: ...
+    @property
+    def outcome(self) -> str | None: ...
+    @property
+    def result(self) -> str | None: ...
+    @property
+    def error(self) -> Any: ...
+
+
+def kind_of(parameter_type: Any) -> str:
+    """How a parameter of this type takes a promise: value, outcome or handle."""
+    found = {typing.get_origin(part) or part for part in _parts(parameter_type)}
+    if Promise in found:
+        return "handle"
+    return "outcome" if Outcome in found else "value"
+
+
+def _parts(kind: Any) -> Iterable[Any]:
+    yield kind
+    for part in typing.get_args(kind):
+        yield from _parts(part)
+
+
+class _Form:
+    """What the writer must know of a signature, looked up once: it is asked for every call."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature  # kept alive, for it is known by its identity
+        self.kinds = {name: kind_of(kind) for name, kind in signature.types.items()}
+        self.is_plain = all(kind == "value" for kind in self.kinds.values())
+
+
+_forms: dict[int, _Form] = {}
+
+
+def _form_of(signature: Signature) -> _Form:
+    found = _forms.get(id(signature))
+    if found is None or found.signature is not signature:
+        found = _forms[id(signature)] = _Form(signature)
+    return found
+
+
+def _is_outcome(kind: Any) -> bool:
+    return (typing.get_origin(kind) or kind) is Outcome
+
+
+Place = Callable[[Promise[Any], str], int]
+
+
+class Writer:
+    """Writes the arguments of calls; `place` answers the number of a promise among a call's inputs.
+
+    The calls of one decision share a writer and its word: nothing that a user passes can contain it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.word = os.urandom(_WORD_BYTES).hex()
+        self.has_holes = False
+        self._place = place
+        self._kind = "value"
+
+    def _hole(self, value: Any) -> str:
+        if not isinstance(value, Promise):
+            raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+        self.has_holes = True
+        return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
+
+    def write(
+        self, signature: Signature, bound: Mapping[str, Any], place: Place | None = None
+    ) -> str:
+        """The arguments of a call as JSON, checked as far as they are there."""
+        self.has_holes = False
+        self._place = place or self._place
+        form = _form_of(signature)
+        if form.is_plain and all(type(value) in _SCALARS for value in bound.values()):
+            return signature.encode((), bound).decode()
+        pieces: list[bytes] = []
+        for name, value in bound.items():
+            if name not in signature.types:
+                raise InvalidArguments(
+                    f"{signature.name!r} has no parameter {name!r}; "
+                    f"it takes {', '.join(signature.fields) or 'none'}"
+                )
+            self._kind = form.kinds[name]
+            if type(value) is Promise:
+                piece = b'"%s"' % self._hole(value).encode()
+            else:
+                piece = self._argument(signature, name, value)
+            pieces.append(b'"%s":%s' % (name.encode(), piece))
+        if missing := signature.required - bound.keys():
+            raise InvalidArguments(
+                f"the call of {signature.name!r} lacks {', '.join(sorted(missing))}"
+            )
+        if self.has_holes:
+            pieces.insert(0, b'"%s":"%s"' % (NONCE.encode(), self.word.encode()))
+        payload = b"{" + b",".join(pieces) + b"}"
+        if len(payload) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"arguments of {signature.name!r} are {len(payload)} bytes, the limit is "
+                f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
+            )
+        return payload.decode()
+
+    def _argument(self, signature: Signature, name: str, value: Any) -> bytes:
+        kind = signature.types[name]
+        if (
+            self._kind == "outcome"
+            and _is_outcome(kind)
+            and not isinstance(value, Promise | Outcome)
+        ):
+            value = {"ok": value}
+        had, self.has_holes = self.has_holes, False
+        # Not kept: with its hook it would be a circle, left to the collector by every decision.
+        encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=self._hole)
+        try:
+            piece = encoder.encode(value)
+        except PromiseMisused:
+            raise
+        except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidArguments(
+                f"argument {name!r} of {signature.name!r} cannot be written as JSON: {error}"
+            ) from None
+        if not self.has_holes:
+            if self._kind == "handle" and value:
+                raise InvalidArguments(
+                    f"parameter {name!r} of {signature.name!r} is a Promise: it takes the promise of "
+                    f"a call, got {type(value).__name__}; annotate it with the value's own type"
+                )
+            signature.check_argument(name, piece)
+            signature.check_values(piece, value)
+        self.has_holes = self.has_holes or had
+        return piece
+
+
+def nested(args: str, name: str, about: Mapping[str, Any]) -> str:
+    """Written arguments as one of several values; what marks their holes stays in front."""
+    rest = msgspec.json.encode(about).decode().removeprefix("{")
+    found = _START.match(args)
+    if found is None:
+        return f'{{"{name}":{args},{rest}'
+    inner = "{" + args[found.end() :].lstrip().removeprefix(",")
+    return f'{{"{NONCE}":"{found[1]}","{name}":{inner},{rest}'
+
+
+def read_holes(args: str) -> Holes:
+    """The holes of written arguments: kind and number of the input."""
+    found = _START.match(args)
+    if found is None:
+        return []
+    word = found[1]
+    return [(kind, int(n)) for other, kind, n in _HOLE.findall(args) if other == word]
+
+
+def fill(args: str, inputs: Sequence[Input]) -> str:
+    """The arguments with every hole filled: what the function is called with, as JSON."""
+    found = _START.match(args)
+    if found is None:
+        return args
+
+    word = found[1]
+    rest = args[found.end() :].lstrip().removeprefix(",")
+    if len(inputs) == 1:  # a step after a step: a few searches cost less than the pattern
+        holes = [(f'"{word}:{kind}:0"', kind) for kind in ("value", "outcome", "handle")]
+        found_holes = [(hole, kind) for hole, kind in holes if hole in rest]
+        if len(found_holes) == 1:
+            [(hole, kind)] = found_holes
+            return "{" + rest.replace(hole, _filling(kind, inputs[0]))
+
+    def put(at: re.Match[str]) -> str:
+        other, kind, n = at.groups()
+        return _filling(kind, inputs[int(n)]) if other == word else at[0]
+
+    return "{" + _HOLE.sub(put, rest)
+
+
+def _filling(kind: str, given: Input) -> str:
+    if kind == "handle":
+        return f'"{given.promise}"'
+    if kind == "outcome":
+        return outcome_json(given)
+    return given.result if given.result is not None else "null"
+
+
+def outcome_json(given: Input) -> str:
+    """What an `Outcome[T]` parameter gets."""
+    if given.outcome == "err":
+        error = given.error if given.error is not None else Failure("unknown", "no error was kept")
+        return '{"failure":' + msgspec.json.encode(error).decode() + "}"
+    return '{"ok":' + (given.result if given.result is not None else "null") + "}"
+
+
+def with_error(args: str, failure: Failure) -> str:
+    """The arguments of a scope's handler, with the failure where it wants it."""
+    found = _START.match(args)
+    if found is None:
+        return args
+    text = msgspec.json.encode(failure).decode()
+    word = found[1]
+
+    def put(hole: re.Match[str]) -> str:
+        return text if hole[1] == word and hole[2] == "error" else hole[0]
+
+    return _HOLE.sub(put, args)
+
+
+class _Without:
+    def __init__(self, signature: Signature, name: str) -> None:
+        self._signature = signature
+        self.name = signature.name
+        self.types = {n: kind for n, kind in signature.types.items() if n != name}
+        self.fields = tuple(self.types)
+        self.required = signature.required - {name}
+        self.check_argument = signature.check_argument
+        self.check_values = signature.check_values
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        for name in named:
+            if name not in self.types:
+                raise InvalidArguments(f"{self.name!r} has no parameter {name!r}")
+        if missing := self.required - named.keys():
+            raise InvalidArguments(f"the call of {self.name!r} lacks {', '.join(sorted(missing))}")
+        text = msgspec.json.encode(named)
+        for name, value in named.items():
+            self.check_argument(name, msgspec.json.encode(value))
+        return text
+
+
+def without(signature: Signature, name: str) -> Any:
+    """A signature without one of its parameters, which is filled in later."""
+    return _Without(signature, name)

@@ -1,0 +1,60 @@
+"""Deciders of our own: what they come to follows from their inputs alone, without user code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.processes.record.arguments import outcome_json
+from mainspring.processes.record.decision import Decision
+from mainspring.processes.record.map import decide_chunk
+from mainspring.tasks.declare.promise import Failure
+
+
+def decide(actor: str, args: str, inputs: Sequence[Any]) -> Decision:
+    """The decision of a built-in actor. `inputs[n]` is edge n."""
+    match actor:
+        case "@map":
+            return decide_chunk(args)
+        case "@gather":
+            return Decision(result=_list(_values(args, inputs)))
+        case "@concat":
+            return Decision(result=_concatenated(_values(args, inputs)))
+        case "@leave":
+            values = _values(args, inputs)
+            return Decision(result=values[0] if values else None)
+        case "@pass_on":
+            return _passed_on(inputs[0])
+    raise ValueError(f"{actor!r} is not decided from its inputs alone")
+
+
+def _values(args: str, inputs: Sequence[Any]) -> list[str]:
+    of: list[int] = msgspec.json.decode(args).get("of", [])
+    return [_value(inputs[n]) for n in of]
+
+
+def _value(given: Any) -> str:
+    if getattr(given, "kind", "value") == "outcome":
+        return outcome_json(given)
+    return given.result if given.result is not None else "null"
+
+
+def _list(values: Sequence[str]) -> str:
+    return f"[{','.join(values)}]"
+
+
+def _concatenated(lists: Sequence[str]) -> str:
+    return _list([inner for text in lists if (inner := text.strip()[1:-1].strip())])
+
+
+def _passed_on(given: Any) -> Decision:
+    if given.outcome == "err":
+        error = given.error
+        if not isinstance(error, Failure):
+            error = (
+                msgspec.convert(error, Failure) if error else Failure("unknown", "no error kept")
+            )
+        return Decision(error=error)
+    return Decision(result=given.result)

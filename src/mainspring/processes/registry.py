@@ -1,0 +1,333 @@
+"""What an application knows of processes, and how it talks to the database about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import psycopg
+
+from mainspring.db.database import Database
+from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.errors import (
+    DuplicateTask,
+    InvalidProcess,
+    InvalidSetting,
+    UnknownProcess,
+    UnknownSignal,
+)
+from mainspring.kernel.operate.register import register as register_queues
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings
+from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.processes.commit.signals import send_steps
+from mainspring.processes.commit.start import Started, start_steps
+from mainspring.processes.declare.decider_api import Signal
+from mainspring.processes.declare.handle import Found, ProcessHandle, Sent
+from mainspring.processes.declare.process import (
+    Process,
+    ProcessSettings,
+    ProcessSignature,
+    StartOptions,
+)
+from mainspring.processes.declare.versions import Versions
+from mainspring.processes.operate.settings import register
+from mainspring.processes.remote.remote import Remote
+from mainspring.processes.run.actor import FunctionActor
+from mainspring.processes.runtime import Processes
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Walk, drive, drive_psycopg, drive_psycopg_sync
+from mainspring.processes.structural.change import request_cancel, request_steps
+from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.task import Task, check_priority
+from mainspring.tasks.run.connections import Connections
+from mainspring.tasks.run.context import Context
+from mainspring.tasks.run.execute import Executor
+from mainspring.tasks.run.queue import never_run, queue_settings
+
+T = TypeVar("T")
+
+
+class Application(Protocol):
+    """What the hub needs of the application."""
+
+    tasks: dict[str, Task[Any, Any]]
+
+    async def database(self) -> Database: ...
+    def database_sync(self) -> Database: ...
+    async def pool(self) -> AsyncPool: ...
+    def sync_pool(self) -> SyncPool: ...
+
+
+class Hub:
+    """The process types, signals and versions of an application."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self.types: dict[str, Process[Any, Any]] = {}
+        self.signals: dict[str, Signal[Any]] = {}
+        self.versions = Versions()
+        self.aliases: dict[str, str] = {}  # former name of an actor -> its name
+        self.remote = Remote(self)
+
+    @property
+    def tasks(self) -> dict[str, Task[Any, Any]]:
+        return self._app.tasks
+
+    async def database(self) -> Database:
+        return await self._app.database()
+
+    def database_sync(self) -> Database:
+        return self._app.database_sync()
+
+    # -- declaring
+
+    def declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Process[Any, Any]:
+        """Make a function a process type."""
+        if not callable(function):
+            raise InvalidProcess(f"a process must be a function, got {function!r}")
+        name = name_of(given, function, InvalidProcess)
+        in_seconds(given)
+        known = self.types.get(name)
+        if name in self._app.tasks or (known is not None and known.function is not function):
+            raise DuplicateTask(
+                f"{name!r} is declared twice, as a task or process: both would have one queue; "
+                "give one of them another name"
+            )
+        check_priority(given.get("priority", DEFAULT_PRIORITY))
+        aliases = given.pop("aliases", ())
+        retry = given.pop("retry", None) or RetryPolicy()
+        if not isinstance(retry, RetryPolicy):
+            raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+        fields = ProcessSettings.__dataclass_fields__
+        check_settings(f"process {name!r}", given, fields, InvalidProcess)
+        settings = ProcessSettings(name=name, retry=retry, **given)
+        signature = ProcessSignature(name, function, Context)
+        process: Process[Any, Any] = Process(function, settings, signature, self)
+        settings.queue(never_run)  # refuses what is out of range now, not in the worker
+        self.types[name] = process
+        for alias in aliases:
+            self.add_alias(alias, name)
+        return process
+
+    def declare_signal(self, name: str, kind: Any) -> Signal[Any]:
+        """Make a signal known; the same name and type again is the same signal."""
+        known = self.signals.get(name)
+        if known is not None and known.kind != kind:
+            raise InvalidSetting(
+                f"signal {name!r} is declared twice, with {known.kind!r} and {kind!r}; "
+                "one signal has one type"
+            )
+        if known is None:
+            known = self.signals[name] = Signal(name, kind)
+        return known
+
+    def add_alias(self, former: str, name: str) -> None:
+        """Serve the tasks that were recorded under a former name of an actor."""
+        if former in self.types or former in self._app.tasks:
+            raise DuplicateTask(
+                f"{former!r} is given as a former name of {name!r} and is declared itself; "
+                "an alias is for a name that is gone"
+            )
+        self.aliases[former] = name
+
+    def find(self, name: str) -> Process[Any, Any]:
+        """The process type of that name; an error that names the nearest otherwise."""
+        try:
+            return self.types[name]
+        except KeyError:
+            raise UnknownProcess(name, self.types) from None
+
+    # -- running
+
+    def layer(
+        self, database: Database, executor: Executor, connections: Connections, *, pool: str
+    ) -> tuple[Processes, list[QueueSettings]]:
+        """The layer inside a worker, and all queues that it serves, those of plain tasks too."""
+        layer = Processes(database, worker_id=connections.worker_id)
+        queues = [layer.engine_queue(pool)]
+        made: dict[str, tuple[FunctionActor, QueueSettings, Any]] = {}
+
+        def actor(callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
+            return FunctionActor(
+                callee,
+                executor,
+                connections,
+                self.versions,
+                shard_count=database.shard_count,
+                seams=layer,
+            )
+
+        for task in self._app.tasks.values():
+            if task.settings.remote:
+                queues.append(layer.remote_queue(queue_settings(task, never_run)))
+                continue
+            plain = executor.handler(task)
+            made[task.name] = (actor(task), queue_settings(task, plain), plain)
+        for process in self.types.values():
+            made[process.name] = (actor(process), process.settings.queue(never_run), None)
+        queues += [layer.actor_queue(a, settings, plain=p) for a, settings, p in made.values()]
+        for former, name in self.aliases.items():
+            a, settings, plain = made[name]
+            queues.append(layer.actor_queue(a, renamed(settings, former), plain=plain))
+        return layer, queues
+
+    def declared_queues(self) -> list[QueueSettings]:
+        """The queues of process types, as a migration makes them known."""
+        return [process.settings.queue(never_run) for process in self.types.values()]
+
+    async def sync(self) -> None:
+        """Make the settings of the process types known."""
+        declared = [
+            (
+                process.name,
+                {
+                    "process_timeout": process.settings.process_timeout,
+                    "idle_timeout": process.settings.idle_timeout,
+                    **_pool_of(process),
+                },
+            )
+            for process in self.types.values()
+        ]
+        database, pool = await self._app.database(), await self._app.pool()
+        async with pool.connection(transaction=True) as connection:
+            await register(database, connection, declared)
+            remote = [t for t in self._app.tasks.values() if t.settings.remote]
+            queues = [queue_settings(task, never_run) for task in remote]
+            await register_queues(database, connection, queues, update=True)
+
+    # -- starting and looking up
+
+    async def start_process(
+        self, process: Process[Any, Any], args: str, options: StartOptions
+    ) -> ProcessHandle[Any]:
+        if isinstance(options.on, psycopg.Connection):
+            raise InvalidSetting(
+                "a sync psycopg connection was given to an async start; use start_sync, "
+                "or an AsyncConnection"
+            )
+        database = await self._app.database()
+        walk = self._start(process, args, options, database.shard_count)
+        return self._started(process, await self.walk(walk, options.on))
+
+    def start_process_sync(
+        self, process: Process[Any, Any], args: str, options: StartOptions
+    ) -> ProcessHandle[Any]:
+        if isinstance(options.on, psycopg.AsyncConnection):
+            raise InvalidSetting(
+                "an async psycopg connection was given to start_sync; await start instead"
+            )
+        walk = self._start(process, args, options, self._app.database_sync().shard_count)
+        return self._started(process, self.walk_sync(walk, options.on))
+
+    def _start(
+        self, process: Process[Any, Any], args: str, options: StartOptions, shard_count: int
+    ) -> Walk[Started]:
+        return start_steps(
+            process.name,
+            options.id,
+            args,
+            shard_count=shard_count,
+            attrs=msgspec.json.encode(options.attrs or {}).decode(),
+            args_version=self.versions.of(process.name),
+            pool=process.settings.pool,
+            refuse_taken=options.if_taken == "refuse",
+            begin=process.begin_of(options),
+        )
+
+    def _started(self, process: Process[Any, Any], started: Started) -> ProcessHandle[Any]:
+        return ProcessHandle(process.name, started.id, started.is_new, self)
+
+    async def look_up_process(self, type: str, id: str) -> Found:
+        statement = SQL["read_process"]
+        pool = await self._app.pool()
+        async with pool.connection() as connection:
+            rows = await connection.fetch(statement.numbered, *statement.arguments({"id": id}))
+        return self._found(type, rows)
+
+    def look_up_process_sync(self, type: str, id: str) -> Found:
+        with self._app.sync_pool().connection() as connection:
+            rows = connection.execute(SQL["read_process"].text, {"id": id}).fetchall()
+        return self._found(type, rows)
+
+    async def send_signal(
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+    ) -> bool:
+        database = await self._app.database()
+        return await self.walk(self._send(process_id, sent, database.shard_count), on)
+
+    def send_signal_sync(
+        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+    ) -> bool:
+        shard_count = self._app.database_sync().shard_count
+        return self.walk_sync(self._send(process_id, sent, shard_count), on)
+
+    def _send(self, process_id: str, sent: Sent, shard_count: int) -> Walk[bool]:
+        signal = sent.signal if isinstance(sent.signal, Signal) else self.find_signal(sent.signal)
+        return send_steps(
+            process_id,
+            signal.name,
+            signal.encode(sent.payload),
+            shard_count=shard_count,
+            id=sent.id,
+            sent_by=sent.sent_by,
+        )
+
+    def find_signal(self, name: str) -> Signal[Any]:
+        """The signal of that name; an error that names the nearest otherwise."""
+        try:
+            return self.signals[name]
+        except KeyError:
+            raise UnknownSignal(name, self.signals) from None
+
+    async def request_cancel(
+        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
+    ) -> None:
+        database = await self._app.database()
+        visit = request_cancel(process_id, compensate=compensate)
+        await self.walk(request_steps([visit], database.shard_count), on)
+
+    def request_cancel_sync(
+        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+    ) -> None:
+        shard_count = self._app.database_sync().shard_count
+        visit = request_cancel(process_id, compensate=compensate)
+        self.walk_sync(request_steps([visit], shard_count), on)
+
+    async def walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
+        """On the caller's connection, or on one of our own, in a transaction."""
+        if on is not None:
+            return await drive_psycopg(on, walk)
+        pool = await self._app.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await drive(connection, walk)
+
+    def walk_sync(self, walk: Walk[T], on: psycopg.Connection[Any] | None = None) -> T:
+        if on is not None:
+            return drive_psycopg_sync(on, walk)
+        with self._app.sync_pool().connection() as connection:
+            return drive_psycopg_sync(connection, walk)
+
+    def _found(self, type: str, rows: list[Any]) -> Found:
+        if not rows:
+            return Found("unknown")
+        state, outcome, result, error = rows[0][3:7]
+        failure = None if error is None else msgspec.json.decode(error, type=Failure | None)
+        value = self.find(type).signature.decode_result(result) if outcome == "ok" else None
+        actor, kind, text = rows[0][12:15]
+        parked = None if actor is None else f"{actor!r} is parked: {kind}: {text or '':.300}"
+        return Found(state, outcome, value, failure, parked)
+
+
+def _pool_of(process: Process[Any, Any]) -> dict[str, str]:
+    """Where it is not the default one."""
+    pool = process.settings.pool
+    return {} if pool == DEFAULT_POOL else {"pool": pool}
+
+
+def renamed(settings: QueueSettings, name: str) -> QueueSettings:
+    """The same queue under another name."""
+    values: Mapping[str, Any] = {f: getattr(settings, f) for f in settings.__dataclass_fields__}
+    return QueueSettings(**{**values, "name": name})

@@ -1,0 +1,173 @@
+"""The steps of pulling tasks and answering for them: statements and judgements, no I/O. See remote.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid5
+
+import msgspec
+
+from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
+from mainspring.kernel.outcome import Retry
+from mainspring.kernel.retry import clean
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run, Visit
+from mainspring.processes.commit.change import Change, change_of
+from mainspring.processes.commit.settle_one import change_steps, settle_steps
+from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.record.decision import Decision, validate
+from mainspring.processes.remote.ticket import Pulled, Ticket
+from mainspring.processes.run.actor_policy import add_stored_timeouts
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step
+from mainspring.processes.structural.not_run import stopped
+from mainspring.tasks.declare.policy import Policy, policy_of
+from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.run.queue import never_run
+
+T = TypeVar("T")
+Steps = Generator[Step, list[Any], T]
+MOST = 1000  # tasks pulled at once
+# A long poll looks this often (seconds): soon at first, then ever more rarely.
+POLLS = (0.02, 0.05, 0.1, 0.2, 0.5)
+_REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
+
+
+class Held(msgspec.Struct):
+    """A visit that was just held."""
+
+    run: Run
+    held_until: Any
+
+
+class Failed(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+    retry: bool
+
+
+def check_pull(limit: int, wait: float) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+        raise InvalidSetting(f"limit must be 1 to {MOST}, got {limit!r}")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 3600:
+        raise InvalidSetting(f"wait must be 0 to 3600 seconds, got {wait!r}")
+
+
+def next_pause(deadline: float, polls: int) -> float | None:
+    left = deadline - time.monotonic()
+    return None if left <= 0 else min(left, POLLS[min(polls, len(POLLS) - 1)])
+
+
+def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
+    rows = yield SQL["read_remote"], {"queue": actor}
+    if not rows:
+        raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
+    policy, paused, served, limited, _ = rows[0]
+    if served:
+        raise InvalidSetting(
+            f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
+        )
+    if paused:
+        return []
+    most = (yield from _room(actor, limit)) if limited else limit
+    if most <= 0:
+        return []
+    values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
+    held = yield KERNEL_SQL["pull_visits"], values
+    settings = QueueSettings(name=actor, handler=never_run)
+    return [
+        Held(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
+        for row in held
+    ]
+
+
+def _room(actor: str, limit: int) -> Steps[int]:
+    """How many may be pulled: counted under a lock, by a statement that began when it was there."""
+    yield KERNEL_SQL["lock_queue"], {"queue": actor}
+    rows = yield SQL["count_room"], {"queue": actor}
+    room: int | None = rows[0][0]  # None: the limits were lifted a moment ago
+    return limit if room is None else min(limit, room)
+
+
+def stopped_of(
+    found: Sequence[tuple[Held, Handout, Pulled]],
+) -> list[tuple[Run, Change]]:
+    """Tasks whose input failed: they fail too, without being handed out."""
+    ended = []
+    for one, handout, _ in found:
+        if (given := handout.failed_input) is not None:
+            ended.append((one.run, stopped(handout, given.promise, given.error)))
+    return ended
+
+
+def pulled_of(found: Sequence[tuple[Held, Handout, Pulled]]) -> list[Pulled]:
+    return [pulled for _, handout, pulled in found if handout.failed_input is None]
+
+
+def beat_steps(ticket: Ticket) -> Steps[str]:
+    """Move the recovery time of an attempt: "kept", or "stop" if it counts no longer. "busy": somebody
+    has the row, and nothing is known; beat again soon, and go on meanwhile."""
+    rows = yield SQL["read_remote"], {"queue": ticket.queue}
+    values = {
+        "shards": [ticket.shard],
+        "keys": [ticket.task],
+        "queues": [ticket.queue],
+        "passes": [ticket.run],
+        "work_timeouts": [(stored_policy(rows[0][0]) if rows else Policy()).work_timeout],
+    }
+    if (yield KERNEL_SQL["beat_visits"], values):
+        return "kept"
+    place = {"shard": ticket.shard, "key": ticket.task, "queue": ticket.queue, "pass": ticket.run}
+    [(held,)] = yield SQL["has_pass"], place
+    return "busy" if held else "stop"
+
+
+def settle_answer(
+    run: Run, handout: Handout, answer: Decision | Failed, shard_count: int, worker_id: UUID
+) -> Steps[str]:
+    if isinstance(answer, Failed):
+        failures, policy = run.visit.attempt + 1, run.settings.retry
+        if answer.retry and failures < policy.attempts:
+            text = f"{answer.type}: {answer.message}"
+            outcome = Retry(policy.delay(failures), answer.type, text)
+            return (yield from settle_steps(run, outcome, worker_id))
+        failure = Failure(answer.type, answer.message, cause=handout.task_id)
+        answer = Decision(error=failure)
+    elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
+        raise InvalidDecision(problem.message)
+    change = change_of(handout, answer)
+    yield from add_stored_timeouts(change.tasks)
+    change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
+    return (yield from change_steps(run, change, shard_count, worker_id))
+
+
+def failed(type: str, message: str, retry: bool) -> Failed:
+    return Failed(clean(type, 500), clean(message, 16_000), retry)
+
+
+def stored_policy(stored: str) -> Policy:
+    try:
+        return policy_of(msgspec.json.decode(stored))
+    except InvalidSetting:  # made by hand
+        return Policy()
+
+
+def id_of(worker: str) -> UUID:
+    return uuid5(_REMOTE, worker)
+
+
+def accepted(answer: str, ticket: Ticket) -> str:
+    """Outside the transaction, so that the count of what is refused is kept."""
+    if answer == "refused":
+        raise Refused(
+            f"this attempt at task {ticket.task} of {ticket.queue!r} no longer counts: the task has "
+            "ended, was cancelled or restarted, or a newer attempt has it; drop the result"
+        )
+    return answer
+
+
+def busy(ticket: Ticket) -> Refused:
+    return Refused(f"task {ticket.task} is being changed and does not come free; send it again")

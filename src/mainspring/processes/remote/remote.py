@@ -1,0 +1,300 @@
+"""Actors that are not functions of a worker: pull a task, beat, complete or fail it with its ticket.
+
+`app.remote` for Python, and the seam for other languages: everything is plain data. A task is held, with
+its recovery time, before it is handed out; what comes back is judged by the same rules as a worker's own
+decisions, its visit's token the referee. Sent again, an answer is the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.errors import InvalidArguments
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.processes.commit.settle_one import change_steps
+from mainspring.processes.commit.task_input import (
+    Handout,
+    handout_of,
+    in_background,
+    read_arguments,
+)
+from mainspring.processes.commit.visits import payload_of
+from mainspring.processes.declare.versions import Versions
+from mainspring.processes.record.arguments import fill
+from mainspring.processes.record.decision import Decision
+from mainspring.processes.remote.pulling import (
+    Failed,
+    Held,
+    accepted,
+    beat_steps,
+    busy,
+    check_pull,
+    failed,
+    id_of,
+    next_pause,
+    pull_steps,
+    pulled_of,
+    settle_answer,
+    stopped_of,
+    stored_policy,
+)
+from mainspring.processes.remote.ticket import Pulled, Ticket
+from mainspring.processes.run.actor_policy import retry_of
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, Walk
+from mainspring.shape import shape
+from mainspring.tasks.declare.policy import Policy
+from mainspring.tasks.declare.signature import encode_result
+from mainspring.tasks.declare.task import Task
+from mainspring.tasks.run.queue import never_run
+
+log = logging.getLogger("mainspring")
+T = TypeVar("T")
+Steps = Generator[Step, list[Any], T]
+# An answer that meets a lock is sent again so often, so many seconds apart.
+TRIES = 100
+PAUSE = 0.05
+# A beat is worth less patience: if the lock outlasts it, the actor goes on and beats again.
+BEAT_TRIES = 10
+
+
+class Host(Protocol):
+    """What a remote actor needs of the application."""
+
+    versions: Versions
+
+    @property
+    def tasks(self) -> dict[str, Task[Any, Any]]: ...
+
+    async def database(self) -> Database: ...
+    def database_sync(self) -> Database: ...
+    async def walk(self, walk: Walk[T]) -> T: ...
+    def walk_sync(self, walk: Walk[T]) -> T: ...
+
+
+class Remote:
+    """Tasks for actors elsewhere: those that are declared with `remote=True`.
+
+    for task in await app.remote.pull("charge", wait=20):
+        await app.remote.complete(task.ticket, charge_card(**task.args))
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    # -- async
+
+    async def pull(
+        self, actor: str, *, limit: int = 1, wait: float = 0.0, worker: str = "remote"
+    ) -> list[Pulled]:
+        """Take due tasks of an actor, at most `limit`; wait up to so many seconds for the first.
+
+        Each is yours until its `held_until`; `beat` moves that. `worker` is the name under which the
+        history of runs knows you.
+        """
+        check_pull(limit, wait)
+        host, deadline, polls = self._host, time.monotonic() + wait, 0
+        shard_count = (await host.database()).shard_count
+        while True:
+            held = await host.walk(pull_steps(actor, limit))
+            found = await host.walk(self._load(held)) if held else []
+            for run, change in stopped_of(found):
+                await host.walk(change_steps(run, change, shard_count, id_of(worker)))
+            if pulled := pulled_of(found):
+                return pulled
+            if (pause := next_pause(deadline, polls)) is None:
+                return []
+            await asyncio.sleep(pause)
+            polls += 1
+
+    async def beat(self, ticket: str) -> bool:
+        """Say that you are still at it. False: the task has ended or another attempt has it; stop."""
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := await self._host.walk(beat_steps(read))) != "busy":
+                break
+            await asyncio.sleep(PAUSE)
+        return found != "stop"
+
+    async def complete(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
+        """Bring a task's result: "accepted", or "already" if this very attempt's was taken before.
+
+        Raises `Refused` if the attempt no longer counts, also where its time ran out.
+        """
+        return await self._answer(ticket, self._completed(ticket, value), worker)
+
+    async def decide(self, ticket: str, decision: Decision, *, worker: str = "remote") -> str:
+        """The same for a decider: new tasks, and a value or a promise. Judged like any decision."""
+        return await self._answer(ticket, decision, worker)
+
+    async def fail(
+        self,
+        ticket: str,
+        message: str,
+        *,
+        type: str = "RemoteError",
+        retry: bool = True,
+        worker: str = "remote",
+    ) -> str:
+        """Say that an attempt failed: retried as the actor's policy says (unless `retry=False`), then
+        delivered to whoever catches it, or parked."""
+        return await self._answer(ticket, failed(type, message, retry), worker)
+
+    async def _answer(self, text: str, answer: Decision | Failed, worker: str) -> str:
+        ticket = Ticket.decode(text)
+        shard_count = (await self._host.database()).shard_count
+        for _ in range(TRIES):
+            found = await self._host.walk(
+                self._answer_steps(ticket, answer, shard_count, id_of(worker))
+            )
+            if found is not None:
+                return accepted(found, ticket)
+            await asyncio.sleep(PAUSE)
+        raise busy(ticket)
+
+    # -- the same for code that is not async
+
+    def pull_sync(
+        self, actor: str, *, limit: int = 1, wait: float = 0.0, worker: str = "remote"
+    ) -> list[Pulled]:
+        """See pull."""
+        check_pull(limit, wait)
+        host, deadline, polls = self._host, time.monotonic() + wait, 0
+        shard_count = host.database_sync().shard_count
+        while True:
+            held = host.walk_sync(pull_steps(actor, limit))
+            found = host.walk_sync(self._load(held)) if held else []
+            for run, change in stopped_of(found):
+                host.walk_sync(change_steps(run, change, shard_count, id_of(worker)))
+            if pulled := pulled_of(found):
+                return pulled
+            if (pause := next_pause(deadline, polls)) is None:
+                return []
+            time.sleep(pause)
+            polls += 1
+
+    def beat_sync(self, ticket: str) -> bool:
+        """See beat."""
+        read = Ticket.decode(ticket)
+        for _ in range(BEAT_TRIES):
+            if (found := self._host.walk_sync(beat_steps(read))) != "busy":
+                break
+            time.sleep(PAUSE)
+        return found != "stop"
+
+    def complete_sync(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
+        """See complete."""
+        return self._answer_sync(ticket, self._completed(ticket, value), worker)
+
+    def decide_sync(self, ticket: str, decision: Decision, *, worker: str = "remote") -> str:
+        """See decide."""
+        return self._answer_sync(ticket, decision, worker)
+
+    def fail_sync(
+        self,
+        ticket: str,
+        message: str,
+        *,
+        type: str = "RemoteError",
+        retry: bool = True,
+        worker: str = "remote",
+    ) -> str:
+        """See fail."""
+        return self._answer_sync(ticket, failed(type, message, retry), worker)
+
+    def _answer_sync(self, text: str, answer: Decision | Failed, worker: str) -> str:
+        ticket = Ticket.decode(text)
+        shard_count = self._host.database_sync().shard_count
+        for _ in range(TRIES):
+            steps = self._answer_steps(ticket, answer, shard_count, id_of(worker))
+            if (found := self._host.walk_sync(steps)) is not None:
+                return accepted(found, ticket)
+            time.sleep(PAUSE)
+        raise busy(ticket)
+
+    # -- both
+
+    def _completed(self, text: str, value: Any) -> Decision:
+        """A result, checked against the declaration where this application has one."""
+        actor = Ticket.decode(text).queue
+        result = encode_result("task", actor, value)
+        if (task := self._host.tasks.get(actor)) is not None:
+            try:
+                task.signature.decode_result("null" if result is None else result)
+            except InvalidArguments as error:
+                raise InvalidArguments(
+                    f"the result of {actor!r} does not fit its declaration: {error}; "
+                    f"got {shape(value)}"
+                ) from None
+        return Decision(result=result)
+
+    def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, Handout, Pulled]]]:
+        """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
+        that this code cannot read, until its work timeout: others may be able to."""
+        wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
+        rows = yield SQL["read_tasks"], read_arguments(wanted)
+        visits = {one.run.visit.key: one.run.visit for one in held}
+        handouts = {h.task_id: in_background(h, visits[h.task_id]) for h in map(handout_of, rows)}
+        found = []
+        for one in held:
+            if (handout := handouts.get(one.run.visit.key)) is not None:
+                try:
+                    found.append((one, handout, self._pulled(one, handout)))
+                except InvalidArguments as error:
+                    facts = {"actor": one.run.visit.queue, "task": handout.task_id}
+                    log.warning("task.not_pulled", extra={**facts, "error": str(error)})
+        return found
+
+    def _pulled(self, one: Held, handout: Handout) -> Pulled:
+        visit = one.run.visit
+        args: dict[str, Any] = {}
+        if handout.failed_input is None:
+            text = self._host.versions.upcast(visit.queue, handout.args_version, handout.args)
+            args = msgspec.json.decode(fill(text, handout.inputs))
+        ticket = Ticket(
+            visit.queue, visit.shard, handout.process_id, visit.key, str(visit.id), visit.version,
+            one.run.token, one.run.started, visit.attempt, visit.priority,
+        )  # fmt: skip
+        return Pulled(
+            ticket.encode(), visit.queue, handout.process_id, visit.key, args, str(visit.id),
+            visit.attempt + 1, one.held_until, payload_of(visit).deadline,
+        )  # fmt: skip
+
+    def _answer_steps(
+        self, ticket: Ticket, answer: Decision | Failed, shard_count: int, worker_id: UUID
+    ) -> Steps[str | None]:
+        """Settle an attempt. None: somebody has its rows, send it again."""
+        rows = yield SQL["read_remote"], {"queue": ticket.queue}
+        policy, now = stored_policy(rows[0][0]) if rows else Policy(), rows[0][4] if rows else 0.0
+        declared = self._host.tasks.get(ticket.queue)
+        retry = retry_of(declared.settings.retry if declared else RetryPolicy(), policy)
+        settings = QueueSettings(
+            name=ticket.queue, handler=never_run, retry=retry, any_pass=policy.accept == "first"
+        )
+        run = ticket.run_of(settings, now or ticket.started)
+        tasks = yield SQL["read_tasks"], read_arguments([(ticket.process_id, ticket.task)])
+        settled = "gone"
+        if tasks:
+            handout = in_background(handout_of(tasks[0]), run.visit)
+            settled = yield from settle_answer(run, handout, answer, shard_count, worker_id)
+        if settled in ("locked", "changed"):
+            return None
+        if settled == "settled":
+            return "accepted"
+        values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
+        values["is_failure"] = isinstance(answer, Failed)
+        known = yield SQL["was_answered"], values
+        if known[0][0]:
+            return "already"
+        yield KERNEL_SQL["count"], {"actors": [ticket.queue], "names": ["late_result"]}
+        return "refused"

@@ -1,0 +1,93 @@
+"""Actors that are functions of this worker: tasks as workers, and deciders.
+
+Both get the arguments that were recorded, with the holes filled by what their inputs came to. What a
+task returns is its result; what a decider called on its way is recorded and becomes the decision.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import Token
+from typing import Any
+
+from mainspring.errors import InvalidArguments
+from mainspring.kernel.visit import Run
+from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.declare.process import Process
+from mainspring.processes.declare.versions import Unread, Versions
+from mainspring.processes.record.arguments import fill
+from mainspring.processes.record.decision import Decision, Recorded
+from mainspring.processes.record.recorder import Recorder
+from mainspring.processes.run.context import ProcessContext, Seams
+from mainspring.tasks.declare.recording import Records, recorder
+from mainspring.tasks.declare.signature import Signature
+from mainspring.tasks.declare.task import Task
+from mainspring.tasks.run.connections import Connections
+from mainspring.tasks.run.context import concluded
+from mainspring.tasks.run.execute import Executor
+
+
+class FunctionActor:
+    """A function that decides: a task (its result), or a decider (what it records)."""
+
+    def __init__(
+        self,
+        callee: Task[Any, Any] | Process[Any, Any],
+        executor: Executor,
+        connections: Connections,
+        versions: Versions,
+        *,
+        shard_count: int,
+        seams: Seams,
+    ) -> None:
+        self.name = callee.name
+        self._function: Callable[..., Any] = callee.function
+        self._signature: Signature = callee.signature
+        self._timeout = callee.settings.timeout
+        self._is_decider = isinstance(callee, Process)
+        self._is_async = inspect.iscoroutinefunction(callee.function)
+        self._executor = executor
+        self._connections = connections
+        self._versions = versions
+        self._shard_count = shard_count
+        self._seams = seams
+
+    async def decide(self, handout: Handout, run: Run) -> Decision:
+        """Run the function with what the task was given."""
+        try:
+            args = self._versions.upcast(self.name, handout.args_version, handout.args)
+            arguments = self._signature.decode(fill(args, handout.inputs))
+        except InvalidArguments as error:
+            is_newer = handout.args_version > self._versions.of(self.name)
+            raise Unread(error, is_newer=is_newer) from error
+        records = self._recorder(handout) if self._is_decider else None
+        context = None
+        if (parameter := self._signature.context_parameter) is not None:
+            arguments[parameter] = context = ProcessContext(
+                run, self._signature.encode_result, self._connections, self._timeout, handout,
+                records, self._shard_count, self._seams,
+            )  # fmt: skip
+        if records is None:
+            returned = await self._call(run, arguments)
+        else:
+            mark: Token[Records | None] = recorder.set(records)
+            try:
+                returned = await self._call(run, arguments)
+            finally:
+                recorder.reset(mark)
+        returned = concluded(context, returned)
+        if run.settled:
+            return Decision()
+        if records is None:
+            return Recorded(result=self._signature.encode_result(returned))
+        return records.conclude(returned, self._signature.encode_result)
+
+    def _call(self, run: Run, arguments: dict[str, Any]) -> Awaitable[Any]:
+        if self._is_async:
+            return self._function(**arguments)  # type: ignore[no-any-return]
+        return self._executor.call_in_thread(run, self._function, arguments)
+
+    def _recorder(self, handout: Handout) -> Recorder:
+        given = {given.promise for given in handout.inputs}
+        return Recorder(given, decider=self.name, version_of=self._versions.of)

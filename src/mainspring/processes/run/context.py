@@ -1,0 +1,110 @@
+"""The context of a task that belongs to a process: its own SQL and its decision, in one commit."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from mainspring.db.steps import Walk
+from mainspring.errors import InvalidDecision, MainspringError
+from mainspring.kernel.outcome import Verdict
+from mainspring.kernel.statements import SQL
+from mainspring.kernel.visit import Run
+from mainspring.processes.commit.change import Change, change_of
+from mainspring.processes.commit.commit import Commit
+from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.record.decision import Decision, validate
+from mainspring.processes.record.recorder import Recorder
+from mainspring.tasks.run.connections import Connections, lock_arguments
+from mainspring.tasks.run.context import Context, Transaction
+
+
+class Seams(Protocol):
+    """What a context needs of the layer that runs it."""
+
+    def beat(self, run: Run) -> None: ...
+    def prepare(self, change: Change) -> None: ...
+
+
+class ProcessContext(Context):
+    """The run of a process's task, seen from inside.
+
+    `transaction()` commits its SQL together with the decision: the calls that were made until the end
+    of the block, and what `set_result` was given, which may be a promise.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        encode: Any,
+        connections: Connections,
+        timeout: float | None,
+        handout: Handout,
+        records: Recorder | None,
+        shard_count: int,
+        seams: Seams,
+    ) -> None:
+        super().__init__(run, lambda _: None, connections, timeout)  # results are in the task's row
+        self._handout = handout
+        self._records = records
+        self._shard_count = shard_count
+        self._encode_result = encode
+        self._seams = seams
+
+    @property
+    def process(self) -> str:
+        """The id of the process."""
+        return self._handout.process_id
+
+    @property
+    def generation(self) -> int:
+        """How often the task was restarted; a part of its idempotency key."""
+        return self._handout.generation
+
+    def beat(self) -> None:
+        """Say that the run goes on: from now on it has its whole work timeout again."""
+        self._seams.beat(self._run)
+
+    def transaction(self) -> Transaction:
+        """A transaction that completes the task, with all it decided, when it commits."""
+        if self._run.settled:
+            raise MainspringError(
+                f"task {self.task!r} was already completed by its first transaction: put all its SQL in "
+                "that block"
+            )
+        return _Transaction(self._run, self._connections, self)
+
+    def _change(self) -> Change:
+        """The decision as it stands at the end of the block."""
+        if self._records is None:
+            decision = Decision(result=self._encode_result(self._result))
+        else:
+            decision = self._records.conclude(self._result, self._encode_result)
+        given = {given.promise for given in self._handout.inputs}
+        if (problem := validate(decision, given)) is not None:
+            raise InvalidDecision(problem.message)
+        change = change_of(self._handout, decision)
+        self._seams.prepare(change)
+        return change
+
+
+class _Transaction(Transaction):
+    """The user's SQL, the decision, the settle: in this order, so the process is locked last."""
+
+    _context: ProcessContext
+
+    def _steps(self) -> Walk[None]:
+        change = self._context._change()
+        verdict = yield from self._commit(change)
+        if verdict == "locked":
+            # Its visit is locked by somebody, likely by the heart that holds it just now: nothing was
+            # written. Once the row is ours the decision is judged by what it says then.
+            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            verdict = yield from self._commit(change)
+        if verdict is not None:
+            raise self._fenced()  # whatever is not to be settled rolls the whole block back
+        yield from super()._steps()
+
+    def _commit(self, change: Change) -> Walk[Verdict]:
+        commit = Commit([change], self._context._shard_count, runs=[self._run], waiting=True)
+        yield from commit.steps()
+        return commit.verdicts[0]

@@ -1,0 +1,211 @@
+"""Recovery of runs whose work timeout has passed: by the policy of their actor (P3, P4).
+
+The heart sees them, at the second beat after; what is done about each compares the pass and the version
+that were seen, so a result that comes at the same moment wins or loses as a whole. Any worker recovers
+the tasks of any actor: a task that fails needs no code of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from mainspring.errors import InvalidSetting, WorkTimeout
+from mainspring.kernel import clock as moment
+from mainspring.kernel.outcome import Retry
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.retry import decide as judge
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run, Visit
+from mainspring.processes.commit.change import change_of
+from mainspring.processes.commit.settle_one import change_steps, settle_steps
+from mainspring.processes.commit.task_input import Desk, Handout, in_background
+from mainspring.processes.commit.visits import MARK, payload_of
+from mainspring.processes.connections import Lines
+from mainspring.processes.record.decision import Decision
+from mainspring.processes.run.actor_policy import ActorTerms, retry_of
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import drive
+from mainspring.processes.structural.change import call_off_values
+from mainspring.processes.structural.deadline import timed_out
+from mainspring.tasks.declare.policy import Policy, policy_of
+from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.run.queue import never_run
+
+log = logging.getLogger("mainspring")
+
+
+class Late(msgspec.Struct):
+    """A run whose work timeout has passed."""
+
+    run: Run
+    policy: Policy
+    work_timeouts: int  # before this one
+    now: float
+
+    @property
+    def is_over(self) -> bool:
+        """Its task timeout has passed as well: it is not started again."""
+        deadline = payload_of(self.run.visit).deadline
+        return deadline is not None and deadline.timestamp() <= self.now
+
+    @property
+    def fails(self) -> bool:
+        limit = self.policy.work_timeout_limit
+        is_last = limit is not None and self.work_timeouts + 1 >= limit
+        return self.policy.on_work_timeout == "fail" or is_last
+
+
+class Overtaken(Protocol):
+    """Told of visits that were queued again; `void`: what their runs bring counts no more."""
+
+    def __call__(self, visits: Sequence[Visit], *, void: bool) -> None: ...
+
+
+def _nobody(visits: Sequence[Visit], *, void: bool) -> None:
+    pass
+
+
+class Recovery:
+    """Of one worker."""
+
+    def __init__(
+        self,
+        lines: Lines,
+        desk: Desk,
+        terms: Mapping[str, ActorTerms],
+        shard_count: int,
+        worker_id: Callable[[], UUID | None],
+    ) -> None:
+        self._lines = lines
+        self._desk = desk
+        self._terms = terms
+        self._shard_count = shard_count
+        self._loop = asyncio.get_running_loop()
+        self._under_way: set[int] = set()  # passes
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._worker_id = worker_id
+        self.overtaken: Overtaken = _nobody
+
+    def take_overdue(self, rows: Sequence[Any]) -> set[int]:
+        """Take the overdue visits of processes (rows of read_held.sql). Called by the heart's thread."""
+        mine = [row for row in rows if row[8] is not None and row[8].startswith(MARK)]
+        if mine:
+            places = [(row[0], row[4]) for row in mine]
+            self._loop.call_soon_threadsafe(self._start, places)
+        return {row[4] for row in mine}
+
+    def _start(self, places: Sequence[tuple[int, int]]) -> None:
+        fresh = [(shard, held) for shard, held in places if held not in self._under_way]
+        if fresh:
+            task = self._loop.create_task(self._recover(fresh))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _recover(self, places: Sequence[tuple[int, int]]) -> None:
+        passes = {held for _, held in places}
+        self._under_way |= passes
+        try:
+            await self.recover(places)
+        except Exception as error:  # what is left is seen again at the next beat
+            log.warning("recovery.failed", extra={"error": str(error)})
+        finally:
+            self._under_way -= passes
+
+    async def recover(self, places: Sequence[tuple[int, int]]) -> None:
+        """Recover visits by shard and pass."""
+        values = {"shards": [shard for shard, _ in places], "passes": [held for _, held in places]}
+        late = [self._late(row) for row in await self._lines.fetch(SQL["read_overdue"], values)]
+        requeued = [one for one in late if not one.is_over and not one.fails]
+        if requeued:
+            await self._requeue(requeued)
+        for one in late:
+            if one.is_over or one.fails:
+                await self._end(one)
+
+    def _late(self, row: Any) -> Late:
+        visit = Visit(*row[:12])
+        try:
+            policy = policy_of(msgspec.json.decode(row[15]))
+        except InvalidSetting:
+            policy = Policy()
+        terms = self._terms.get(visit.queue)
+        declared = terms.settings.retry if terms is not None else RetryPolicy()
+        settings = QueueSettings(
+            name=visit.queue, handler=never_run, retry=retry_of(declared, policy), any_pass=False
+        )
+        began = moment.local() - max(0.0, row[16] - row[13])
+        return Late(
+            Run(visit, row[12], row[13], began, settings=settings), policy, row[14], row[16]
+        )
+
+    async def _requeue(self, late: Sequence[Late]) -> None:
+        """Back to the queue, only if they are still in work; those whose result will not count any
+        more are told to stop."""
+        values = {
+            "shards": [one.run.visit.shard for one in late],
+            "orphaned": [],
+            "overdue": [one.run.token for one in late],
+        }
+        overtaken = [one.run.visit.version for one in late if one.policy.accept == "last"]
+        async with self._lines.transaction() as connection:
+            recover = KERNEL_SQL["recover"]
+            freed = await connection.fetch(recover.numbered, *recover.arguments(values))
+            if overtaken:
+                call_off = KERNEL_SQL["call_off"]
+                told = call_off_values(overtaken)
+                await connection.fetch(call_off.numbered, *call_off.arguments(told))
+        keys = {(row["queue"], row["key"]) for row in freed}
+        for accept in ("first", "last"):
+            visits = [one.run.visit for one in late if one.policy.accept == accept]
+            visits = [visit for visit in visits if (visit.queue, visit.key) in keys]
+            self.overtaken(visits, void=accept == "last")
+        for row in freed:
+            log.warning("task.requeued", extra={"actor": row["queue"], "task": row["key"]})
+
+    async def _end(self, one: Late) -> None:
+        """An error decision with the version and pass that were seen."""
+        visit = one.run.visit
+        handout = await self._desk.load(payload_of(visit).process_id, visit.key)
+        if handout is None:
+            return  # the look finds the visit without a task
+        handout = in_background(handout, visit)
+        name = "task_timeout" if one.is_over else "work_timeout"
+        async with self._lines.transaction() as connection:
+            answer = await drive(connection, self._end_steps(one, handout))
+            if answer == "settled":
+                count, values = KERNEL_SQL["count"], {"actors": [visit.queue], "names": [name]}
+                await connection.fetch(count.numbered, *count.arguments(values))
+                call_off, told = KERNEL_SQL["call_off"], call_off_values([visit.version])
+                await connection.fetch(call_off.numbered, *call_off.arguments(told))
+                facts = {"actor": visit.queue, "task": visit.key, "reason": name}
+                log.warning("task.overtaken", extra=facts)
+
+    def _end_steps(self, one: Late, handout: Handout) -> Any:
+        run = one.run
+        if one.is_over:
+            failure = timed_out(handout.actor, handout.task_id)
+            change = change_of(handout, Decision(error=failure))
+            change.failing = False  # it ends, caught or not
+            return change_steps(run, change, self._shard_count, self._worker_id())
+        text = (
+            f"a run of {handout.actor!r} neither ended nor beat for {one.policy.work_timeout:g} s"
+        )
+        error = WorkTimeout(text)
+        outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
+        if isinstance(outcome, Retry) and one.policy.on_work_timeout == "fail":
+            return settle_steps(run, outcome, self._worker_id())
+        failure = Failure("mainspring.errors.WorkTimeout", text, cause=handout.task_id)
+        change = change_of(handout, Decision(error=failure))
+        return change_steps(run, change, self._shard_count, self._worker_id())

@@ -1,0 +1,23 @@
+"""Structural changes: one process as a whole, one transaction.
+
+cancel.py        what is live is called off, what was done is undone, and then it has ended
+cancel_many.py   cancelling many processes at once: the children of a tree, or the items of a
+                 mass order
+change.py        restart, and what a cancel, the end of a scope and a repair share with it
+check.py         looking at a process: ends it, delivers errors that are caught by now, ends
+                 failed scopes, repairs
+compensation.py  which steps are undone, and the tasks that do it, newest first
+cone.py          the causal cone of a task: what a restart from it redoes
+deadline.py      a task that has not ended in time, counted from its first queueing, ends (P4)
+not_run.py       tasks that end without being run, or run again: an input failed, or their
+                 time is over
+parked.py        parked tasks, at an operator's command: try again, give up, or give a value
+                 by hand
+prune.py         a loop of tail calls keeps its newest steps, and costs the same for ever
+                 (P15)
+race.py          the first of several promises that comes to its end; the others are called
+                 off
+repair.py        what one transaction makes impossible, and is there all the same (P7)
+sweep.py         open processes whose look was lost get one again (P2, P7)
+sql/             the statements that they send, one a file
+"""

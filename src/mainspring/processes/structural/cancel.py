@@ -1,0 +1,116 @@
+"""Cancelling a process: what is live is called off, what was done is undone, and then it has ended.
+
+One structural change calls everything off and makes the tasks that undo. From then on the process is
+`cancelling`: open, with its result an error, until the last of these tasks has ended; whoever ends that
+makes it cancelled. They are tasks like others: retried, recovered, parked for an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.visit import new_id
+from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.visits import engine_visit, find_places, place_values, queue_of
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step
+from mainspring.processes.structural.change import Answer, Locked, Structural
+from mainspring.processes.structural.compensation import (
+    compensating,
+    to_undo,
+    under_way,
+    undo_tasks,
+)
+from mainspring.processes.structural.cone import LIVE, Graph, Node
+from mainspring.tasks.declare.promise import Failure
+
+CANCELLED = "mainspring.errors.ProcessCancelled"
+BEING_CANCELLED = (
+    "the process is being cancelled and its compensations run; to give them up, cancel it with "
+    "compensate=False (--no-compensate)"
+)
+
+
+class Cancelling(Structural):
+    """The cancel of one process, and of its children by visits of theirs."""
+
+    def cancel(
+        self, *, compensate: bool = True, why: str = "cancelled"
+    ) -> Generator[Step, list[Any], Answer]:
+        """Call off what is live. What was done and can be undone is, unless told otherwise."""
+        locked = yield from self.lock()
+        refused = "" if locked.state == "open" else f"the process is {locked.state}"
+        if locked.cancelling and compensate:
+            refused = refused or BEING_CANCELLED
+        if refused:
+            yield from self.unlock()
+            return Answer(False, why=refused)
+        graph = Graph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
+        kept = compensating(graph) if compensate else set()
+        live = [node for node in graph.live() if node.id not in kept]
+        undone = (yield from self._find_undone(graph, live, kept)) if compensate else []
+        stopped = yield from self._drop([node.id for node in live], graph)
+        yield from self._write_ends(live, {n.promise for n in live}, Failure(CANCELLED, why))
+        waiting = [n.id for n in graph.nodes.values() if n.actor == "@process" and n.id not in kept]
+        yield from self._cancel_children(waiting, compensate=compensate)
+        goes_on = bool(undone) or any(graph.nodes[id].state in LIVE for id in kept)
+        if goes_on:  # the scopes are at their end: no look ends them again, no handler runs
+            values = {"process_id": self.process_id, "kept": sorted(kept)}
+            yield SQL["undo_scopes"], values
+        if undone:
+            yield from self._undo(locked, graph, undone)
+        if goes_on:
+            yield from self.unlock(root_closed=True, cancelling=True)
+        else:
+            yield from self.unlock("cancelled", root_closed=True)
+            yield from self._tell(locked)
+        return Answer(True, len(live), stopped, compensations=len(undone))
+
+    def _find_undone(
+        self, graph: Graph, live: list[Node], kept: set[str]
+    ) -> Generator[Step, list[Any], list[Node]]:
+        """What was done and is not undone yet. What is handed out may have had its effect."""
+        if not any(node.undo for node in graph.nodes.values()):
+            return []
+        rows = yield SQL["read_scopes"], {"id": self.process_id}
+        begun = [(queue_of(n.actor, self.engine), n.id) for n in live if n.undo]
+        places = (yield from find_places(begun)) if begun else {"keys": ()}
+        return to_undo(graph, {row[0]: row for row in rows}, set(places["keys"]), kept)
+
+    def _undo(
+        self, locked: Locked, graph: Graph, undone: list[Node]
+    ) -> Generator[Step, list[Any], Any]:
+        """Their tasks, after compensations that run already: those are of what was done later."""
+        root = graph.nodes[locked.root]
+
+        def maker(step: Node) -> Node:
+            return graph.nodes.get(step.created_by or "", root)  # it may have been pruned
+
+        tasks = undo_tasks(self.process_id, undone, maker, under_way(graph))
+        change = Change(self.process_id, maker(undone[0]).id, None)
+        change.tasks = tasks
+        yield from self.end_tasks(locked, [change])
+
+    def _tell(self, locked: Locked) -> Generator[Step, list[Any], Any]:
+        """It has ended: a parent that waits for it is told, and nobody looks at it any more."""
+        if locked.parent_engine is not None and locked.parent_process and locked.parent_task:
+            parent, task = locked.parent_process, locked.parent_task
+            visit = engine_visit("child", parent, task, id=new_id(), engine=locked.parent_engine)
+            yield from self._offer([visit])
+        look = [(self.process_id, self.engine, f"look/{self.process_id}")]
+        yield KERNEL_SQL["delete_visits"], place_values(look, self._shard_count)
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """How a process is to be cancelled: what its visit says."""
+
+    compensate: bool = True
+
+
+def cancel_of(more: Any) -> Cancel:
+    """Of a visit; that of the release before says nothing."""
+    return Cancel() if more is None else msgspec.convert(more, Cancel)

@@ -1,0 +1,259 @@
+"""Cancelling many processes at once: the children of a tree, or the items of a mass order.
+
+Alone each cancel is a transaction of some fifteen statements. Those that wait while one is under way are
+done together, the same statements for all of them. It is for the plain ones only: a process that has
+something to undo, that somebody has locked or that is asked for twice is done alone (cancel.py), and so
+are all of a batch that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.db.literals import words
+from mainspring.errors import Fenced
+from mainspring.kernel import clock as moment
+from mainspring.kernel.outcome import Done
+from mainspring.kernel.settle.batches import in_order, settle_arguments
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.visit import Run, new_id
+from mainspring.processes.commit.end_rows import End, end_values
+from mainspring.processes.commit.visits import (
+    NewVisit,
+    engine_visit,
+    find_places,
+    offer_values,
+    place_values,
+    queue_of,
+)
+from mainspring.processes.connections import Lines
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, drive
+from mainspring.processes.structural.cancel import CANCELLED
+from mainspring.processes.structural.change import Answer, Locked, call_off_values, request_cancel
+from mainspring.tasks.declare.promise import Failure
+
+log = logging.getLogger("mainspring")
+MOST = 100  # processes in one transaction
+Steps = Generator[Step, list[Any], Any]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A row of read_live_tasks.sql."""
+
+    process_id: str
+    id: str
+    promise: str
+    actor: str
+    is_live: bool
+    can_be_undone: bool
+
+
+class Asked(msgspec.Struct):
+    """A cancel that waits for its turn. `done`: whether it was settled with others."""
+
+    process_id: str
+    run: Run
+    compensate: bool
+    done: asyncio.Future[bool]
+
+
+class Cancels:
+    """The cancels of one worker."""
+
+    def __init__(
+        self, database: Database, lines: Lines, worker_id: Callable[[], UUID | None]
+    ) -> None:
+        self._database = database
+        self._lines = lines
+        self._worker_id = worker_id
+        self._waiting: list[Asked] = []
+        self._work: asyncio.Task[None] | None = None
+        self._alone = 0  # cancels that are done each by itself, just now
+
+    async def together(self, process_id: str, run: Run, *, compensate: bool) -> bool:
+        """Cancel a process with others that wait. False: nothing was done, it must be alone."""
+        if self._work is None and not self._alone:
+            return False  # nobody to wait for
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Asked(process_id, run, compensate, done))
+        if self._work is None:
+            self._work = asyncio.create_task(self._do())
+        return await done
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While one is done by itself, others that come wait for each other."""
+        self._alone += 1
+        try:
+            yield
+        finally:
+            self._alone -= 1
+
+    async def close(self) -> None:
+        """When the worker has stopped."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    async def _do(self) -> None:
+        batch: list[Asked] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                settled: set[int] = set()
+                try:
+                    settled = await self._cancel(batch)
+                except Exception as error:  # each is tried alone
+                    log.info("process.cancels_parted", extra={"error": str(error)})
+                for n, asked in enumerate(batch):
+                    if not asked.done.done():
+                        asked.done.set_result(n in settled)
+        finally:
+            self._work = None
+            for asked in (*batch, *self._waiting):
+                asked.done.cancel()  # the worker stops; one that is done stays so
+
+    async def _cancel(self, batch: Sequence[Asked]) -> set[int]:
+        mine: dict[str, int] = {}
+        for n, asked in enumerate(batch):
+            if not asked.done.done():
+                mine.setdefault(asked.process_id, n)
+        steps = Batch(batch, mine, self._database.shard_count, self._worker_id())
+        async with self._lines.connection() as connection:
+            mark = SQL["mark_closing_many"]
+            values = mark.arguments({"ids": sorted(mine)})
+            await self._database.fetch(connection, mark, *values)
+            async with self._database.transaction(connection):
+                settled: set[int] = await drive(connection, steps.steps())
+        return settled
+
+
+class Batch:
+    """One transaction of cancels. A generator of statements without I/O."""
+
+    def __init__(
+        self,
+        batch: Sequence[Asked],
+        places: dict[str, int],
+        shard_count: int,
+        worker_id: UUID | None,
+    ) -> None:
+        self._batch = batch
+        self._places = places  # by process
+        self._shard_count = shard_count
+        self._worker_id = worker_id
+
+    def steps(self) -> Generator[Step, list[Any], set[int]]:
+        rows = yield SQL["lock_many_alone"], {"ids": sorted(self._places)}
+        locked = {row[0]: Locked(*row) for row in rows}
+        found: dict[str, list[Task]] = defaultdict(list)
+        for row in (yield SQL["read_live_tasks"], {"ids": sorted(locked)}):
+            found[row[0]].append(Task(*row))
+        plain = [one for one in locked.values() if self._is_plain(one, found[one.id])]
+        if not plain:
+            return set()
+        live = [task for one in plain for task in found[one.id] if task.is_live]
+        stopped = yield from self._drop(live, locked)
+        yield from self._end(live)
+        yield from self._go_on(plain)
+        return (yield from self._settle(plain, found, stopped))
+
+    def _is_plain(self, locked: Locked, tasks: list[Task]) -> bool:
+        asked = self._batch[self._places[locked.id]]
+        if locked.state != "open" or (locked.cancelling and asked.compensate):
+            return False
+        return not asked.compensate or not any(task.can_be_undone for task in tasks)
+
+    def _drop(
+        self, live: list[Task], locked: dict[str, Locked]
+    ) -> Generator[Step, list[Any], dict[str, int]]:
+        """Visits, counts and waits; answers how many runs of each process were told to stop."""
+        stopped: dict[str, int] = defaultdict(int)
+        if not live:
+            return stopped
+        kinds = ("timer", "await", "deadline", "child")
+        visits = []
+        for task in live:
+            engine = locked[task.process_id].engine
+            visits.append((queue_of(task.actor, engine), task.id))
+            if task.actor.startswith("@"):
+                visits += [(engine, f"{kind}/{task.id}") for kind in kinds]
+            else:
+                visits.append((engine, f"deadline/{task.id}"))
+        rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
+        process_of = {task.id: task.process_id for task in live}
+        told = sorted((row for row in rows if row[1] in process_of), key=lambda row: not row[2])
+        versions = [row[3] for row in told if not row[0].startswith("mainspring.process")]
+        if versions:
+            yield KERNEL_SQL["call_off"], call_off_values(versions)
+        ids = [task.id for task in live]
+        yield SQL["drop_waits"], {"tasks": ids}
+        yield SQL["drop_externals"], {"tasks": ids}
+        yield SQL["unpark_tasks"], {"tasks": words(ids)}
+        for row in told:
+            stopped[process_of[row[1]]] += bool(row[2])
+        return stopped
+
+    def _end(self, live: list[Task]) -> Steps:
+        error = Failure(CANCELLED, "cancelled")
+        ends = {task.id: End(task.process_id, task.id, "cancelled") for task in live}
+        for task in live:
+            end = ends.setdefault(task.promise, End(task.process_id, task.promise))
+            end.outcome, end.error = "err", error
+        if ends:
+            yield SQL["end_tasks"], end_values(ends.values())
+
+    def _go_on(self, plain: list[Locked]) -> Steps:
+        """They have ended: their children are cancelled next, and parents that wait are told."""
+        offers: list[NewVisit] = []
+        hows = {one.id: self._batch[self._places[one.id]].compensate for one in plain}
+        for compensate in set(hows.values()):
+            parents = sorted(id for id, how in hows.items() if how is compensate)
+            for id, engine in (yield SQL["find_children_of"], {"ids": parents}):
+                visit = request_cancel(id, compensate=compensate)
+                offers.append(msgspec.structs.replace(visit, queue=engine))
+        for one in plain:
+            if one.parent_engine is not None and one.parent_process and one.parent_task:
+                parent, task = one.parent_process, one.parent_task
+                offers.append(
+                    engine_visit("child", parent, task, id=new_id(), engine=one.parent_engine)
+                )
+        yield SQL["cancel_processes"], {"ids": [one.id for one in plain]}
+        if offers:
+            yield KERNEL_SQL["offer"], offer_values(offers, self._shard_count)
+        looks = [(one.id, one.engine, f"look/{one.id}") for one in plain]
+        yield KERNEL_SQL["delete_visits"], place_values(looks, self._shard_count)
+
+    def _settle(
+        self, plain: list[Locked], found: dict[str, list[Task]], stopped: dict[str, int]
+    ) -> Generator[Step, list[Any], set[int]]:
+        """The visits of these cancels, in the order in which visits are locked."""
+        runs = {}
+        for one in plain:
+            n = self._places[one.id]
+            run = runs[n] = self._batch[n].run
+            live = sum(task.is_live for task in found[one.id])
+            answer = Answer(True, live, stopped[one.id])
+            run.outcome = Done(result=msgspec.json.encode(answer).decode())
+            run.seconds = max(0.0, moment.local() - run.began)
+        listed = sorted(
+            runs.values(), key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue)
+        )
+        settle = KERNEL_SQL["settle"]
+        values = settle_arguments(listed, self._worker_id)
+        for run in listed:
+            run.outcome = None
+        rows = yield settle, dict(zip(settle.names, values, strict=True))
+        if any(answer not in ("settled", "superseded") for answer in in_order(rows, len(listed))):
+            raise Fenced("a cancel was settled or deleted meanwhile")
+        return set(runs)

@@ -1,0 +1,41 @@
+"""Tasks that end without being run, or run again: an input failed, or their time is over. Pure."""
+
+from __future__ import annotations
+
+from mainspring.kernel import clock as moment
+from mainspring.kernel.outcome import Retry
+from mainspring.kernel.visit import Run
+from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.visits import payload_of
+from mainspring.tasks.declare.promise import Failure
+
+
+def stopped(handout: Handout, promise: str, error: Failure | None) -> Change:
+    """An input failed: so does this task, without being run; the cause is the first that failed."""
+    if error is None:
+        error = Failure("unknown", "no error was kept", cause=promise)
+    change = Change(handout.process_id, handout.task_id, "done", handout.actor)
+    change.promise, change.outcome, change.error = handout.promise, "err", error
+    change.scope_id, change.background = handout.scope, handout.background
+    return change
+
+
+def overdue(handout: Handout) -> Change:
+    """Its task timeout passed while it waited in the queue: it is not started."""
+    failure = Failure(
+        "mainspring.errors.TaskTimeout",
+        f"task {handout.actor!r} was not started before its task timeout",
+        cause=handout.task_id,
+    )
+    change = stopped(handout, handout.task_id, failure)
+    change.counts = "task_timeout"
+    return change
+
+
+def too_late(run: Run, retry: Retry) -> bool:
+    """A retry that would fall past the task timeout is not made."""
+    deadline = payload_of(run.visit).deadline
+    if deadline is None:
+        return False
+    return run.started + (moment.local() - run.began) + retry.after >= deadline.timestamp()

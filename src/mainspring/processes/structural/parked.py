@@ -1,0 +1,83 @@
+"""Parked tasks, at an operator's command: try again, give up, or give a value by hand.
+
+Trying again needs only the shared lock, like a decision: many tasks of many processes in one
+transaction. The other two close a promise, one process a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.db.literals import numbers, texts, words
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.visit import tokens
+from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.visits import queue_of
+from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step
+from mainspring.processes.structural.change import Answer, Structural
+from mainspring.tasks.declare.promise import Failure
+
+
+class ParkedTask(msgspec.Struct, frozen=True):
+    """A parked task, as an order names it."""
+
+    process_id: str
+    task: str
+    actor: str
+
+
+def unpark_steps(
+    parked: Sequence[ParkedTask], *, priority: int | None = None
+) -> Generator[Step, list[Any], set[str]]:
+    """Try parked tasks again, with the same idempotency key, and another priority if one is given.
+    Answers those that go on; what a structural change has just now, or is parked no longer, is left."""
+    ids = sorted({item.process_id for item in parked})
+    rows = yield SQL["lock_processes"], {"ids": words(ids)}
+    free = {row[0]: row[5] for row in rows}  # with their engines' queues
+    wanted = [item for item in parked if item.process_id in free]
+    if not wanted:
+        return set()
+    visits = {
+        "shards": None,
+        "keys": texts([item.task for item in wanted]),
+        "queues": texts([queue_of(item.actor, free[item.process_id]) for item in wanted]),
+        "versions": numbers(tokens(len(wanted))),
+    }
+    freed = yield KERNEL_SQL["restart_parked"], {**visits, "fresh_ids": False, "priority": priority}
+    keys = {row[1] for row in freed}
+    listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
+    if not listed:
+        return set()
+    tasks = words([item.task for item in listed])
+    processes = words([item.process_id for item in listed])
+    reopened = yield SQL["reopen_parked"], {"processes": processes, "ids": tasks}
+    yield SQL["unpark_tasks"], {"tasks": tasks}
+    return {row[0] for row in reopened}
+
+
+class Resolving(Structural):
+    """Closing the promise of a parked task by hand."""
+
+    def resolve(
+        self, task: str, *, result: str | None = None, error: Failure | None = None
+    ) -> Generator[Step, list[Any], Answer]:
+        """Close it with a value (JSON), or with an error: what depends on it goes on."""
+        locked = yield from self.lock()
+        graph = yield from self.read()
+        node = graph.nodes.get(task)
+        if node is None or node.state != "parked":
+            yield from self.unlock()
+            state = "not there" if node is None else node.state
+            return Answer(False, why=f"task {task} is {state}: only a parked task can be resolved")
+        yield from self._drop([task], graph)
+        outcome = "ok" if error is None else "err"
+        change = Change(self.process_id, task, "done", node.actor, node.promise, outcome)
+        change.result, change.error = result, error
+        change.generation, change.scope_id = node.generation, node.scope_id
+        yield from self.end_tasks(locked, [change])
+        yield from self.unlock()
+        return Answer(True, 1)

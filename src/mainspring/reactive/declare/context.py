@@ -1,0 +1,168 @@
+"""What a running reactive task can know and do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import InvalidSetting, WentBack
+from mainspring.kernel.visit import Run
+from mainspring.reactive.decide.evaluate import Fact
+from mainspring.reactive.decide.rewinds import Rewind, Seen, chunks_to_do
+from mainspring.reactive.declare.params import from_raw, to_raw
+from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.reactive.model.chunks import Chunk, check_chunk
+from mainspring.reactive.model.triggers import ChunkDelay, ChunkDelta, ChunkRefDelay, leaves_of
+from mainspring.reactive.model.values import Param, Value, check_value, moment_of
+from mainspring.reactive.run.finish import Product
+
+_decode = msgspec.json.decode
+
+
+class ReactiveRun:
+    """The run of a reactive task, seen from inside.
+
+    Example:
+
+        @app.task(when=new_chunk(orders, "day"), produces=[built])
+        async def daily(run: ReactiveRun) -> None:
+            for day in run.chunks(orders):
+                await build(day)
+            run.advance(built, run.current[orders])
+    """
+
+    def __init__(self, run: Run, task: ReactiveTask, row: Any) -> None:
+        self._run = run
+        self._task = task
+        self._row = row
+        kinds = {p.key: p for p in task.params}
+        captured: dict[str, Any] = _decode(row["captured"])
+        seen: dict[str, Any] = _decode(row["seen"])
+        #: The values of the check that started this run, by param; None: it had none.
+        self.current: Mapping[Param, Value | None] = _values(kinds, captured)
+        #: The values of the last recorded success, by param; None: not seen yet.
+        self.seen: Mapping[Param, Value | None] = _values(kinds, seen)
+        self._rewinds: dict[str, list[Rewind]] = {}
+        for key, number, raw, chunks in _decode(row["rewinds"] or "[]"):
+            if key in kinds:
+                kind = kinds[key].kind
+                starts = tuple(map(moment_of, chunks))
+                self._rewinds.setdefault(key, []).append(
+                    Rewind(number, from_raw(kind, raw), starts)
+                )
+        self._products: dict[str, Any] = _decode(row["products"] or "{}")
+        self.products: list[Product] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} run of {self.task}: {self.cause}>"
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self._task.name
+
+    @property
+    def kind(self) -> str:
+        """'regular' (started by the trigger) or 'manual'."""
+        return str(self._row["kind"])
+
+    @property
+    def cause(self) -> str:
+        """Why it was started."""
+        return str(self._row["cause"])
+
+    @property
+    def idempotency_key(self) -> str:
+        """Of this firing: the same for everything that its one run does."""
+        return str(_decode(self._run.visit.payload)["firing"])
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run no longer counts: a plain function that loops should look at it."""
+        return self._run.stopped is not None
+
+    def chunks(self, param: Param, chunk: Chunk | str | None = None) -> list[datetime]:
+        """The starts of the chunks to do: after what was seen up to now, and those restated since.
+
+        `chunk` may be left out if the trigger has a chunk for this param. Nothing seen yet: the chunk
+        of the current value alone.
+        """
+        size = check_chunk(chunk) if chunk is not None else self._chunk_of(param)
+        current, last = self._known(self.current, param), self._known(self.seen, param)
+        if current is None:
+            return []
+        if not isinstance(current, datetime):
+            raise InvalidSetting(f"param {param.key!r} is of kind {param.kind!r}: it has no chunks")
+        rewinds = self._rewinds.get(param.key, [])
+        # A run that does data again begins where the param was moved back to.
+        back = [r.to for r in rewinds if isinstance(r.to, datetime)]
+        if isinstance(last, datetime) and self._task.settings.on_rewind == "rerun":
+            last = min([last, *back])
+        return chunks_to_do(size, Fact(current, last), Seen(last, -1), rewinds)
+
+    def _chunk_of(self, param: Param) -> Chunk:
+        for leaf in leaves_of(self._task.settings.when):
+            if (
+                isinstance(leaf, ChunkDelta | ChunkDelay | ChunkRefDelay)
+                and leaf.param.key == param.key
+            ):
+                return leaf.chunk
+        raise InvalidSetting(
+            f"the trigger of task {self.task!r} has no chunk for {param.key!r}; say which one: "
+            "run.chunks(param, 'day')"
+        )
+
+    def _known(self, values: Mapping[Param, Value | None], param: Param) -> Value | None:
+        if param not in values:
+            named = ", ".join(p.key for p in values)
+            raise InvalidSetting(
+                f"the trigger of task {self.task!r} does not name {param.key!r}, so its check did not "
+                f"look at it; it names {named}"
+            )
+        return values[param]
+
+    def advance(self, param: Param, value: object, *, if_greater: bool = False) -> None:
+        """Set a param that this task produces, when the run succeeds: in that very transaction.
+
+        A value below the current one fails the run, here already if it is known; `if_greater` leaves
+        a higher one alone.
+        """
+        checked = self._check(param, value)
+        old = self._products.get(param.key)
+        raw = to_raw(checked)
+        if isinstance(raw, int) and old is not None and raw < old:
+            if if_greater:
+                return
+            raise WentBack(param.key, from_raw(param.kind, old), checked)
+        self.products.append(Product(param, checked, if_greater=if_greater))
+        self._products[param.key] = raw
+
+    def rewind(
+        self, param: Param, to: object, *, chunks: Iterable[object] = (), why: str | None = None
+    ) -> None:
+        """Move a param that this task produces back, when the run succeeds: passes a rewind on."""
+        checked = self._check(param, to)
+        starts = tuple(sorted(int(to_raw(check_value(param, chunk))) for chunk in chunks))
+        reason = why or f"passed on by {self.task}"
+        self.products.append(Product(param, checked, is_rewind=True, chunks=starts, why=reason))
+        self._products[param.key] = to_raw(checked)
+
+    def _check(self, param: Param, value: object) -> Value:
+        declared = self._task.settings.produces
+        if param not in declared:
+            named = ", ".join(p.key for p in declared) or "nothing"
+            raise InvalidSetting(
+                f"task {self.task!r} does not declare that it produces {param.key!r}; it declares "
+                f"{named}: add it to produces="
+            )
+        return check_value(param, value)
+
+
+def _values(kinds: Mapping[str, Param], raw: Mapping[str, Any]) -> dict[Param, Value | None]:
+    return {
+        param: None if raw.get(key) is None else from_raw(param.kind, raw[key][0])
+        for key, param in kinds.items()
+    }

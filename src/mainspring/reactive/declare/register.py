@@ -1,0 +1,229 @@
+"""Registering: what the code declares becomes definitions, index and first checks in the database.
+
+All of one task is written in one transaction with the offer of its check, so no consumer is ever
+missed by a change that was spread by the old index. A release has a number, given when it is first
+seen: between two releases at once the newer one wins, whoever restarts (R11, R12).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.errors import InvalidSetting
+from mainspring.kernel.offer import Offer, offer
+from mainspring.kernel.visit import token, tokens
+from mainspring.reactive.declare.params import check_made, make
+from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
+from mainspring.reactive.model import codec
+from mainspring.reactive.model.values import Param
+from mainspring.reactive.queues import ADMIT, CHECK, EXPECT, FIRST
+from mainspring.reactive.statements import ask
+
+log = logging.getLogger("mainspring")
+PAGE = 500
+LIVING_SECONDS = 180.0  # a process that has not said so for longer does not live
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """How many reactive tasks of a pool run at once, and how long slots may be kept for others."""
+
+    pool: str
+    cap: int | None = None
+    reserve_max: timedelta = timedelta(minutes=2)
+
+    def __post_init__(self) -> None:
+        cap = self.cap
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
+            raise InvalidSetting(f"cap of pool {self.pool!r} must be 1 or more, got {cap!r}")
+        if not isinstance(self.reserve_max, timedelta) or self.reserve_max < timedelta():
+            raise InvalidSetting(
+                f"reserve_max of pool {self.pool!r} must be a timedelta, got {self.reserve_max!r}"
+            )
+
+
+async def register(
+    database: Database,
+    connection: Any,
+    tasks: Iterable[ReactiveTask],
+    params: Iterable[Param],
+    pools: Iterable[PoolSettings],
+) -> tuple[int, list[str]]:
+    """Make all known; answers the release's number and the tasks that a newer release holds."""
+    listed = sorted(tasks, key=lambda t: t.name)
+    await _make_params(connection, listed, params)
+    await _keep_pools(database, connection, list(pools))
+    if not listed:
+        return 0, []
+    names = [t.name for t in listed]
+    rows = await ask(
+        database,
+        connection,
+        "name_release",
+        fingerprint=release_fingerprint(listed),
+        tasks=names,
+    )
+    release: int = rows[0]["number"]
+    return release, await apply(database, connection, listed, release)
+
+
+async def apply(
+    database: Database, connection: Any, tasks: Sequence[ReactiveTask], release: int
+) -> list[str]:
+    """Write those of the tasks that differ; answers the ones that a newer release holds."""
+    names = [t.name for t in tasks]
+    rows = await ask(database, connection, "read_declared", tasks=names)
+    known = {r["task"]: r["declared"] for r in rows if not r["retired"]}
+    changed = [t for t in tasks if known.get(t.name) != t.declared]
+    refused: list[str] = []
+    for start in range(0, len(changed), PAGE):
+        page = changed[start : start + PAGE]
+        async with database.transaction(connection):
+            written = await _register_page(database, connection, page, release)
+        refused += [t.name for t in page if written.get(t.name) != t.declared]
+    if refused:
+        log.warning(
+            "reactive.older_release", extra={"release": release, "tasks": ", ".join(refused[:20])}
+        )
+    return refused
+
+
+async def apply_again(
+    database: Database,
+    connection: Any,
+    tasks: Mapping[str, ReactiveTask],
+    refused: Iterable[str],
+    release: int,
+) -> list[str]:
+    """Write the tasks that another release declares, if this one is newer or nobody carries that one any
+    more; answers those left.
+
+    Not only those that were refused: a release that came and went since (a roll-back, a trial) leaves
+    tasks behind whose firings the code of this one may not start; and a process that was silent for
+    long finds that an older release has declared its tasks again.
+    """
+    values = {"tasks": list(tasks), "declared": [task.declared for task in tasks.values()]}
+    rows = await ask(database, connection, "list_differing", **values)
+    differing = {*refused, *(row["task"] for row in rows)}
+    if not differing:
+        return []
+    return await apply(database, connection, [tasks[name] for name in sorted(differing)], release)
+
+
+async def _make_params(
+    connection: Any, tasks: Sequence[ReactiveTask], params: Iterable[Param]
+) -> None:
+    wanted = {p.key: p for t in tasks for p in (*t.params, *t.settings.produces)}
+    wanted |= {p.key: p for p in params}
+    if wanted:
+        statement, values = make(wanted.values())
+        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
+        check_made(wanted.values(), rows)
+
+
+async def _keep_pools(database: Database, connection: Any, pools: Sequence[PoolSettings]) -> None:
+    if not pools:
+        return
+    ordered = sorted(pools, key=lambda p: p.pool)
+    reserves = [p.reserve_max.total_seconds() for p in ordered]
+    changed = await ask(
+        database,
+        connection,
+        "keep_pools",
+        pools=[p.pool for p in ordered],
+        caps=[p.cap for p in ordered],
+        reserves=reserves,
+        declared=[
+            msgspec.json.encode([p.cap, reserve]).decode()
+            for p, reserve in zip(ordered, reserves, strict=True)
+        ],
+    )
+    if changed:
+        offers = [Offer(ADMIT, row["pool"], None, FIRST) for row in changed]
+        await offer(database, connection, offers)
+
+
+async def _register_page(
+    database: Database, connection: Any, tasks: Sequence[ReactiveTask], release: int
+) -> dict[str, str]:
+    """Definitions, states, index, baselines and the first checks, in the transaction that is open."""
+    waiting = await _rename(database, connection, tasks)
+    tasks = [t for t in tasks if t.name not in waiting]
+    if not tasks:
+        return {}
+    await ask(
+        database,
+        connection,
+        "keep_definitions",
+        fingerprints=[t.fingerprint for t in tasks],
+        formats=[codec.FORMAT for _ in tasks],
+        trees=[t.tree for t in tasks],
+        options=[t.options for t in tasks],
+    )
+    rows = await ask(
+        database,
+        connection,
+        "register_tasks",
+        release=release,
+        living=LIVING_SECONDS,
+        tasks=[t.name for t in tasks],
+        pools=[t.settings.pool for t in tasks],
+        fingerprints=[t.fingerprint for t in tasks],
+        declared=[t.declared for t in tasks],
+        priorities=[t.settings.priority for t in tasks],
+        turns=list(tokens(len(tasks))),
+        debounces=[_seconds(t.settings.gates.debounce) or 0.0 for t in tasks],
+        expects=[_seconds(t.settings.expect_within) for t in tasks],
+    )
+    written = {row["task"]: row["declared"] for row in rows}
+    mine = [t for t in tasks if t.name in written]
+    if not mine:
+        return written
+    used = [(t.name, p.key) for t in mine for p in t.params]
+    made = [(t.name, p.key) for t in mine for p in t.settings.produces]
+    await ask(
+        database,
+        connection,
+        "index_tasks",
+        tasks=[t.name for t in mine],
+        use_tasks=[task for task, _ in used],
+        use_params=[param for _, param in used],
+        make_tasks=[task for task, _ in made],
+        make_params=[param for _, param in made],
+    )
+    baselines = [t.name for t in mine if t.settings.first_run == "baseline"]
+    if baselines:
+        drawn = list(tokens(len(baselines)))
+        await ask(database, connection, "set_baseline", tasks=baselines, tokens=drawn)
+    offers = [Offer(CHECK, row["task"], None, FIRST) for row in rows]
+    offers += [Offer(EXPECT, row["task"]) for row in rows if row["expects"]]
+    offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted({r["pool"] for r in rows})]
+    await offer(database, connection, offers)
+    return written
+
+
+async def _rename(database: Database, connection: Any, tasks: Sequence[ReactiveTask]) -> set[str]:
+    """Move states to new names; answers those that must wait until their old task has ended."""
+    renamed = [(t.settings.renamed_from, t.name) for t in tasks if t.settings.renamed_from]
+    if not renamed:
+        return set()
+    rows = await ask(
+        database,
+        connection,
+        "rename_tasks",
+        olds=[old for old, _ in renamed],
+        tasks=[new for _, new in renamed],
+        turns=[token() for _ in renamed],
+    )
+    return {row["task"] for row in rows}
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

@@ -1,0 +1,92 @@
+"""A call that was enqueued: where it is, and what it came to."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from mainspring.declaring import Seconds
+from mainspring.errors import InvalidKey, NotFound, TaskFailed
+from mainspring.tasks.declare.wait import wait_for, wait_for_sync
+
+R = TypeVar("R")
+
+
+def own_id(task: str, id: str) -> str:
+    """The id that the engine gave to a call, as it is stored, however it is written."""
+    try:
+        return str(UUID(id))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidKey(
+            f"{id!r} is no id of a call of {task!r}, which is a UUID as text (handle.id); a key of your "
+            "own is shown by `mainspring tasks show <key>`, and enqueued again returns the call there"
+        ) from None
+
+
+class Lookup(Protocol):
+    """What can look a call up: the application."""
+
+    async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
+    def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
+
+
+class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A durable call. `is_new` is False when a uniqueness key returned the call that was there."""
+
+    task: str
+    key: str
+    id: str
+    is_new: bool
+    _lookup: Lookup
+
+    def __repr__(self) -> str:
+        return f"<Handle of {self.task} {self.id}>"
+
+    async def status(self) -> str:
+        """scheduled, waiting, running, parked, done, cancelled or expired."""
+        return (await self._lookup.look_up(self))[0]
+
+    def status_sync(self) -> str:
+        """The same for code that is not async."""
+        return self._lookup.look_up_sync(self)[0]
+
+    async def result(self, timeout: Seconds | None = None) -> R:
+        """Wait for the end and answer the result; raises TaskFailed or ResultTimeout (seconds).
+
+        A database that goes away meanwhile is waited for.
+        """
+        return await wait_for(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up(self), self._ended, self._late, timeout
+        )
+
+    def result_sync(self, timeout: Seconds | None = None) -> R:
+        """The same for code that is not async."""
+        return wait_for_sync(  # type: ignore[no-any-return]
+            lambda: self._lookup.look_up_sync(self), self._ended, self._late, timeout
+        )
+
+    def _ended(self, found: tuple[str, Any, str | None]) -> tuple[Any] | None:
+        state, result, error = found
+        if state == "done":
+            return (result,)
+        if state == "unknown":
+            raise NotFound(
+                f"task {self.task!r} {self.id} is neither waiting nor in history: "
+                "it was not committed, or its history was dropped by age"
+            )
+        if state in ("parked", "cancelled", "expired"):
+            reason = f": {error.splitlines()[0]}" if error else ""
+            raise TaskFailed(
+                f"task {self.task!r} {self.id} was {state}{reason}", outcome=state, error=error
+            )
+        return None
+
+    def _late(self, found: tuple[str, Any, str | None], seconds: float) -> str:
+        state, _, error = found
+        failed = f", its last run failed with {error.splitlines()[0]}" if error else ""
+        return (
+            f"task {self.task!r} {self.id} is still {state} after {seconds:g} s{failed}; "
+            f"ask `mainspring why {self.task} {self.id}`"
+        )

@@ -1,0 +1,420 @@
+"""Arguments: typed by the function's own signature, checked at enqueue and again at run.
+
+They travel as a JSON object by parameter name. Nothing is ever pickled. A function with positional-
+only or variadic parameters, or without annotations that msgspec knows, is refused when declared.
+Past 400 lines, for what is refused here is said in words of its own, each beside its check.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import msgspec.inspect
+
+from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
+from mainspring.shape import fault, shape, shape_of_json
+from mainspring.tasks.declare.promise import Promise
+
+PAYLOAD_BYTES = 2 * 1024 * 1024
+PAYLOAD_WARNING_BYTES = 256 * 1024
+
+
+def _refuse(value: Any) -> Any:
+    if isinstance(value, Promise):
+        raise TypeError(
+            f"{value!r} is inside a value, and has none of its own yet; return a promise alone, "
+            "several as gather(...), and pass promises as arguments of calls"
+        )
+    raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+
+
+def _revive(kind: Any, value: Any) -> Any:
+    """A promise that a task is handed unopened travels as its id."""
+    if (typing.get_origin(kind) or kind) is Promise and isinstance(value, str):
+        return Promise(value)
+    raise TypeError(f"expected {getattr(kind, '__name__', kind)}, got {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_refuse)
+
+
+class Signature:
+    """How a function's arguments are written and read."""
+
+    noun = "task"
+
+    def __init__(self, name: str, function: Callable[..., Any], context_type: type) -> None:
+        self.name = name
+        self.context_parameter: str | None = None
+        _check_function(name, function)
+        hints = _hints(name, function)
+        declared: list[Any] = []
+        self._parameters: list[str] = []
+        # Whether a call by position has all arguments, and no context among them. A decorator's function
+        # shows the signature of the one that it wraps, and may look for arguments by name.
+        self.in_order = isinstance(function, types.FunctionType) and not (
+            hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+        )
+        for parameter in inspect.signature(function).parameters.values():
+            kind = hints.get(parameter.name, Any)
+            if kind is context_type:
+                self.context_parameter = parameter.name
+                self.in_order = False
+                continue
+            self.in_order = self.in_order and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            _check_kind(name, parameter)
+            self._parameters.append(parameter.name)
+            if parameter.default is parameter.empty:
+                declared.append((parameter.name, kind))
+            else:
+                declared.append((parameter.name, kind, _default(name, parameter)))
+        self._required = {f[0] for f in declared if len(f) == 2}
+        try:
+            self._struct = msgspec.defstruct(
+                "Arguments", declared, kw_only=True, forbid_unknown_fields=True, gc=False
+            )
+            self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
+            self._given_decoder = self._strict_decoder(declared)
+            self._writer = _writer(self._parameters)
+            result = self._result_type(hints.get("return", Any))
+            self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
+            _check_travels([*(f[1] for f in declared), result])
+        except (TypeError, NotImplementedError) as error:
+            raise InvalidTask(
+                f"task {name!r} has a parameter or result that cannot travel as JSON: {error}; "
+                "use builtin types, dataclasses, msgspec Structs or TypedDicts"
+            ) from None
+        self._fields = tuple(self._parameters)
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}  # of single arguments, as needed
+        self.types = {name: hints.get(name, Any) for name in self._fields}
+
+    def _strict_decoder(self, declared: list[Any]) -> msgspec.json.Decoder[Any]:
+        """What checks a new call. What is stored already is read without the zones."""
+        zoned = [(name, with_zone(kind), *default) for name, kind, *default in declared]
+        if zoned == declared:
+            return self._decoder
+        struct = msgspec.defstruct("Arguments", zoned, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.json.Decoder(struct, dec_hook=_revive)
+
+    def _result_type(self, declared: Any) -> Any:
+        """What the result is read as; a process may say that it returns a promise of it."""
+        return declared
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return self._fields
+
+    @property
+    def required(self) -> set[str]:
+        """The names of the arguments without a default."""
+        return self._required
+
+    def check_fields(self, setting: str, fields: Sequence[str]) -> None:
+        """Refuse a setting that names arguments the function does not have."""
+        for field in fields:
+            if field not in self._fields:
+                raise InvalidTask(
+                    f"{setting} of {self.noun} {self.name!r} names {field!r}, which is not one of its "
+                    f"arguments ({', '.join(self._fields)})"
+                )
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        """The arguments of a call as JSON, checked against the signature."""
+        arguments = self.bind(positional, named) if positional else named
+        try:
+            payload = _encoder.encode(self._in_order(arguments))
+        except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidArguments(
+                f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {fault(error)}; "
+                f"got {shape(arguments)}"
+            ) from None
+        if len(payload) > PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"arguments of {self.noun} {self.name!r} are {len(payload)} bytes, the limit is "
+                f"{PAYLOAD_BYTES}; store the data elsewhere and pass a reference"
+            )
+        try:
+            self._given_decoder.decode(payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArguments(
+                f"arguments of {self.noun} {self.name!r} do not fit its signature: {fault(error)}; "
+                f"got {shape(arguments)}{_hint(error)}"
+            ) from None
+        text = payload.decode()  # a text is searched three times as fast as bytes are
+        if "null" in text or "\\u0000" in text:
+            self.check_values(payload, arguments)
+        return payload
+
+    def _in_order(self, arguments: Mapping[str, Any]) -> Any:
+        """The arguments as they are best written; as they are if they have names that are none of ours."""
+        # A struct would leave an UNSET out, which is to be refused.
+        if type(arguments) is dict and msgspec.UNSET not in arguments.values():
+            try:
+                return self._writer(**arguments)
+            except TypeError:
+                pass  # their check says what is wrong with them
+        return arguments
+
+    def check_argument(self, name: str, text: bytes) -> None:
+        """Check one argument, written as JSON, against its type."""
+        if (decoder := self._decoders.get(name)) is None:
+            decoder = msgspec.json.Decoder(with_zone(self.types[name]), dec_hook=_revive)
+            self._decoders[name] = decoder
+        try:
+            decoder.decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArguments(
+                f"argument {name!r} of {self.name!r} does not fit its type: {fault(error)}; "
+                f"got {shape_of_json(text)}{_hint(error)}"
+            ) from None
+
+    def check_values(self, payload: bytes, arguments: Any) -> None:
+        """Refuse what JSON or PostgreSQL cannot hold, though it fits the types."""
+        check_storable(f"arguments of {self.noun} {self.name!r} contain", payload, arguments)
+
+    def bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
+        if len(positional) > len(self._fields):
+            raise InvalidArguments(
+                f"{self.noun} {self.name!r} takes {len(self._fields)} arguments "
+                f"({', '.join(self._fields)}), got {len(positional)}"
+            )
+        bound = dict(zip(self._fields, positional, strict=False))
+        if twice := bound.keys() & named.keys():
+            raise InvalidArguments(f"{self.noun} {self.name!r} got {sorted(twice)[0]!r} twice")
+        return {**bound, **named}
+
+    def decode(self, payload: str) -> dict[str, Any]:
+        """The arguments for the function by name; raises InvalidArguments for a payload that does not
+        fit."""
+        return msgspec.structs.asdict(self._read(payload))
+
+    def decode_in_order(self, payload: str) -> tuple[Any, ...]:
+        """The same in the order of the function's parameters, where all can be given so (`in_order`)."""
+        return msgspec.structs.astuple(self._read(payload))
+
+    def _read(self, payload: str) -> Any:
+        try:
+            return self._decoder.decode(payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArguments(
+                f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: "
+                f"{fault(error)}; got {shape_of_json(payload)}"
+            ) from None
+
+    def encode_result(self, result: Any) -> str | None:
+        """A result as JSON; None is no result."""
+        return encode_result(self.noun, self.name, result)
+
+    def decode_result(self, result: str | None) -> Any:
+        """A stored result as the function's return type."""
+        try:
+            return None if result is None else self._result_decoder.decode(result)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArguments(
+                f"the stored result of {self.noun} {self.name!r} does not fit its return type: "
+                f"{fault(error)}; got {shape_of_json(result or '')}"
+            ) from None
+
+
+def _writer(names: Iterable[str]) -> type[msgspec.Struct]:
+    """What writes arguments in the order in which jsonb keeps them: by length, then by bytes.
+
+    The server sorts the keys of every object, and moves them byte by byte: with six keys in another order
+    that is an eighth of all it does for a row. An argument that is not given is not written.
+    """
+    absent: Any = object()
+    ordered = sorted(names, key=lambda name: (len(name.encode()), name.encode()))
+    fields = [(name, Any, absent) for name in ordered]
+    return msgspec.defstruct("Arguments", fields, kw_only=True, omit_defaults=True, gc=False)
+
+
+def encode_result(noun: str, name: str, result: Any) -> str | None:
+    """The result of a task or a process as JSON; None is no result."""
+    if result is None:
+        return None
+    try:
+        encoded = _encoder.encode(result)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidArguments(
+            f"the result of {noun} {name!r} cannot be written as JSON: {error}; "
+            f"got {type(result).__name__}{'; is an await missing?' * inspect.iscoroutine(result)}"
+        ) from None
+    if len(encoded) > PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the result of {noun} {name!r} is {len(encoded)} bytes, the limit is "
+            f"{PAYLOAD_BYTES}; store it elsewhere and return a reference"
+        )
+    if b"null" in encoded or b"\\u0000" in encoded:
+        check_storable(f"the result of {noun} {name!r} contains", encoded, result)
+    return encoded.decode()
+
+
+def check_storable(what: str, payload: bytes, value: Any) -> None:
+    """Refuse what was written as JSON and says something else there, or cannot be stored."""
+    try:
+        _check_storable(what, payload, value)
+    except RecursionError:
+        raise InvalidArguments(
+            f"{what} values inside values, too many deep to look through"
+        ) from None
+
+
+def _check_storable(what: str, payload: bytes, value: Any) -> None:
+    if b"null" in payload and _has_nan(value):
+        raise InvalidArguments(
+            f"{what} NaN or an infinity, which JSON cannot say; pass None, or a text"
+        )
+    if b"\\u0000" in payload and _has_nul(value):
+        raise InvalidArguments(
+            f"{what} the character NUL, which PostgreSQL cannot store; remove it, or encode the bytes"
+        )
+
+
+def with_zone(kind: Any) -> Any:
+    """The same type, but each plain `datetime` in it must say its zone.
+
+    A naive one means another moment on every machine; who wants that says so by `Annotated`.
+    """
+    if kind is datetime:
+        return typing.Annotated[datetime, msgspec.Meta(tz=True)]
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated or (zoned := tuple(map(with_zone, parts))) == parts:
+        return kind
+    return typing.Union[zoned] if origin is types.UnionType else origin[zoned]  # noqa: UP007
+
+
+def _hint(error: Exception) -> str:
+    if "timezone" not in str(error):
+        return ""
+    return (
+        "; use datetime.now(UTC) or .replace(tzinfo=...), or declare a time without a zone: "
+        "Annotated[datetime, msgspec.Meta(tz=False)]"
+    )
+
+
+def _check_travels(kinds: Iterable[Any]) -> None:
+    """Raise TypeError for a type, however deep inside, that no JSON value can become again.
+
+    msgspec takes any class for one that a hook of the caller's reads; there is none here.
+    """
+    waiting: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    seen: set[int] = set()
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, tuple):
+            waiting += kind
+        elif isinstance(kind, msgspec.inspect.CustomType):
+            # A promise is handed over unopened, as its id: _revive reads it.
+            if not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
+                raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
+        elif (
+            isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen
+        ):
+            seen.add(id(kind))  # a dataclass may contain itself
+            waiting += msgspec.structs.asdict(kind).values()
+
+
+def _holds_json(cls: type) -> bool:
+    """Whether a value as JSON has it is an instance: of `object`, or of an abstract class."""
+    try:
+        return any(issubclass(builtin, cls) for builtin in (dict, list, str, int, float))
+    except TypeError:
+        return False
+
+
+def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidTask(
+            f"an annotation of task {name!r} cannot be resolved: {error}; "
+            "import the type where the function is defined"
+        ) from None
+    except TypeError:
+        raise InvalidTask(
+            f"task {name!r} is a {type(function).__name__}, not a function: "
+            "wrap it in one, with annotated parameters"
+        ) from None
+
+
+def _check_function(name: str, function: Callable[..., Any]) -> None:
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise InvalidTask(
+            f"task {name!r} is a lambda, which has no name to be found by and no types to check "
+            "arguments against: write it as a function, with def"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            f"task {name!r} is a generator, whose values nobody would take: "
+            "return a list, or enqueue a task for each"
+        )
+
+
+def _check_kind(name: str, parameter: inspect.Parameter) -> None:
+    if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
+        raise InvalidTask(
+            f"task {name!r} has the parameter {parameter}: a worker has no object to call a method on; "
+            "declare a function, or a @staticmethod"
+        )
+    if parameter.kind in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+        parameter.POSITIONAL_ONLY,
+    ):
+        raise InvalidTask(
+            f"task {name!r} has the parameter {parameter}: arguments travel by name, "
+            "so *args, **kwargs and positional-only parameters cannot be used"
+        )
+
+
+def _default(name: str, parameter: inspect.Parameter) -> Any:
+    default = parameter.default
+    if isinstance(default, list | dict | set | bytearray):
+        if default:
+            raise InvalidTask(
+                f"task {name!r} has the mutable default {parameter}: use None and make it inside"
+            )
+        return msgspec.field(default_factory=type(default))
+    return default
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_nan, value.values()))
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(
+        value, str | bytes | bytearray
+    ):
+        return any(map(_has_nan, value))
+    if is_dataclass(value) or isinstance(value, msgspec.Struct):
+        return any(_has_nan(getattr(value, name)) for name in _field_names(value))
+    return False
+
+
+def _field_names(value: Any) -> Sequence[str]:
+    return (
+        [field.name for field in fields(value)] if is_dataclass(value) else value.__struct_fields__
+    )
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, Mapping):
+        return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return any(map(_has_nul, value))
+    if isinstance(value, str | int | float | bytes | bytearray | None):
+        return False
+    return _has_nul(msgspec.to_builtins(value))

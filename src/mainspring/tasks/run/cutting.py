@@ -1,0 +1,72 @@
+"""Connections that tasks are using, and how they are broken off when the worker is fenced.
+
+Over a network that swallows packets neither a cancel request nor a rollback is ever answered: the run
+would be stopped too late, and the process with it. So the sockets are shut down, and whoever waits on one
+gets an error at once. Asking the server to cancel is left out: it sees the end of the connection when it
+can be reached at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from mainspring.db.connect.attempt import Attempt
+from mainspring.kernel.lease.session import cut
+
+C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
+
+
+class InUse:
+    """What tasks have open, or are opening in a thread."""
+
+    def __init__(self) -> None:
+        self._loops: set[psycopg.AsyncConnection[Any]] = set()
+        self._threads: set[psycopg.Connection[Any]] = set()
+        self._attempts: set[Attempt[psycopg.Connection[Any]]] = set()
+
+    @contextmanager
+    def used(self, connection: C) -> Iterator[C]:
+        """For the time that a task has it."""
+        held: set[Any] = (
+            self._threads if isinstance(connection, psycopg.Connection) else self._loops
+        )
+        held.add(connection)
+        try:
+            yield connection
+        finally:
+            held.discard(connection)
+
+    def open(self, connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+        """Open one for a plain function, which a fence need not wait for."""
+        attempt = Attempt(connect)
+        self._attempts.add(attempt)
+        try:
+            connection = attempt.wait()
+        except BaseException:
+            attempt.give_up()
+            raise
+        finally:
+            self._attempts.discard(attempt)
+        if connection is None:
+            raise psycopg.OperationalError("the worker was cut off while it connected")
+        return connection
+
+    def cut(self, *, threads_only: bool = False) -> None:
+        """Break all of them off. Those of the event loop only from there: first a run must know that it is
+        stopped, or the broken connection would be its failure."""
+        for attempt in list(self._attempts):
+            attempt.give_up()
+        for connection in list(self._threads):
+            cut(connection)
+        if not threads_only:
+            for one in list(self._loops):
+                setattr(one, "cancel_safe", _ask_nobody)  # noqa: B010 - a method, of this one alone
+                cut(one)
+
+
+async def _ask_nobody(*, timeout: float = 0.0) -> None:
+    """In the place of a cancel request."""

@@ -1,0 +1,135 @@
+"""Running tasks: the kernel's handler of a task, and threads for plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mainspring.errors import Fenced
+from mainspring.kernel.outcome import DONE, Done, Outcome
+from mainspring.kernel.run.hanging import MOST
+from mainspring.kernel.run.threads import to_its_end
+from mainspring.kernel.settings import Handler
+from mainspring.kernel.visit import Run
+from mainspring.tasks.declare.task import Task
+from mainspring.tasks.run.connections import Connections
+from mainspring.tasks.run.context import Context, concluded
+
+log = logging.getLogger("mainspring")
+
+
+class _Stop(BaseException):
+    """Raised inside a thread; no `except Exception` of a task keeps it from ending."""
+
+
+class Executor:
+    """Turns tasks into handlers; has the threads that plain functions run in."""
+
+    def __init__(self, connections: Connections, *, threads: int) -> None:
+        self._connections = connections
+        # One for each slot, and for each run that hangs beside them.
+        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.task")
+        # Run token -> thread, while a stop may be raised in it: each run is stopped once at most.
+        self._running: dict[int, int] = {}
+        self._gate = threading.Lock()  # to look a thread up and stop it, and to leave
+
+    def handler(self, task: Task[Any, Any]) -> Handler:
+        """What the kernel calls for each visit of the task's queue."""
+        function, signature = task.function, task.signature
+        decode, decode_in_order = signature.decode, signature.decode_in_order
+        encode = signature.encode_result
+        context_parameter = signature.context_parameter
+        timeout = task.settings.timeout
+        connections = self._connections
+        is_async = inspect.iscoroutinefunction(function)
+
+        async def handle_plain(run: Run) -> Outcome:
+            """The short way of most tasks: async, and without a context."""
+            result = await function(*decode_in_order(run.visit.payload))
+            return DONE if result is None else Done(encode(result))
+
+        async def handle(run: Run) -> Outcome:
+            arguments = decode(run.visit.payload)
+            context = None
+            if context_parameter is not None:
+                context = Context(run, encode, connections, timeout)
+                arguments[context_parameter] = context
+            try:
+                if is_async:
+                    result = await function(**arguments)
+                else:
+                    result = await self.call_in_thread(run, function, arguments)
+            except Exception:
+                if run.settled:
+                    log.exception("task.failed_after_completion", extra={"key": run.visit.key})
+                    return DONE
+                raise
+            result = concluded(context, result)
+            if run.settled:
+                return DONE
+            return DONE if result is None else Done(encode(result))
+
+        return handle_plain if is_async and signature.in_order else handle
+
+    async def call(
+        self, run: Run, function: Callable[..., Any], arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call a function for a run: in the loop if it is async, else in a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        return await self.call_in_thread(run, function, dict(arguments))
+
+    async def call_in_thread(
+        self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]
+    ) -> Any:
+        """Run a plain function in a thread, in a context of its own; a stop is raised inside it."""
+        context = contextvars.copy_context()
+
+        def call() -> Any:
+            try:
+                try:
+                    self._running[run.token] = threading.get_ident()
+                    if run.stopped is not None:
+                        raise _Stop
+                    return context.run(function, **arguments)
+                finally:
+                    self._leave(run)
+            except _Stop:
+                self._leave(run)  # it may have come while leaving
+                raise Fenced("the run was stopped") from None
+            except (StopIteration, GeneratorExit) as error:
+                # No future can carry these: the slot would wait for ever. Coroutines do the same.
+                raise RuntimeError(f"the task raised {type(error).__name__}") from error
+
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await to_its_end(future, lambda: self.interrupt([run]))
+
+    def interrupt(self, runs: Sequence[Run]) -> None:
+        """Raise a stop inside the threads of these runs, once; it comes with the next bytecode."""
+        with self._gate:
+            for run in runs:
+                thread = self._running.pop(run.token, None)
+                if thread is not None:
+                    _raise_in(thread, _Stop)
+
+    def _leave(self, run: Run) -> None:
+        """From here on no stop can reach this thread; one that was on its way is called back."""
+        with self._gate:
+            if self._running.pop(run.token, None) is None:
+                _raise_in(threading.get_ident(), None)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an exception in a thread at its next bytecode, or call back one that is still to come."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)

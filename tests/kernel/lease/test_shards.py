@@ -1,0 +1,271 @@
+"""Shards: memory and the lease table never name two owners, whatever was read when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mainspring.db.database import Database
+from mainspring.kernel.lease.bands import code_of
+from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.session import Session
+from mainspring.kernel.lease.shards import Shards
+from mainspring.kernel.owned import Hand
+from mainspring.kernel.settings import WorkerSettings
+from visits import Visits, queue
+
+SETTINGS = WorkerSettings()
+
+
+class Thoughtless:
+    """A mind that has nothing to say; what waits and what is free is set by the test."""
+
+    waiting: dict[int, int]
+    free = 0
+
+    def __init__(self) -> None:
+        self.waiting = {}
+
+    def waiting_by_shard(self, _queues: Collection[str]) -> dict[int, int]:
+        return self.waiting
+
+    def free_slots(self) -> int:
+        return self.free
+
+    def hold_after(self, _run: Any) -> tuple[float, float | None]:
+        return 1.0, None
+
+    def suspects_done(self) -> bool:
+        return False
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+class Owner:
+    """A worker that is nothing but its shards, on a pooled connection: nobody is woken."""
+
+    def __init__(self, url: str, visits: Visits) -> None:
+        self.session = Session(Database(url, pooled=True))
+        self.hand, self.thoughts = Hand(), Thoughtless()
+        mind: Mind = self.thoughts  # type: ignore[assignment]
+        self.shards = Shards(self.session, self.hand, mind, SETTINGS, code_of(["ring"], [None]))
+        self.hand.worker_id = visits.join()
+
+    def look(self) -> None:
+        """What a beat reads."""
+        with self.session.transaction():
+            peers = self.session.fetch("read_workers", pool="default")
+            leases = self.session.fetch("read_leases", pool="default")
+        self.shards.seen(peers, leases)
+
+
+@pytest.fixture
+def owners(visits: Visits, database_url: str) -> Iterator[list[Owner]]:
+    visits.register(queue())
+    visits.call("make_leases", pool="default")
+    found = [Owner(database_url, visits)]
+    found[0].look()
+    found[0].shards.take()
+    found.append(Owner(database_url, visits))
+    yield found
+    for owner in found:
+        owner.session.disconnect()
+
+
+def table(visits: Visits, owner: Owner) -> set[int]:
+    rows = visits.query(
+        "select shard from mainspring.lease where worker_id = %s", owner.hand.worker_id
+    )
+    return {row["shard"] for row in rows}
+
+
+def test_shares_between_two_beats_give_each_shard_once(visits: Visits, owners) -> None:
+    """A3: the leases are as old as the last beat, what was given since is noted."""
+    one, two = owners
+    one.look()
+    one.shards.share(look=True)
+    two.look()
+    two.shards.take()
+    assert len(two.hand.shards) == 512
+
+    for _ in range(3):
+        one.shards.share(look=True)
+
+    assert table(visits, one) == one.hand.shards
+    assert table(visits, two) == two.hand.shards
+    assert len(one.hand.shards) == len(two.hand.shards) == 512
+
+
+@pytest.mark.usefixtures("visits")
+def test_what_is_given_twice_is_not_owned_again(visits: Visits, owners) -> None:
+    """A3: the second give is of shards that are another's by now."""
+    one, two = owners
+    one.look()
+    stale = dict(one.shards._leases)
+    given = tuple(range(100))
+    one.shards._give("default", given, two.hand.worker_id)
+    two.look()
+    two.shards.take()
+    one.shards._leases = stale
+
+    one.shards._give("default", given, None)
+
+    assert not one.hand.shards & two.hand.shards
+    assert set(given) <= table(visits, two)
+    one.look()
+    assert table(visits, one) == one.hand.shards
+
+
+def test_waiting_visits_are_given_by_load_once(visits: Visits, owners) -> None:
+    """A3: with slots free there, what waits here goes there, and is not counted as mine again."""
+    one, two = owners
+    visits.call("beat", worker_id=two.hand.worker_id, slots=4, free=4)
+    one.look()
+    one.shards.share()  # the fair share
+    two.look()
+    two.shards.take()
+    one.look()
+    one.thoughts.waiting = {shard: 1 for shard in list(one.hand.shards)[:2]}
+    going = set(one.thoughts.waiting)
+
+    one.shards.share(look=True)
+    two.look()
+    two.shards.take()
+    one.shards.share(look=True)
+
+    assert going <= two.hand.shards
+    assert not one.hand.shards & two.hand.shards
+    assert one.hand.shards == table(visits, one)
+
+
+def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners) -> None:
+    """A3: a worker that has just joined has nothing but gifts; what came for its load stays a while."""
+    one, two = owners
+    one.look()
+    one.shards.share()  # the fair share
+    two.look()
+    two.shards.take()
+    visits.call("beat", worker_id=one.hand.worker_id, slots=4, free=4)
+    two.look()
+    two.thoughts.waiting = {(shard := max(two.hand.shards)): 1}
+
+    two.shards.share()
+
+    assert shard not in two.hand.shards
+    one.look()
+    one.shards.take()
+    assert shard in table(visits, one)
+    visits.call("beat", worker_id=two.hand.worker_id, slots=4, free=4)
+    one.look()
+    one.thoughts.waiting = {shard: 1}
+    one.shards.share()
+    assert shard in table(visits, one)
+
+
+def test_a_shard_whose_run_cannot_be_held_stays(visits: Visits, owners) -> None:
+    one, two = owners
+    visits.offer("a")
+    one.look()
+    run = visits.start("a")
+    one.hand.runs[run.token] = run
+    visits.query("delete from mainspring.visit")  # there is nothing to hold any more
+    shard = run.visit.shard
+
+    one.shards._give("default", (shard, (shard + 1) % 1024), two.hand.worker_id)
+
+    assert shard in one.hand.shards
+    assert shard in one.hand.let_go_of  # what the loop had of it is dropped all the same
+    assert table(visits, one) == one.hand.shards
+
+
+def test_a_late_give_of_a_shard_that_was_adopted_again_comes_to_nothing(
+    visits: Visits, owners
+) -> None:
+    """A give whose answer was lost is compared with the epoch under which the shard is mine."""
+    one, _ = owners
+    one.look()
+    epochs = dict(one.shards._epochs)
+    one.hand.let_go([5])
+    one.look()
+    assert 5 in one.hand.shards
+
+    late = {"pool": "default", "worker_id": one.hand.worker_id, "shards": [5], "offered_to": None}
+    assert visits.call("give_leases", **late, epochs=[epochs["default", 5]], epoch=1) == []
+    assert 5 in table(visits, one)
+
+
+def leaving(visits: Visits, worker_id: UUID | None) -> None:
+    visits.call("beat", worker_id=worker_id, slots=0, free=0)
+
+
+def test_a_shard_offered_to_a_worker_that_is_leaving_is_anyone_s(visits: Visits, owners) -> None:
+    """B9: it will not take it, and until its row is gone nobody else would."""
+    one, two = owners
+    one.look()
+    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
+    leaving(visits, two.hand.worker_id)
+
+    one.look()
+    one.shards.take()
+
+    assert len(one.hand.shards) == 1024
+    assert table(visits, one) == one.hand.shards
+
+
+def test_a_shard_offered_to_a_worker_that_stays_is_left_to_it(visits: Visits, owners) -> None:
+    one, two = owners
+    one.look()
+    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
+
+    one.look()
+    one.shards.take()
+
+    assert not {1, 2, 3} & one.hand.shards
+
+
+def test_nothing_is_given_to_a_worker_that_is_leaving(visits: Visits, owners) -> None:
+    one, two = owners
+    leaving(visits, two.hand.worker_id)
+    one.look()
+
+    one.shards.share(look=True)
+
+    assert len(one.hand.shards) == 1024
+
+
+def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owners) -> None:
+    """A6."""
+    one, two = owners
+    visits.offer("a")
+    one.look()
+    one.shards.share()
+    two.look()
+    two.shards.take()
+    visits.read(two.hand.worker_id)
+    visits.bury(two.hand.worker_id)
+    one.look()
+    one.shards.take()
+    suspected = "select count(*) from mainspring.lease where suspect_of is not null"
+
+    one.shards.tidy()
+    assert (len(one.hand.suspects), visits.value(suspected)) == (512, 512)
+
+    one.thoughts.suspects_done = lambda: True
+    one.shards.tidy()
+    assert (one.hand.suspects, visits.value(suspected)) == ({}, 0)
+
+
+def test_leases_are_noted_as_given(owners) -> None:
+    one, two = owners
+    one.look()
+    before = {lease.shard: lease for lease in one.shards._leases["default"]}
+
+    one.shards._give("default", (7,), two.hand.worker_id)
+
+    expected = replace(before[7], worker_id=None, offered_to=two.hand.worker_id)
+    assert next(lease for lease in one.shards._leases["default"] if lease.shard == 7) == expected
