@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mainspring.db.database import Database
+from mainspring.kernel.layer import Layer, Port
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.visit import Run
@@ -18,11 +19,19 @@ from mainspring.testing.idle import FAST_SETTINGS
 
 @asynccontextmanager
 async def working(
-    url: str, *queues: QueueSettings, pooled: bool = False, wait: bool = True, **settings: Any
+    url: str,
+    *queues: QueueSettings,
+    pooled: bool = False,
+    wait: bool = True,
+    layers: Sequence[Layer] = (),
+    port: Port | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Worker]:
     """A worker that has its shards and reads."""
     chosen = WorkerSettings(**FAST_SETTINGS | {"grace": 2.0} | settings)
-    worker = Worker(Database(url, pooled=pooled), queues, chosen)
+    worker = Worker(Database(url, pooled=pooled), queues, chosen, layers)
+    if port is not None:
+        port.attach(worker)
     await worker.start()
     try:
         if wait:

@@ -34,6 +34,7 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
+from mainspring.kernel.layer import MakeLayer
 from mainspring.kernel.operate.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
@@ -114,6 +115,7 @@ class Mainspring(DatabaseHost, Advancing):
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.hub = Hub(self)
+        self.layers: list[MakeLayer] = []
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
@@ -471,13 +473,13 @@ class Mainspring(DatabaseHost, Advancing):
 
     def migrate_sync(self) -> list[int]:
         """The same for code that is not async."""
-        from mainspring.assembly import idle_queues
+        from mainspring.assembly import declared
         from mainspring.entities.install import install_kinds
 
         database = run_apart(connect.probe(self._address()))
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
-            queues = idle_queues(self, database)
+            queues, _ = declared(self, database)
             with database.transaction_sync(connection):
                 connection.execute(
                     KERNEL_SQL["register_queues"].text,
@@ -626,17 +628,21 @@ class Mainspring(DatabaseHost, Advancing):
 
     # -- running
 
+    def add_layer(self, make: MakeLayer) -> None:
+        """Add a layer of your own to the workers of this application; see docs/design/layers.md."""
+        self.layers.append(make)
+
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
-        from mainspring.assembly import crew  # only who runs a worker waits for all its parts
+        from mainspring.assembly import assemble  # only who runs a worker waits for all its parts
 
         check_settings("a worker", settings, WorkerSettings.__dataclass_fields__, InvalidSetting)
         wanted = WorkerSettings(**self._in_pool(settings))
-        database, pool = await until_let_in(self.database), await self.pool()
+        database = await until_let_in(self.database)
         if database.private_in and self.kinds:
             await self.migrate()  # nobody else puts triggers on the tables of a private database
-        async with crew(self, database, pool, wanted) as worker:
+        async with assemble(self, database, wanted) as worker:
             yield worker
 
     async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:

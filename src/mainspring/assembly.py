@@ -1,127 +1,60 @@
-"""A worker with all its layers: the queues that each brings, and what begins and ends with it."""
+"""A worker with all its layers: made, opened, started and closed in one order."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from mainspring.db.database import Database
-from mainspring.db.pool import AsyncPool
 from mainspring.db.until_reachable import insist
-from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
-from mainspring.entities.kind import Kind
-from mainspring.entities.runtime import kind_queues
-from mainspring.entities.runtime import start as start_stages
-from mainspring.kernel.jobs.bulk import KINDS
-from mainspring.kernel.jobs.operation import adopt, operation_queue
-from mainspring.kernel.jobs.recurring import recurring_queue, sync_recurring
-from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.entities.layer import EntityLayer
+from mainspring.kernel.jobs.layer import JobLayer
+from mainspring.kernel.layer import Layer, Port, WorkerPort, declared_by, queues_of
+from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.worker import Worker
-from mainspring.processes.operate.retention import thin
-from mainspring.processes.registry import Hub
-from mainspring.processes.structural.sweep import sweep
-from mainspring.reactive.declare.register import PoolSettings
-from mainspring.reactive.declare.task import ReactiveTask
-from mainspring.reactive.model.values import Param
-from mainspring.reactive.runtime import Runtime as Reactive
-from mainspring.reactive.runtime import declared_queues
-from mainspring.tasks.declare.task import Task
-from mainspring.tasks.run.connections import Connections
-from mainspring.tasks.run.execute import Executor
-from mainspring.tasks.run.queue import never_run, queue_settings, schedule
+from mainspring.processes.layer import ProcessLayer
+from mainspring.reactive.runtime import ReactiveLayer
+from mainspring.tasks.layer import TaskLayer
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
 
 
-class Declared(Protocol):
-    """What an application has declared."""
-
-    tasks: dict[str, Task[Any, Any]]
-    kinds: dict[str, Kind]
-    reactive_tasks: dict[str, ReactiveTask]
-    params: dict[str, Param]
-    reactive_pools: dict[str, PoolSettings]
-    hub: Hub  # the process types
-
-
-def idle_queues(app: Declared, database: Database) -> list[QueueSettings]:
-    """All queues of an application as the database should know them; none of them can run."""
-    queues = [queue_settings(task, never_run) for task in app.tasks.values()]
-    queues += app.hub.declared_queues()
-    for kind in app.kinds.values():
-        queues += kind_queues(kind)
-    for pool in {DEFAULT_POOL, *(queue.pool for queue in queues)}:
-        queues += _own_queues(database, app.kinds, pool)
-    return queues + declared_queues(app.reactive_tasks.values(), never_run)
+def layers_of(
+    app: Mainspring, database: Database, worker: WorkerPort, settings: WorkerSettings
+) -> list[Layer]:
+    """The layers of one worker; those that the user added come after ours."""
+    tasks = TaskLayer(database, worker, app.tasks, slots=settings.concurrency)
+    layers: list[Layer] = [
+        tasks,
+        ProcessLayer(database, worker, app.hub, tasks),
+        EntityLayer(database, app.kinds, settings),
+        ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool),
+        *(make(database, worker, settings) for make in app.layers),
+    ]
+    return [*layers, JobLayer(database, layers, pool=settings.pool)]
 
 
-def pools_of(app: Declared) -> set[str]:
-    """The pools in which an application has something to run."""
-    declared = (app.tasks, app.kinds, app.reactive_tasks, app.hub.types)
-    return {one.settings.pool for some in declared for one in some.values()}
+def declared(app: Mainspring, database: Database) -> tuple[list[QueueSettings], set[str]]:
+    """All queues of an application as the database should know them, and the pools with work."""
+    return declared_by(layers_of(app, database, Port(), WorkerSettings()))
 
 
 @asynccontextmanager
-async def crew(
-    app: Declared, database: Database, pool: AsyncPool, settings: WorkerSettings
+async def assemble(
+    app: Mainspring, database: Database, settings: WorkerSettings
 ) -> AsyncIterator[Worker]:
     """A worker of a pool inside this event loop, for as long as the block lasts."""
-    kinds = [kind for kind in app.kinds.values() if kind.settings.pool == settings.pool]
-    stages = await insist(lambda: start_stages(database, kinds, threads=settings.concurrency))
-    holder: list[Worker] = []
-    connections = Connections(database, lambda: holder[0].hand.worker_id)
-    executor = Executor(connections, threads=settings.concurrency)
-    reactive = Reactive(
-        database,
-        app.reactive_tasks,
-        app.params.values(),
-        app.reactive_pools.values(),
-        executor.call,
-        pool=settings.pool,
-    )
-    processes, queues = app.hub.layer(database, executor, connections, pool=settings.pool)
-    queues += stages.queues()
-    queues += reactive.queues()
-    queues += _own_queues(database, app.kinds, settings.pool)
-    worker = Worker(database, queues, settings)
-    worker.mind.interrupt = executor.interrupt
-    worker.mind.cut_off = lambda threads: connections.in_use.cut(threads_only=threads)
-    reactive.offered = worker.reader.hint
-    processes.take_in, processes.serves = worker.take_in, worker.serves
-    worker.forget = processes.forget
-    worker.mind.take_overdue = processes.recovery.take_overdue
-    processes.recovery.overtaken = worker.overtaken
-    worker.chores += [thin, sweep]
-    holder.append(worker)
-    try:
-        # Before anything runs: a child process starts in its type's pool.
-        await insist(app.hub.sync)
+    layers = layers_of(app, database, port := Port(), settings)
+    async with AsyncExitStack() as closing:
+        for layer in layers:
+            closing.push_async_callback(layer.close)
+            await insist(layer.open)
+        worker = Worker(database, queues_of(layers, settings.pool), settings, layers)
+        port.attach(worker)
         await worker.start()
-        try:
-            await insist(lambda: _sync(app, database, pool, settings.pool))
-            await insist(reactive.start)
-            yield worker
-        finally:
-            await worker.stop()
-    finally:
-        await reactive.close()
-        executor.close()
-        await processes.close()
-        await connections.close()
-        await stages.close()
-
-
-def _own_queues(database: Database, kinds: Mapping[str, Kind], pool: str) -> list[QueueSettings]:
-    """The engine's own queues, which every worker of a pool serves."""
-    return [
-        operation_queue(database, {**KINDS, OPERATION: crawling(kinds)}, pool),
-        recurring_queue(database, pool),
-        crawl_queue(database, kinds, pool),
-    ]
-
-
-async def _sync(app: Declared, database: Database, pool: AsyncPool, pool_name: str) -> None:
-    """Make the cron lines of the tasks known, and take on operations that were left alone."""
-    schedules = [s for task in app.tasks.values() if (s := schedule(task)) is not None]
-    async with pool.connection(transaction=True) as connection:
-        await sync_recurring(database, connection, schedules, queues=app.tasks)
-        await adopt(database, connection, pool_name)
+        closing.push_async_callback(worker.stop)
+        for layer in layers:
+            await insist(layer.start)
+        yield worker

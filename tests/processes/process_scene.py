@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import asyncpg
 import psycopg
 
 from mainspring.db.database import Database
+from mainspring.kernel.layer import Layer, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
@@ -46,6 +46,22 @@ class Function:
         return answer if isinstance(answer, Decision) else Decision(result=json.dumps(answer))
 
 
+class _Recovering(Layer):
+    """The recovery of process tasks, for workers that are given their queues one by one."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def queues(self, pool: str) -> list[QueueSettings]:
+        return []
+
+    def take_overdue(self, held: Sequence[Any]) -> set[int]:
+        return self._processes.recovery.take_overdue(held)
+
+    def forget(self, versions: frozenset[int] | None) -> None:
+        self._processes.forget(versions)
+
+
 class Scene:
     """One database, its actors, and looks at what is in it."""
 
@@ -68,12 +84,8 @@ class Scene:
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker that serves all actors."""
-        holder: list[Worker] = []
-
-        def worker_id() -> UUID | None:
-            return holder[0].hand.worker_id if holder else None  # it may settle before we have it
-
-        layer = Processes(self.database, worker_id=worker_id)
+        port = Port()
+        layer = Processes(self.database, port)
         queues = [
             layer.actor_queue(
                 actor,
@@ -83,11 +95,9 @@ class Scene:
         ]
         self.layer = layer
         try:
-            async with working(self.url, *queues, layer.engine_queue(), **settings) as worker:
-                holder.append(worker)
-                layer.take_in = worker.take_in
-                worker.mind.take_overdue = layer.recovery.take_overdue
-                layer.recovery.overtaken = worker.overtaken
+            queues.append(layer.engine_queue())
+            layers = [_Recovering(layer)]
+            async with working(self.url, *queues, layers=layers, port=port, **settings) as worker:
                 yield worker
         finally:
             await layer.close()

@@ -12,6 +12,7 @@ import psycopg
 from process_scene import Scene, call, given, outcome, value
 from walk import Walk, decided, settle, take
 
+from mainspring.kernel.layer import Port
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.processes.commit.change import Change, NewTask
 from mainspring.processes.commit.visits import engine_visit, insert_values
@@ -199,7 +200,7 @@ async def test_ends_are_numbered_without_a_cache(scene: Scene) -> None:
 
 async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     """Trap: the others of its batch would wait for ten thousand inserts."""
-    layer = Processes(scene.database)
+    layer = Processes(scene.database, Port())
     task = NewTask("c", "p", "t", 0, "c", "actor", "{}")
     await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -14,7 +14,7 @@ import psycopg
 import typer
 
 from mainspring.app import Mainspring
-from mainspring.assembly import pools_of
+from mainspring.assembly import declared
 from mainspring.cli import log, show
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
@@ -76,8 +76,8 @@ def worker(
     app = resolve(url, place)
     pool = settings["pool"] = app.default_pool if pool is None else pool
     # Says here, once, if it is not there; a private one stays up meanwhile.
-    run_apart(until_let_in(app.database))
-    _warn_of_pool(app, place, pool)
+    _, pools = declared(app, run_apart(until_let_in(app.database)))
+    _warn_of_pool(place, pool, sorted(pools))
     orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
     try:
         code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool, lease)).run()
@@ -129,8 +129,8 @@ def _passed_on(url: str | None) -> bool:
     return url is not None
 
 
-def _warn_of_pool(app: Mainspring, place: str, pool: str) -> None:
-    if pool not in (pools := sorted(pools_of(app))):
+def _warn_of_pool(place: str, pool: str, pools: Sequence[str]) -> None:
+    if pool not in pools:
         text = (
             f"nothing that {place} declares is in pool {pool!r}: this worker has none of it to run"
         )

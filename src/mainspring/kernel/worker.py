@@ -10,13 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
 from mainspring.db.until_reachable import insist
 from mainspring.kernel import clock as moment
 from mainspring.kernel.jobs import flood, upkeep
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
 from mainspring.kernel.lease.loop_port import SHARE_AFTER, Mind
@@ -48,9 +51,14 @@ class Worker:
     """One worker of a pool, inside the running event loop."""
 
     def __init__(
-        self, database: Database, queues: Iterable[QueueSettings], settings: WorkerSettings
+        self,
+        database: Database,
+        queues: Iterable[QueueSettings],
+        settings: WorkerSettings,
+        layers: Sequence[Layer] = (),
     ) -> None:
         self.settings = settings
+        self._layers = layers
         self._database = database
         listed = list(queues)
         self._declared = [q for q in listed if q.pool == settings.pool and q.kind != REMOTE]
@@ -100,6 +108,7 @@ class Worker:
             pool=settings.pool,
             watched=watched,
             begin=self._begin,
+            layers=layers,
         )
         self.heart = self.mind.heart = Heart(
             database, self.hand, self.mind, settings, self._declared, watched
@@ -109,9 +118,6 @@ class Worker:
         self._filling = False  # a look for what can be started is on its way
         self._doubted: set[int] = set()  # versions that are said to be gone
         self._doubting = False  # a look for them is on its way
-        self.chores: list[upkeep.Chore] = []  # what layers drop by age
-        # Told of versions that are said to be gone (None: any may be), for what a layer knows by heart.
-        self.forget: Callable[[frozenset[int] | None], None] = lambda versions: None
 
     # -- life
 
@@ -151,7 +157,7 @@ class Worker:
             upkeep.run(
                 self._database,
                 history_days=self.settings.history_days,
-                chores=self.chores,
+                chores=[chore for layer in self._layers for chore in layer.chores],
             ),
             flood.run(self._database, self._side),
             self._watch_lease(),
@@ -311,6 +317,18 @@ class Worker:
         if self._is_overfull():
             self.heart.poke_share()
 
+    # -- what layers may ask and tell (WorkerPort)
+
+    @property
+    def worker_id(self) -> UUID | None:
+        return self.hand.worker_id
+
+    def offered(self, queue: str, due_at: datetime) -> None:
+        self.reader.hint(queue, due_at)
+
+    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
+        self.mind.tell(action, *values)
+
     def take_in(self, visits: Sequence[Visit]) -> None:
         """Visits that this worker has just committed: those of its shards start without a read."""
         room = TAKEN_IN - self.buffer.size - self.settler.unsettled
@@ -323,11 +341,15 @@ class Worker:
 
     def _called_off(self, versions: frozenset[int]) -> None:
         """Somebody says that these versions are gone. Anybody may say so: the database is asked."""
-        self.forget(versions)  # of what waits in hand: it is read when it starts
+        self._forget(versions)  # of what waits in hand: it is read when it starts
         self._doubted |= versions
         if not self._doubting and self._doubtful():
             self._doubting = True
             self._begin(self._look_up())
+
+    def _forget(self, versions: frozenset[int] | None) -> None:
+        for layer in self._layers:
+            layer.forget(versions)
 
     def _doubtful(self) -> list[Run]:
         runs = [*self.hand.active(), *self.runner.hanging.hopeful()]
@@ -431,7 +453,7 @@ class Worker:
 
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""
-        self.forget(None)
+        self._forget(None)
         self.reader.restart()
         self.heart.poke_beat()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel.operate.register import register as register_queues
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings
+from mainspring.kernel.settings import DEFAULT_POOL
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, start_steps
@@ -35,16 +35,12 @@ from mainspring.processes.declare.process import (
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
-from mainspring.processes.run.actor import FunctionActor
-from mainspring.processes.runtime import Processes
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Walk, drive, drive_psycopg, drive_psycopg_sync
 from mainspring.processes.structural.change import request_cancel, request_steps
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.task import Task, check_priority
-from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context
-from mainspring.tasks.run.execute import Executor
 from mainspring.tasks.run.queue import never_run, queue_settings
 
 T = TypeVar("T")
@@ -141,42 +137,6 @@ class Hub:
             raise UnknownProcess(name, self.types) from None
 
     # -- running
-
-    def layer(
-        self, database: Database, executor: Executor, connections: Connections, *, pool: str
-    ) -> tuple[Processes, list[QueueSettings]]:
-        """The layer inside a worker, and all queues that it serves, those of plain tasks too."""
-        layer = Processes(database, worker_id=connections.worker_id)
-        queues = [layer.engine_queue(pool)]
-        made: dict[str, tuple[FunctionActor, QueueSettings, Any]] = {}
-
-        def actor(callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
-            return FunctionActor(
-                callee,
-                executor,
-                connections,
-                self.versions,
-                shard_count=database.shard_count,
-                seams=layer,
-            )
-
-        for task in self._app.tasks.values():
-            if task.settings.remote:
-                queues.append(layer.remote_queue(queue_settings(task, never_run)))
-                continue
-            plain = executor.handler(task)
-            made[task.name] = (actor(task), queue_settings(task, plain), plain)
-        for process in self.types.values():
-            made[process.name] = (actor(process), process.settings.queue(never_run), None)
-        queues += [layer.actor_queue(a, settings, plain=p) for a, settings, p in made.values()]
-        for former, name in self.aliases.items():
-            a, settings, plain = made[name]
-            queues.append(layer.actor_queue(a, renamed(settings, former), plain=plain))
-        return layer, queues
-
-    def declared_queues(self) -> list[QueueSettings]:
-        """The queues of process types, as a migration makes them known."""
-        return [process.settings.queue(never_run) for process in self.types.values()]
 
     async def sync(self) -> None:
         """Make the settings of the process types known."""
@@ -325,9 +285,3 @@ def _pool_of(process: Process[Any, Any]) -> dict[str, str]:
     """Where it is not the default one."""
     pool = process.settings.pool
     return {} if pool == DEFAULT_POOL else {"pool": pool}
-
-
-def renamed(settings: QueueSettings, name: str) -> QueueSettings:
-    """The same queue under another name."""
-    values: Mapping[str, Any] = {f: getattr(settings, f) for f in settings.__dataclass_fields__}
-    return QueueSettings(**{**values, "name": name})

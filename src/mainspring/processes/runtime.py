@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
-from uuid import UUID
 
 import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.outcome import Again, Cancelled, Done, Outcome, Parked, Retry
 from mainspring.kernel.read.background import LANE
 from mainspring.kernel.retry import RetryPolicy, describe
 from mainspring.kernel.retry import decide as judge
 from mainspring.kernel.settings import DEFAULT_POOL, Handler, QueueSettings
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel.visit import Run
 from mainspring.processes.commit import waiting as external
 from mainspring.processes.commit.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.settle_one import settle_steps
 from mainspring.processes.commit.task_input import ENDED, Desk, Handout, in_background
 from mainspring.processes.commit.visits import (
-    Serves,
     as_read,
     engine_of,
     engine_visit,
@@ -85,29 +84,19 @@ class Actor(Protocol):
 class Processes:
     """All of it, for one worker."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        worker_id: Callable[[], UUID | None] = lambda: None,
-    ) -> None:
+    def __init__(self, database: Database, worker: WorkerPort) -> None:
         self.database = database
-        self.worker_id = worker_id
+        self._worker = worker
         self.lines = Lines(database)
         self._desk = Desk(self.lines.fetch)
         self._terms: dict[str, ActorTerms] = {}
-        self._beats = Beats(self.lines.fetch, self._work_timeout)
-        self.recovery = Recovery(
-            self.lines, self._desk, self._terms, database.shard_count, worker_id
-        )
-        self._cancels = Cancels(database, self.lines, worker_id)
+        self._beats = Beats(self.lines.fetch, self._work_timeout, worker)
+        self.recovery = Recovery(self.lines, self._desk, self._terms, database.shard_count, worker)
+        self._cancels = Cancels(database, self.lines, worker)
         self._batched, self._wide, self._alone = (
-            Decisions(database.shard_count, most, self._committed, self._serves, worker_id)
+            Decisions(database.shard_count, most, self._committed, worker)
             for most in (BATCH, WIDE_BATCH, 1)
         )
-        # Told of visits that were just committed: the worker starts those of its shards at once.
-        self.take_in: Callable[[Sequence[Visit]], None] = lambda visits: None
-        self.serves: Serves = lambda queue, shard: False
         self.keep = KEEP  # ended tasks of a loop
         self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
 
@@ -248,7 +237,7 @@ class Processes:
         def with_settle() -> Generator[Step, list[Any], Answer]:
             answer = yield from steps
             outcome = Done(result=msgspec.json.encode(answer).decode())
-            settled = yield from settle_steps(run, outcome, self.worker_id())
+            settled = yield from settle_steps(run, outcome, self._worker.worker_id)
             if settled not in ("settled", "before", "superseded"):
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
             return answer
@@ -266,16 +255,13 @@ class Processes:
 
     # -- tasks
 
-    def _serves(self, queue: str, shard: int) -> bool:
-        return self.serves(queue, shard)
-
     def _committed(self, commit: Commit) -> None:
         """The next steps are in hand without a read."""
         if len(self._handouts) > HANDOUTS:
             self._handouts.clear()
         self._handouts.update(commit.handouts)
         at = moment.local()
-        self.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
+        self._worker.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
 
     def forget(self, versions: frozenset[int] | None) -> None:
         """Visits of these versions are said to be gone: what they would be run with is read after all."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
 from uuid import uuid4
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
+from mainspring.kernel.layer import Layer, WorkerPort
 from mainspring.kernel.offer import Offer, offer_new
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
@@ -33,8 +33,6 @@ from mainspring.reactive.queues import (
     CHECK,
     EXPECT,
     RUN,
-    Offered,
-    nobody,
     run_queue,
 )
 from mainspring.reactive.run.finish import End
@@ -55,57 +53,61 @@ CRASHES = 1000
 CHANGES = 250
 
 
-class Runtime:
+class Declarations(Protocol):
+    """What an application has declared for this layer."""
+
+    reactive_tasks: dict[str, ReactiveTask]
+    params: dict[str, Param]
+    reactive_pools: dict[str, PoolSettings]
+
+
+class ReactiveLayer(Layer):
     """What a worker needs to run reactive tasks."""
 
     def __init__(
         self,
         database: Database,
-        tasks: Mapping[str, ReactiveTask],
-        params: Iterable[Param],
-        pools: Iterable[PoolSettings],
+        worker: WorkerPort,
+        declared: Declarations,
         execute: Execute,
         *,
         pool: str,
     ) -> None:
         self._database = database
-        self._tasks = tasks
-        self._params = list(params)
-        self._pools = list(pools)
+        tasks = self._tasks = declared.reactive_tasks
+        self._params = list(declared.params.values())
+        self._pools = list(declared.reactive_pools.values())
         self._pool = pool
         self._id = uuid4()
         self._lines = [Line(database, f"reactive-{role}") for role in ("spread", "check", "run")]
         spreading, checking, running = self._lines
         definitions = Definitions(database)
-        self.offered: Offered = nobody  # set by whoever has the worker's reader
-        check = Check(database, definitions, offered=self._tell)
+        check = Check(database, definitions, offered=worker.offered)
         self._start = Start(database)
         start = Batch(running, self._start)
         self._batches: dict[str, Batch[str, Outcome]] = {
-            CHANGE: Batch(spreading, Spread(database, check, offered=self._tell), most=CHANGES),
+            CHANGE: Batch(spreading, Spread(database, check, offered=worker.offered), most=CHANGES),
             CHECK: Batch(checking, check),
-            ADMIT: Batch(running, Admit(database, definitions, offered=self._tell)),
+            ADMIT: Batch(running, Admit(database, definitions, offered=worker.offered)),
             EXPECT: Batch(spreading, Expect(database)),
             AUDIT: Batch(spreading, Audit(database)),
         }
         self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
-        self._runs = Runs(tasks, start, End(database, offered=self._tell), execute)
+        self._runs = Runs(tasks, start, End(database, offered=worker.offered), execute)
         self._living: asyncio.Task[None] | None = None
         self.refused: Sequence[str] = ()  # tasks that a newer release holds
 
-    def _tell(self, queue: str, due_at: datetime) -> None:
-        self.offered(queue, due_at)
-
-    def queues(self) -> list[QueueSettings]:
-        """The queues of this layer."""
+    def queues(self, pool: str) -> Sequence[QueueSettings]:
         scheduler = scheduler_pool(self._tasks.values())
         queues = [
             _queue(name, _keyed(batch), pool=scheduler) for name, batch in self._batches.items()
         ]
         # Not where no task is: who has none would leave firings of another service for ever.
-        pools = {task.settings.pool for task in self._tasks.values()}
-        queues += [_queue(run_queue(pool), self._runs, pool=pool) for pool in sorted(pools)]
-        return queues
+        pools = sorted(self.pools())
+        return queues + [_queue(run_queue(one), self._runs, pool=one) for one in pools]
+
+    def pools(self) -> Collection[str]:
+        return {task.settings.pool for task in self._tasks.values()}
 
     async def start(self) -> None:
         """Register what the code declares, and go on saying that this process lives."""
@@ -202,12 +204,3 @@ def _keyed(batch: Callable[[str], Any]) -> Handler:
         return outcome
 
     return handle
-
-
-def declared_queues(tasks: Iterable[ReactiveTask], never: Handler) -> list[QueueSettings]:
-    """The same queues where nothing is run: for a migration."""
-    listed = list(tasks)
-    scheduler = scheduler_pool(listed)
-    queues = [_queue(name, never, pool=scheduler) for name in (CHANGE, CHECK, ADMIT, EXPECT, AUDIT)]
-    pools = {task.settings.pool for task in listed}
-    return queues + [_queue(run_queue(pool), never, pool=pool) for pool in sorted(pools)]

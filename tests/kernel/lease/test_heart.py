@@ -9,7 +9,7 @@ import selectors
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,12 @@ import pytest
 import mainspring.kernel.run.loop_watch
 import mainspring.kernel.worker
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.loop_watch import blamed
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -151,13 +154,20 @@ async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
     gate = Gate()
     interrupted = threading.Event()
 
+    class Threads(Layer):
+        def queues(self, pool: str) -> list[QueueSettings]:
+            return []
+
+        def interrupt(self, runs: Sequence[Run]) -> None:
+            if runs:
+                interrupted.set()
+
     def away(*_: Any, **__: Any) -> Any:
         raise OSError("the database is away")
 
     visits.offer("a")
-    async with working(database_url, queue(handler=gate), lease=0.6) as worker:
+    async with working(database_url, queue(handler=gate), lease=0.6, layers=[Threads()]):
         await wait_until(lambda: len(gate.runs) == 1)
-        worker.mind.interrupt = lambda runs: interrupted.set() if runs else None
         with monkeypatch.context() as patched:
             patched.setattr(Session, "fetch", away)
             assert interrupted.wait(10)  # blocks the loop

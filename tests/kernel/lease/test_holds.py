@@ -9,8 +9,9 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.kernel import crash_points as steps
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Again, Done, Parked
-from mainspring.kernel.settings import WorkerSettings
+from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from mainspring.testing.idle import FAST_SETTINGS
@@ -170,10 +171,16 @@ async def test_what_is_held_first_does_not_wait_for_the_upkeep(
         begun.set()
         await over.wait()
 
+    class Tidy(Layer):
+        chores = (chore,)
+
+        def queues(self, pool: str) -> list[QueueSettings]:
+            return []
+
     gauge = Gauge()
     chosen = WorkerSettings(**FAST_SETTINGS)
-    worker = Worker(Database(database_url), [queue(handler=gauge, hold_after=0)], chosen)
-    worker.chores.append(chore)
+    served = [queue(handler=gauge, hold_after=0)]
+    worker = Worker(Database(database_url), served, chosen, [Tidy()])
     await worker.start()
     try:
         await asyncio.wait_for(begun.wait(), 10)

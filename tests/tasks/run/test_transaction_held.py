@@ -41,7 +41,7 @@ class Between:
 
     def hold(self, ctx: Context) -> None:
         """Hold the run, and if asked to give its shard away, as `Shards` does; commit when it hurts."""
-        run, worker_id = ctx._run, ctx._connections.worker_id()
+        run, worker_id = ctx._run, ctx._connections.worker.worker_id
         held = self._other.execute(SQL["hold"].text, hold_arguments([(run, None)], worker_id))
         assert held.fetchall() == [(run.token,)]
         if self._gives:

@@ -10,25 +10,20 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import asyncpg
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
 from mainspring.errors import MissingRights
+from mainspring.kernel.layer import Chore
 from mainspring.kernel.query import ask
 from mainspring.kernel.statements import SQL
 
 log = logging.getLogger("mainspring")
 DAYS_AHEAD = 7
 EVERY_SECONDS = 600.0
-
-
-class Chore(Protocol):
-    """What a layer drops by age; told for how many days it is kept."""
-
-    async def __call__(self, database: Database, connection: Any, *, days: int) -> Any: ...
 
 
 async def run(database: Database, *, history_days: int, chores: Sequence[Chore] = ()) -> None:

@@ -16,6 +16,7 @@ from mainspring.db.database import Database
 from mainspring.db.until_reachable import insist
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.read.reader import Reader
@@ -60,7 +61,9 @@ class Mind:
         pool: str,
         watched: Mapping[str, QueueState],
         begin: Callable[[Coroutine[Any, Any, None]], None],
+        layers: Sequence[Layer],
     ) -> None:
+        self._layers = layers
         self._database = database
         self.hand = hand
         self.buffer = buffer
@@ -75,22 +78,16 @@ class Mind:
         self.turned_away_by: MixedPool | None = None
         # While the pool's workers have different code: the turn classes of queues, by any of it.
         self.turns_of: Mapping[str, Collection[str]] = {}
-        # Told when runs must end and cannot be cancelled (threads); set by the executors.
-        self.interrupt: Callable[[Sequence[Run]], None] = lambda runs: None
-        # Told at a fence to break off the connections that runs use; those of threads, or all of them.
-        self.cut_off: Callable[[bool], None] = lambda threads_only: None
-        # Asked for the passes of overdue visits (rows of read_held.sql) that a layer recovers by its
-        # own rules.
-        self.take_overdue: Callable[[Sequence[Any]], set[int]] = lambda rows: set()
 
-    def _tell(self, action: Callable[..., None], *values: Any) -> None:
+    def tell(self, action: Callable[..., None], *values: Any) -> None:
+        """Call something in the event loop. From any thread."""
         try:
             self.loop.call_soon_threadsafe(action, *values)
         except RuntimeError:
             self.heart.end()  # the event loop was closed without a stop: nothing can run any more
 
     def settings_read(self, rows: Sequence[Any]) -> None:
-        self._tell(self._apply_settings, rows)
+        self.tell(self._apply_settings, rows)
 
     def _apply_settings(self, rows: Sequence[Any]) -> None:
         """Operators' settings as they stand now."""
@@ -134,7 +131,7 @@ class Mind:
         self.runner.fill()
 
     def held_read(self, rows: Sequence[Any]) -> None:
-        self._tell(self._apply_held, rows)
+        self.tell(self._apply_held, rows)
 
     def _apply_held(self, rows: Sequence[Any]) -> None:
         """What runs of other workers hold in my shards counts for turns and groups."""
@@ -162,7 +159,7 @@ class Mind:
             self.runner.fill()
 
     def shards_changed(self) -> None:
-        self._tell(self._apply_shards)
+        self.tell(self._apply_shards)
 
     def _apply_shards(self) -> None:
         self._looked_at, self._suspects_done_at = self.hand.changes, -1
@@ -180,10 +177,11 @@ class Mind:
         self.reader.restart()
 
     def overdue(self, rows: Sequence[Any]) -> set[int]:
-        return self.take_overdue(rows)
+        """The runs that layers recover by rules of their own."""
+        return {token for layer in self._layers for token in layer.take_overdue(rows)}
 
     def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
-        self._tell(self.overtaken, runs, void)
+        self.tell(self.overtaken, runs, void)
 
     def overtaken(self, runs: Sequence[Run], void: bool) -> None:
         """Their visits go on without them. What will come of them counts no more (`void`: deleted, or the
@@ -197,7 +195,7 @@ class Mind:
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
-        self._tell(self._follow_clock, seconds)
+        self.tell(self._follow_clock, seconds)
 
     def _follow_clock(self, seconds: float) -> None:
         self.reader.restart()
@@ -220,15 +218,23 @@ class Mind:
 
     def fenced(self) -> None:
         # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
-        self._tell(self.stop_fenced)
-        self.interrupt(self.hand.active())
-        self.cut_off(True)
+        self.tell(self.stop_fenced)
+        self._break_off(threads_only=True)
 
     def stop_fenced(self) -> None:
         """In the loop: the lease has ended, and so must every run, whatever it waits for."""
         self.runner.stop_all("fenced")
+        self._break_off(threads_only=False)
+
+    def _break_off(self, *, threads_only: bool) -> None:
         self.interrupt(self.hand.active())
-        self.cut_off(False)
+        for layer in self._layers:
+            layer.cut(threads_only=threads_only)
+
+    def interrupt(self, runs: Sequence[Run]) -> None:
+        """End runs that cannot be cancelled: they are in threads."""
+        for layer in self._layers:
+            layer.interrupt(runs)
 
     def turned_away(self, error: MixedPool) -> None:
         """Take no part any more: nobody should count on this worker for shards."""
@@ -292,7 +298,7 @@ class Mind:
                 state.bucket = Bucket(rate, now)
             else:
                 state.bucket.change(rate, now)
-        self._tell(self.runner.fill)
+        self.tell(self.runner.fill)
 
     def suspects_done(self) -> bool:
         # What the heart has just taken over the loop may not have looked at yet.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.outcome import Verdict
 from mainspring.kernel.settle.batches import settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.visits import Serves
 from mainspring.processes.steps import drive
 
 
@@ -28,12 +27,10 @@ class Decisions:
         shard_count: int,
         most: int,
         committed: Callable[[Commit], None],
-        serves: Serves,
-        worker_id: Callable[[], UUID | None],
+        worker: WorkerPort,
     ) -> None:
         self.most = most
-        self._serves = serves
-        self._worker_id = worker_id
+        self._worker = worker
         self._shard_count = shard_count
         self._committed = committed
         # The batch that is being committed on a connection; one that breaks takes its batch along.
@@ -41,7 +38,7 @@ class Decisions:
 
     async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
         changes = [_change_of(run) for run in runs]
-        settle, worker_id = None, self._worker_id()
+        settle, worker_id = None, self._worker.worker_id
         if worker_id is not None and all(change.is_plain for change in changes):
             values = settle_arguments(runs, worker_id)
             settle = dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
@@ -49,7 +46,7 @@ class Decisions:
             changes,
             self._shard_count,
             runs=runs,
-            serves=self._serves,
+            serves=self._worker.serves,
             settle=settle,
             worker_id=worker_id,
         )

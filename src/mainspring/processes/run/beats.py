@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
 
@@ -18,23 +19,26 @@ class Beats:
     """Of one worker. A run that is not held yet needs none: its hold begins a fresh work timeout."""
 
     def __init__(
-        self, fetch: Callable[..., Any], work_timeout: Callable[[Run], float | None]
+        self,
+        fetch: Callable[..., Any],
+        work_timeout: Callable[[Run], float | None],
+        worker: WorkerPort,
     ) -> None:
         self._fetch = fetch
         self._work_timeout = work_timeout
-        self._loop = asyncio.get_running_loop()
+        self._worker = worker
         self._beating: dict[int, Run] = {}  # since the last write
         self._writer: asyncio.Task[None] | None = None
 
     def beat(self, run: Run) -> None:
         """From any thread; one that beats all the time says it once until it is written."""
         if run.token not in self._beating:
-            self._loop.call_soon_threadsafe(self._note, run)
+            self._worker.call_soon(self._note, run)
 
     def _note(self, run: Run) -> None:
         self._beating[run.token] = run
         if self._writer is None:
-            self._writer = self._loop.create_task(self._write())
+            self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         try:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
-from uuid import UUID
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.outcome import Retry
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.retry import decide as judge
@@ -62,16 +62,6 @@ class Late(msgspec.Struct):
         return self.policy.on_work_timeout == "fail" or is_last
 
 
-class Overtaken(Protocol):
-    """Told of visits that were queued again; `void`: what their runs bring counts no more."""
-
-    def __call__(self, visits: Sequence[Visit], *, void: bool) -> None: ...
-
-
-def _nobody(visits: Sequence[Visit], *, void: bool) -> None:
-    pass
-
-
 class Recovery:
     """Of one worker."""
 
@@ -81,30 +71,28 @@ class Recovery:
         desk: Desk,
         terms: Mapping[str, ActorTerms],
         shard_count: int,
-        worker_id: Callable[[], UUID | None],
+        worker: WorkerPort,
     ) -> None:
         self._lines = lines
         self._desk = desk
         self._terms = terms
         self._shard_count = shard_count
-        self._loop = asyncio.get_running_loop()
         self._under_way: set[int] = set()  # passes
         self._tasks: set[asyncio.Task[None]] = set()
-        self._worker_id = worker_id
-        self.overtaken: Overtaken = _nobody
+        self._worker = worker
 
     def take_overdue(self, rows: Sequence[Any]) -> set[int]:
         """Take the overdue visits of processes (rows of read_held.sql). Called by the heart's thread."""
         mine = [row for row in rows if row[8] is not None and row[8].startswith(MARK)]
         if mine:
             places = [(row[0], row[4]) for row in mine]
-            self._loop.call_soon_threadsafe(self._start, places)
+            self._worker.call_soon(self._start, places)
         return {row[4] for row in mine}
 
     def _start(self, places: Sequence[tuple[int, int]]) -> None:
         fresh = [(shard, held) for shard, held in places if held not in self._under_way]
         if fresh:
-            task = self._loop.create_task(self._recover(fresh))
+            task = asyncio.get_running_loop().create_task(self._recover(fresh))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -170,7 +158,7 @@ class Recovery:
         for accept in ("first", "last"):
             visits = [one.run.visit for one in late if one.policy.accept == accept]
             visits = [visit for visit in visits if (visit.queue, visit.key) in keys]
-            self.overtaken(visits, void=accept == "last")
+            self._worker.overtaken(visits, void=accept == "last")
         for row in freed:
             log.warning("task.requeued", extra={"actor": row["queue"], "task": row["key"]})
 
@@ -198,14 +186,14 @@ class Recovery:
             failure = timed_out(handout.actor, handout.task_id)
             change = change_of(handout, Decision(error=failure))
             change.failing = False  # it ends, caught or not
-            return change_steps(run, change, self._shard_count, self._worker_id())
+            return change_steps(run, change, self._shard_count, self._worker.worker_id)
         text = (
             f"a run of {handout.actor!r} neither ended nor beat for {one.policy.work_timeout:g} s"
         )
         error = WorkTimeout(text)
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         if isinstance(outcome, Retry) and one.policy.on_work_timeout == "fail":
-            return settle_steps(run, outcome, self._worker_id())
+            return settle_steps(run, outcome, self._worker.worker_id)
         failure = Failure("mainspring.errors.WorkTimeout", text, cause=handout.task_id)
         change = change_of(handout, Decision(error=failure))
-        return change_steps(run, change, self._shard_count, self._worker_id())
+        return change_steps(run, change, self._shard_count, self._worker.worker_id)

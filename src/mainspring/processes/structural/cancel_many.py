@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from mainspring.db.database import Database
 from mainspring.db.literals import words
 from mainspring.errors import Fenced
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.settle.batches import in_order, settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL_SQL
@@ -70,12 +71,10 @@ class Asked(msgspec.Struct):
 class Cancels:
     """The cancels of one worker."""
 
-    def __init__(
-        self, database: Database, lines: Lines, worker_id: Callable[[], UUID | None]
-    ) -> None:
+    def __init__(self, database: Database, lines: Lines, worker: WorkerPort) -> None:
         self._database = database
         self._lines = lines
-        self._worker_id = worker_id
+        self._worker = worker
         self._waiting: list[Asked] = []
         self._work: asyncio.Task[None] | None = None
         self._alone = 0  # cancels that are done each by itself, just now
@@ -128,7 +127,7 @@ class Cancels:
         for n, asked in enumerate(batch):
             if not asked.done.done():
                 mine.setdefault(asked.process_id, n)
-        steps = Batch(batch, mine, self._database.shard_count, self._worker_id())
+        steps = Batch(batch, mine, self._database.shard_count, self._worker.worker_id)
         async with self._lines.connection() as connection:
             mark = SQL["mark_closing_many"]
             values = mark.arguments({"ids": sorted(mine)})

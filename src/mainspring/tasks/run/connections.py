@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, LiteralString
-from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -24,6 +23,7 @@ from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.pool import check_committed as _check_committed
 from mainspring.errors import DatabaseUnavailable
+from mainspring.kernel.layer import WorkerPort
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
 from mainspring.tasks.run.cutting import InUse
@@ -52,11 +52,11 @@ class Connections:
     def __init__(
         self,
         database: Database,
-        worker_id: Callable[[], UUID | None],
+        worker: WorkerPort,
         *,
         idle_for: float = IDLE_SECONDS,
     ) -> None:
-        self.worker_id = worker_id
+        self.worker = worker
         self._database = database
         self._idle: Idle[psycopg.AsyncConnection[Any]] = Idle(idle_for)
         self._idle_sync: Idle[psycopg.Connection[Any]] = Idle(idle_for)

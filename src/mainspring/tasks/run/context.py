@@ -130,7 +130,7 @@ class Context:
             outcome=Done(result=self._encode(self._result)),
             seconds=moment.local() - self._run.began,
         )
-        values = settle_arguments([run], self._connections.worker_id())
+        values = settle_arguments([run], self._connections.worker.worker_id)
         return dict(zip(SQL["settle"].names, values, strict=True))
 
 

@@ -1,0 +1,44 @@
+"""Entities as a layer: the stages of an application's kinds in one worker, and their crawls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mainspring.db.database import Database
+from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
+from mainspring.entities.kind import Kind
+from mainspring.entities.runtime import Runtime, kind_queues, start
+from mainspring.kernel.layer import Layer
+from mainspring.kernel.settings import QueueSettings, WorkerSettings
+
+
+class EntityLayer(Layer):
+    """All kinds of an application; those of the worker's pool are run."""
+
+    def __init__(
+        self, database: Database, kinds: Mapping[str, Kind], settings: WorkerSettings
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._slots = settings.concurrency
+        self._mine = [kind for kind in kinds.values() if kind.settings.pool == settings.pool]
+        self._runtime: Runtime | None = None
+        self.operations = {OPERATION: crawling(kinds)}
+
+    def queues(self, pool: str) -> Sequence[QueueSettings]:
+        crawls = crawl_queue(self._database, self._kinds, pool)
+        if self._runtime is not None:
+            return [*self._runtime.queues(), crawls]
+        declared = [queue for kind in self._kinds.values() for queue in kind_queues(kind)]
+        return [*declared, crawls]
+
+    def pools(self) -> Collection[str]:
+        return {kind.settings.pool for kind in self._kinds.values()}
+
+    async def open(self) -> None:
+        """Register kinds and stages, and look at their tables."""
+        self._runtime = await start(self._database, self._mine, threads=self._slots)
+
+    async def close(self) -> None:
+        if self._runtime is not None:
+            await self._runtime.close()

@@ -1,0 +1,160 @@
+"""What a layer is to a worker, and a worker to its layers. `docs/design/layers.md` explains the contract.
+
+A layer brings queues with handlers; the worker reads, runs and settles their visits. Everything else
+here is optional: a layer writes the methods that it needs, and inherits the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import UUID
+
+from mainspring.db.database import Database
+from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.visit import Run, Visit
+
+if TYPE_CHECKING:
+    from mainspring.kernel.jobs.operation import Kind
+
+
+class WorkerPort(Protocol):
+    """What a layer may ask of its worker and tell it, in the worker's event loop."""
+
+    @property
+    def worker_id(self) -> UUID | None:
+        """Under which the worker has joined its pool; None while it has not."""
+        ...
+
+    def offered(self, queue: str, due_at: datetime) -> None:
+        """This process has offered visits to a queue: the reader looks for them at that time."""
+        ...
+
+    def take_in(self, visits: Sequence[Visit]) -> None:
+        """Visits that this process has committed: those of the worker's shards start without a read."""
+        ...
+
+    def serves(self, queue: str, shard: int) -> bool:
+        """Whether the worker runs visits of this queue and shard."""
+        ...
+
+    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
+        """Call something in the worker's event loop. From any thread, as the only method here."""
+        ...
+
+    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
+        """Visits were queued again. A run of them here gives its slot back, or (`void`) is stopped."""
+        ...
+
+
+class Chore(Protocol):
+    """What a layer does now and then to its tables; told for how many days history is kept."""
+
+    async def __call__(self, database: Database, connection: Any, *, days: int) -> Any: ...
+
+
+class Layer(Protocol):
+    """One layer in one worker. Subclass it; every method but `queues` may be left out."""
+
+    # What upkeep calls, and kinds of bulk operations by name.
+    chores: Sequence[Chore] = ()
+    operations: Mapping[str, Kind] = {}
+
+    def queues(self, pool: str) -> Sequence[QueueSettings]:
+        """The queues that the workers of a pool should serve. Those of other pools may be among them.
+
+        `migrate` asks too, of a layer that is never opened: it registers them, and runs nothing.
+        """
+        ...
+
+    def pools(self) -> Collection[str]:
+        """The pools in which this layer has something to run."""
+        return ()
+
+    def wrap(self, queue: QueueSettings) -> QueueSettings:
+        """A queue of any layer, with what this layer does around its handler."""
+        return queue
+
+    async def open(self) -> None:
+        """Before the worker joins its pool. Called again while the database is away."""
+        return
+
+    async def start(self) -> None:
+        """The worker works. Called again while the database is away."""
+        return
+
+    def take_overdue(self, held: Sequence[Any]) -> set[int]:
+        """Runs (rows of read_held.sql) whose work timeout has passed and which this layer recovers.
+
+        Called by the heart's thread. Returns the tokens of those runs.
+        """
+        return set()
+
+    def forget(self, versions: frozenset[int] | None) -> None:
+        """Visits of these versions (None: any) are said to be gone. What is kept of them is read again."""
+        return
+
+    def interrupt(self, runs: Sequence[Run]) -> None:
+        """These runs must end, and cannot be cancelled: they are in threads. Called from any thread."""
+        return
+
+    def cut(self, *, threads_only: bool) -> None:
+        """The worker is fenced: break off the connections that runs use. Called from any thread."""
+        return
+
+    async def close(self) -> None:
+        """The worker has stopped, or never started."""
+        return
+
+
+MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
+
+
+class Port:
+    """A worker's port that exists before the worker does: layers are made first, for their queues."""
+
+    def __init__(self) -> None:
+        self._worker: WorkerPort | None = None
+
+    def attach(self, worker: WorkerPort) -> None:
+        """From now on this worker is meant."""
+        self._worker = worker
+
+    @property
+    def worker_id(self) -> UUID | None:
+        return None if self._worker is None else self._worker.worker_id
+
+    def offered(self, queue: str, due_at: datetime) -> None:
+        if self._worker is not None:
+            self._worker.offered(queue, due_at)
+
+    def take_in(self, visits: Sequence[Visit]) -> None:
+        if self._worker is not None:
+            self._worker.take_in(visits)
+
+    def serves(self, queue: str, shard: int) -> bool:
+        return self._worker is not None and self._worker.serves(queue, shard)
+
+    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
+        if self._worker is not None:
+            self._worker.call_soon(action, *values)
+
+    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
+        if self._worker is not None:
+            self._worker.overtaken(visits, void=void)
+
+
+def queues_of(layers: Sequence[Layer], pool: str) -> list[QueueSettings]:
+    """The queues of a pool, each with what other layers do around its handler."""
+    queues = [queue for layer in layers for queue in layer.queues(pool)]
+    for layer in layers:
+        queues = [layer.wrap(queue) for queue in queues]
+    return queues
+
+
+def declared_by(layers: Sequence[Layer]) -> tuple[list[QueueSettings], set[str]]:
+    """All queues of these layers, each once, and the pools in which they have something to run."""
+    pools = {pool for layer in layers for pool in layer.pools()}
+    queues = [queue for pool in {DEFAULT_POOL, *pools} for queue in queues_of(layers, pool)]
+    return list({queue.name: queue for queue in queues}.values()), pools

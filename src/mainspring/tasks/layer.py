@@ -1,0 +1,64 @@
+"""Plain tasks as a layer: their queues, the threads and connections that they use, their cron lines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from mainspring.db.database import Database
+from mainspring.kernel.jobs.recurring import sync_recurring
+from mainspring.kernel.layer import Layer, WorkerPort
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.visit import Run
+from mainspring.tasks.declare.task import Task
+from mainspring.tasks.run.connections import Connections
+from mainspring.tasks.run.execute import Executor
+from mainspring.tasks.run.queue import never_run, queue_settings, schedule
+
+
+class TaskLayer(Layer):
+    """The tasks of an application in one worker. Other layers run users' functions by its executor."""
+
+    def __init__(
+        self,
+        database: Database,
+        worker: WorkerPort,
+        tasks: Mapping[str, Task[Any, Any]],
+        *,
+        slots: int,
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        self.connections = Connections(database, worker)
+        self.executor = Executor(self.connections, threads=slots)
+
+    def queues(self, pool: str) -> Sequence[QueueSettings]:
+        return [self.queue(task) for task in self._tasks.values()]
+
+    def queue(self, task: Task[Any, Any]) -> QueueSettings:
+        """The queue of one task."""
+        handler = never_run if task.settings.remote else self.executor.handler(task)
+        return queue_settings(task, handler)
+
+    def pools(self) -> Collection[str]:
+        return {task.settings.pool for task in self._tasks.values()}
+
+    async def start(self) -> None:
+        """Make the cron lines of the tasks known."""
+        schedules = [s for task in self._tasks.values() if (s := schedule(task)) is not None]
+        connection = await self._database.connect("recurring")
+        try:
+            async with self._database.transaction(connection):
+                await sync_recurring(self._database, connection, schedules, queues=self._tasks)
+        finally:
+            await connection.close(timeout=5)
+
+    def interrupt(self, runs: Sequence[Run]) -> None:
+        self.executor.interrupt(runs)
+
+    def cut(self, *, threads_only: bool) -> None:
+        self.connections.in_use.cut(threads_only=threads_only)
+
+    async def close(self) -> None:
+        self.executor.close()
+        await self.connections.close()
