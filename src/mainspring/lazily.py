@@ -15,12 +15,19 @@ from typing import Any
 
 def on_demand(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     """A module's `__getattr__` for the names of its parts, which are given by part."""
-    part_of = {name: part for part, names in places.items() for name in names.split()}
+    part_of = {}
+    for part, words in places.items():
+        for word in words.split():
+            inner, _, name = word.partition(
+                ":"
+            )  # "inner:name" where the package has another name for it
+            part_of[name or inner] = (part, inner)
 
     def __getattr__(name: str) -> Any:
-        if (part := part_of.get(name)) is None:
+        if (found := part_of.get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{part}"), name)
+        part, inner = found
+        value = getattr(import_module(f"{package}.{part}"), inner)
         vars(import_module(package))[name] = value
         return value
 

@@ -26,13 +26,14 @@ from mainspring.errors import (
     QueueFull,
     SchemaError,
 )
+from mainspring.kernel import doctor
+from mainspring.kernel.doctor import Finding
 from mainspring.kernel.jobs import operation, recurring
 from mainspring.kernel.jobs.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.jobs.operation import Item, Operation
 from mainspring.kernel.jobs.recurring import Recurring
-from mainspring.kernel.operate import doctor, parked, queues, rights, status
+from mainspring.kernel.operate import parked, queues, rights, status
 from mainspring.kernel.operate import visits as live
-from mainspring.kernel.operate.doctor import Finding
 from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.kernel.operate.parked import (
     ParkedFilter,

@@ -35,10 +35,11 @@ from mainspring.kernel.statements import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.reactive.decide.rewinds import fact_of
 from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.declare.product import Product
 from mainspring.reactive.model.triggers import Delta, Trigger, any_of, params_of
 from mainspring.reactive.model.values import Param
 from mainspring.reactive.queues import CHANGE, CHECK, run_queue
-from mainspring.reactive.run.finish import End, Ending, Product
+from mainspring.reactive.run.finish import End, Ending
 from mainspring.reactive.run.run import Start, Starting
 from mainspring.reactive.schedule.change import Spread
 from mainspring.reactive.schedule.check import (

@@ -8,7 +8,7 @@ import pytest
 from tables import Base, day, working
 
 from mainspring import Mainspring
-from mainspring.kernel.operate.doctor import Finding
+from mainspring.kernel.doctor import Finding
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.model.triggers import Delta
 from mainspring.reactive.model.values import Param

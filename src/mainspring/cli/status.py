@@ -14,7 +14,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
-from mainspring.kernel.operate.doctor import UNSERVED
+from mainspring.kernel.doctor import UNSERVED
 from mainspring.kernel.operate.status import HangingRun, Status
 from mainspring.phrases import counted
 from mainspring.processes.operate.actors import Counts

@@ -24,13 +24,25 @@ from mainspring.db.database import Database
 from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import offer as visits
-from mainspring.kernel.jobs import operation
-from mainspring.kernel.jobs.operation import Operation, Page, Result
-from mainspring.kernel.outcome import Again, Alone, Done, Outcome
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import QueueSettings, own_queue
-from mainspring.kernel.visit import Run, shard_of
+from mainspring.kernel import (
+    Again,
+    Alone,
+    Done,
+    Offer,
+    Operation,
+    OperationKind,
+    Outcome,
+    QueueSettings,
+    RetryPolicy,
+    Run,
+    list_operations,
+    offer_visits,
+    own_queue,
+    shard_of,
+    start_operation,
+)
+from mainspring.kernel import ItemResult as Result
+from mainspring.kernel import OperationPage as Page
 
 if TYPE_CHECKING:
     from mainspring.entities.kind import Kind
@@ -122,7 +134,7 @@ async def start(
     if after_deploy:
         serving = await _serving(connection, order.kind, None)
         order = replace(order, after_launches=[row["launch"] for row in serving])
-    return await operation.start(
+    return await start_operation(
         database, connection, crawling({}), order, source=source, dry_run=dry_run
     )
 
@@ -131,14 +143,12 @@ async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -
     """Offer the scheduled crawls of these kinds; one that is planned sooner stays."""
     now = (await connection.fetchrow("select mainspring.now()"))[0]
     due = [
-        visits.Offer(
-            own_queue(QUEUE, kind.settings.pool), kind.name, now + kind.settings.crawl.every
-        )
+        Offer(own_queue(QUEUE, kind.settings.pool), kind.name, now + kind.settings.crawl.every)
         for kind in kinds
         if kind.settings.crawl.every is not None
     ]
     if due:
-        await visits.offer(database, connection, due)
+        await offer_visits(database, connection, due)
 
 
 async def _serving(connection: Any, kind: str, among: list[str] | None) -> list[Any]:
@@ -155,7 +165,7 @@ async def _read_kind(connection: Any, name: str) -> Any:
 # -- steps
 
 
-def crawling(kinds: Mapping[str, Kind]) -> operation.Kind:
+def crawling(kinds: Mapping[str, Kind]) -> OperationKind:
     """The kind of operation; `kinds` of the code are needed where a DAO knows the ids."""
 
     async def page(
@@ -181,7 +191,7 @@ def crawling(kinds: Mapping[str, Kind]) -> operation.Kind:
         wait = 0.0 if order.rate is None else len(keys) / order.rate
         return Page(keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait)
 
-    return operation.Kind(OPERATION, CrawlOrder, _freeze, _count, page, _offer, counted=True)
+    return OperationKind(OPERATION, CrawlOrder, _freeze, _count, page, _offer, counted=True)
 
 
 def _wait(position: str | None, why: str) -> Page:
@@ -303,7 +313,7 @@ def _has_ids(kind: Kind | None) -> bool:
 async def _is_crawled(database: Database, connection: Any, kind: str) -> bool:
     """Whether a crawl of the whole kind is under way."""
     for state in ("running", "paused"):
-        for found in await operation.list_operations(database, connection, state=state, limit=500):
+        for found in await list_operations(database, connection, state=state, limit=500):
             order = found.order
             if found.kind == OPERATION and order["kind"] == kind and order["stages"] is None:
                 return True

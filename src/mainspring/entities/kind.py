@@ -31,8 +31,7 @@ from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.errors import InvalidKind
-from mainspring.kernel.jobs.operation import Operation
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel import Operation, RetryPolicy
 
 CAPTURES = ("statement", "row", "always", "call")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")

@@ -8,8 +8,7 @@ from mainspring.db.database import Database
 from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
 from mainspring.entities.kind import Kind
 from mainspring.entities.runtime import Runtime, kind_queues, start
-from mainspring.kernel.layer import Layer
-from mainspring.kernel.settings import QueueSettings, WorkerSettings
+from mainspring.kernel import Layer, QueueSettings, WorkerSettings
 
 
 class EntityLayer(Layer):

@@ -10,9 +10,7 @@ import msgspec
 
 from mainspring.db.literals import numbers, texts, words
 from mainspring.entities.statements import SQL
-from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.settle.locks import lock_visits
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, new_ids, tokens
+from mainspring.kernel import DEFAULT_PRIORITY, Run, Verdict, lock_visits, new_ids, tokens
 
 _encode = msgspec.json.Encoder().encode
 # Visits of the crawl lane: below every live one.

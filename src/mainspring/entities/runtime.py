@@ -30,10 +30,8 @@ from mainspring.entities.source.printing import PRINTING
 from mainspring.entities.visit.loader import Loader, Need
 from mainspring.entities.visit.stage_run import StageRunner
 from mainspring.entities.visit.system import Asker, Viewed
-from mainspring.kernel.outcome import Outcome
-from mainspring.kernel.run.hanging import MOST
-from mainspring.kernel.settings import Handler, QueueSettings
-from mainspring.kernel.visit import Run
+from mainspring.kernel import MOST_HANGING as MOST
+from mainspring.kernel import Handler, Outcome, QueueSettings, Run
 
 log = logging.getLogger("mainspring")
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer, WorkerPort
-from mainspring.kernel.settings import REMOTE, QueueSettings
+from mainspring.kernel import REMOTE, Layer, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import Process
 from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Hub

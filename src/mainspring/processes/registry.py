@@ -18,10 +18,7 @@ from mainspring.errors import (
     UnknownProcess,
     UnknownSignal,
 )
-from mainspring.kernel.operate.register import register as register_queues
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import DEFAULT_POOL
-from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, RetryPolicy, register_queues
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.declare.decider_api import Signal

@@ -17,14 +17,24 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
+from mainspring.kernel import BACKGROUND_BELOW as LANE
+from mainspring.kernel import (
+    DEFAULT_POOL,
+    Again,
+    Cancelled,
+    Done,
+    Handler,
+    Outcome,
+    Parked,
+    QueueSettings,
+    Retry,
+    RetryPolicy,
+    Run,
+    WorkerPort,
+    describe,
+    judge,
+)
 from mainspring.kernel import clock as moment
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.outcome import Again, Cancelled, Done, Outcome, Parked, Retry
-from mainspring.kernel.read.background import LANE
-from mainspring.kernel.retry import RetryPolicy, describe
-from mainspring.kernel.retry import decide as judge
-from mainspring.kernel.settings import DEFAULT_POOL, Handler, QueueSettings
-from mainspring.kernel.visit import Run
 from mainspring.processes.commit import waiting as external
 from mainspring.processes.commit.change import FIRST_OF, LEAVE, Change, change_of
 from mainspring.processes.commit.commit import Commit

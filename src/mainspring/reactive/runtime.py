@@ -16,12 +16,18 @@ from uuid import uuid4
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
-from mainspring.kernel.layer import Layer, WorkerPort
-from mainspring.kernel.offer import Offer, offer_new
-from mainspring.kernel.outcome import Outcome
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import DEFAULT_POOL, Handler, QueueSettings
-from mainspring.kernel.visit import Run
+from mainspring.kernel import (
+    DEFAULT_POOL,
+    Handler,
+    Layer,
+    Offer,
+    Outcome,
+    QueueSettings,
+    RetryPolicy,
+    Run,
+    WorkerPort,
+)
+from mainspring.kernel import offer_new_visits as offer_new
 from mainspring.reactive.batch import Batch
 from mainspring.reactive.declare.register import LIVING_SECONDS, PoolSettings, apply_again, register
 from mainspring.reactive.declare.task import ReactiveTask

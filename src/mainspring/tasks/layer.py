@@ -6,10 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.jobs.recurring import sync_recurring
-from mainspring.kernel.layer import Layer, WorkerPort
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort, sync_recurring
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor

@@ -16,10 +16,10 @@ from mainspring.reactive.decide.decide import Current, Definition, View
 from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.decide.rewinds import Rewind, Seen, fact_of
 from mainspring.reactive.declare.context import ReactiveRun
+from mainspring.reactive.declare.product import Product
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.values import Param, Value, dump_value
-from mainspring.reactive.run.finish import Product
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from mainspring.db.schema import rights
 from mainspring.entities.install import inspect_kind_sync
 from mainspring.entities.kind import Kind
 from mainspring.entities.operate.doctor import judge_kind
-from mainspring.kernel.operate.doctor import Finding
+from mainspring.kernel.doctor import Finding
 from offered import offered
 from stages import Stages
 

@@ -29,8 +29,7 @@ from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidStage, NotFound
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel import RetryPolicy, nearest
 
 NAME_BYTES = 80
 

@@ -23,8 +23,7 @@ from mainspring.declaring import check_settings, in_seconds, name_of
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import POSITIVE, SECONDS, STARTS, check_number, check_whole
+from mainspring.kernel import POSITIVE, SECONDS, STARTS, RetryPolicy, check_number, check_whole
 
 # should_process answers within this, or the entity is queued unasked (seconds).
 BUDGET_SECONDS = 0.1

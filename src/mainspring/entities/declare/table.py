@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidKind
-from mainspring.kernel.operate.queues import nearest
+from mainspring.kernel import nearest
 
 # Types of a version column; a smaller one would soon be used up.
 _VERSION_TYPES = ("pg_catalog.int4", "pg_catalog.int8")

@@ -19,8 +19,7 @@ from mainspring.entities.register import find_triggers
 from mainspring.entities.save.loop_guard import FREE_HOPS
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKind
-from mainspring.kernel.operate.doctor import LEVELS, Finding
-from mainspring.kernel.operate.rights import missing_rights
+from mainspring.kernel import LEVELS, Finding, missing_rights
 
 _MIGRATE = "run mainspring migrate module:app"
 # What stages need besides a worker's rights; docs/operate/rights.md has the grants.

@@ -27,10 +27,8 @@ from mainspring.entities.register import found as found_trigger
 from mainspring.entities.register import trigger_prefix
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
-from mainspring.kernel.jobs.operation import Operation
-from mainspring.kernel.operate.parked import Place, restart_parked
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.visit import shard_of
+from mainspring.kernel import Operation, nearest, restart_parked, shard_of
+from mainspring.kernel import ParkedPlace as Place
 
 # Failures of should_process are looked for in so many system visits of a kind.
 LAST_ASKED = 1000

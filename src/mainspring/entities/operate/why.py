@@ -17,8 +17,7 @@ from mainspring.entities.declare.keys import id_text
 from mainspring.entities.outside.queue import Entry
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.operate.why import why as why_visit
+from mainspring.kernel import nearest, why_visit
 
 LAST_RUNS = 30
 

@@ -34,11 +34,16 @@ from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.kind import Kind
 from mainspring.entities.statements import SQL
-from mainspring.kernel.outcome import Again, Done, Outcome, Verdict
-from mainspring.kernel.run.threads import to_its_end
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.settle.locks import lock_visits
-from mainspring.kernel.visit import Run
+from mainspring.kernel import (
+    Again,
+    Done,
+    Outcome,
+    QueueSettings,
+    Run,
+    Verdict,
+    lock_visits,
+    to_its_end,
+)
 
 # Events that one run delivers before it settles.
 EVENTS_AT_ONCE = 50

@@ -22,7 +22,7 @@ from mainspring.entities.save.patch import Patcher
 from mainspring.entities.save.rows import changes_of, own_save
 from mainspring.entities.source.rows import Loaded, Patch, Source, Written, stand
 from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
-from mainspring.kernel.visit import shard_of
+from mainspring.kernel import shard_of
 from mainspring.shape import shape
 
 if TYPE_CHECKING:

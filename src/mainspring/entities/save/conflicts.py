@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from mainspring.entities.save.rebase import moved
 from mainspring.entities.source.rows import Loaded
-from mainspring.kernel.outcome import Again, Verdict
-from mainspring.kernel.visit import Visit
+from mainspring.kernel import Again, Verdict, Visit
 
 FIRST_SECONDS = 0.05
 MOST_SECONDS = 5.0

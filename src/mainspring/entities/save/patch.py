@@ -16,7 +16,7 @@ import msgspec
 from mainspring.entities.declare.model import Model, is_equal
 from mainspring.entities.declare.outcome import Update
 from mainspring.errors import InvalidOutcome, UndeclaredField
-from mainspring.kernel.operate.queues import nearest
+from mainspring.kernel import nearest
 
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 

@@ -16,9 +16,8 @@ from mainspring.entities.save import loop_guard as guard
 from mainspring.entities.source.printing import LOCAL_PRINTING
 from mainspring.entities.source.rows import Loaded, Written
 from mainspring.errors import SaveRefused
-from mainspring.kernel.outcome import Again, Done, Verdict
-from mainspring.kernel.retry import decide
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Again, Done, Run, Verdict
+from mainspring.kernel import judge as decide
 from mainspring.shape import told
 
 

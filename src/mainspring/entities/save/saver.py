@@ -40,9 +40,7 @@ from mainspring.entities.source.dao import DaoSource
 from mainspring.entities.source.prefetch import AtHand
 from mainspring.entities.source.rows import Loaded, Patch, Source, stand
 from mainspring.entities.statements import SQL
-from mainspring.kernel.outcome import Done, Verdict
-from mainspring.kernel.settle.locks import lock_visits
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Done, Run, Verdict, lock_visits
 
 log = logging.getLogger("mainspring")
 _encode = msgspec.json.Encoder().encode

@@ -24,8 +24,8 @@ from mainspring.entities.source.prefetch import AtHand, Picture
 from mainspring.entities.source.printing import LOCAL_PRINTING
 from mainspring.entities.source.rows import Source
 from mainspring.entities.statements import SQL
+from mainspring.kernel import Run, Visit, shard_of
 from mainspring.kernel import clock as moment
-from mainspring.kernel.visit import Run, Visit, shard_of
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

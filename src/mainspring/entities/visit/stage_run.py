@@ -41,10 +41,16 @@ from mainspring.errors import (
     UnreadableEntity,
     UnreadableState,
 )
-from mainspring.kernel.outcome import Again, Done, Outcome, Parked
-from mainspring.kernel.retry import describe
-from mainspring.kernel.run.threads import to_its_end
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run
+from mainspring.kernel import (
+    DEFAULT_PRIORITY,
+    Again,
+    Done,
+    Outcome,
+    Parked,
+    Run,
+    describe,
+    to_its_end,
+)
 from mainspring.shape import fault
 
 log = logging.getLogger("mainspring")

@@ -28,10 +28,9 @@ from mainspring.entities.source.prefetch import Picture
 from mainspring.entities.visit import clock
 from mainspring.entities.visit.loader import Loader
 from mainspring.errors import InvalidTime, MainspringError
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
+from mainspring.kernel import clean_text as clean
 from mainspring.kernel import clock as moment
-from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.retry import clean
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
 from mainspring.shape import shape
 
 log = logging.getLogger("mainspring")

@@ -1,6 +1,5 @@
 """What an operator asks and orders.
 
-doctor.py      looks at the server, the schema and the tables, and says what is wrong
 history.py     what was run, searched by queue, key, time, outcome, error and payload field
                (T7)
 invariants.py  the invariants (`mainspring.violation`), looked at within a time that an

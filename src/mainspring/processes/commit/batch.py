@@ -11,8 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from mainspring.db.sql import Statement
-from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.visit import EARLIEST, Run, new_id, tokens
+from mainspring.kernel import EARLIEST, Run, Verdict, new_id, tokens
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.task_input import (
     DEADLINE_AFTER,

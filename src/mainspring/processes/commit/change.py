@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.visit import new_ids
+from mainspring.kernel import new_ids
 from mainspring.processes.commit.start import Begin, Parent
 from mainspring.processes.commit.task_input import Handout, Options
 from mainspring.processes.commit.visits import NewVisit

@@ -6,9 +6,7 @@ from typing import Any
 
 from mainspring.db.literals import numbers, words
 from mainspring.db.literals import rows as as_rows
-from mainspring.kernel.outcome import Parked
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel import KERNEL_SQL, Parked, new_id
 from mainspring.processes.commit.batch import Batch, NotSettled, Steps, Torn
 from mainspring.processes.commit.change import LEAVE, Change
 from mainspring.processes.commit.end_rows import End, end_values

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from mainspring.kernel.outcome import Again
+from mainspring.kernel import Again
 from mainspring.processes.commit import close as ending
 from mainspring.processes.commit import external as outside
 from mainspring.processes.commit import insert as growth

@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.db.literals import rows as as_rows
 from mainspring.errors import IdInUse
-from mainspring.kernel.outcome import Again
+from mainspring.kernel import Again
 from mainspring.processes.commit.batch import Batch, Step, Steps
 from mainspring.processes.commit.change import Change, NewProcess
 from mainspring.processes.commit.start import Started, start_steps

@@ -10,10 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from mainspring.db.literals import words
-from mainspring.kernel.outcome import Cancelled
-from mainspring.kernel.settle.batches import in_order
-from mainspring.kernel.settle.locks import find_values, lock_values
-from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel import KERNEL_SQL, Cancelled, find_values, in_order, lock_values
 from mainspring.processes.commit.batch import Batch, NotSettled, Step, Steps, Torn
 from mainspring.processes.commit.change import Change
 from mainspring.processes.statements import SQL

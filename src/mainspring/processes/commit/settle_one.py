@@ -6,11 +6,8 @@ from collections.abc import Generator
 from typing import Any
 from uuid import UUID
 
+from mainspring.kernel import KERNEL_SQL, Done, Outcome, Run, in_order, settle_arguments
 from mainspring.kernel import clock as moment
-from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.settle.batches import in_order, settle_arguments
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.steps import Step

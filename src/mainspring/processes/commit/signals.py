@@ -6,8 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from mainspring.errors import NotFound, Refused
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel import KERNEL_SQL, new_id
 from mainspring.processes.commit.visits import engine_visit, insert_values
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step

@@ -14,8 +14,7 @@ import msgspec
 
 from mainspring.db.sql import Statement
 from mainspring.errors import IdInUse
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id, new_ids
+from mainspring.kernel import KERNEL_SQL, new_id, new_ids
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
 from mainspring.processes.commit.visits import engine_of, engine_visit, insert_values, task_visit
 from mainspring.processes.statements import SQL

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import words
-from mainspring.kernel.read.background import LANE
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit
+from mainspring.kernel import BACKGROUND_BELOW as LANE
+from mainspring.kernel import DEFAULT_PRIORITY, Visit
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.promise import Failure
 

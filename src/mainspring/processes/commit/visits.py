@@ -17,9 +17,15 @@ from uuid import UUID, uuid5
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.kernel.settings import own_queue
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, Visit, new_id, shard_of, token
+from mainspring.kernel import (
+    DEFAULT_PRIORITY,
+    KERNEL_SQL,
+    Visit,
+    new_id,
+    own_queue,
+    shard_of,
+    token,
+)
 from mainspring.processes.steps import Step
 
 QUEUE = "mainspring.process"

@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.settle.batches import settle_arguments
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run
+from mainspring.kernel import KERNEL_SQL, Run, Verdict, WorkerPort, settle_arguments
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.steps import drive

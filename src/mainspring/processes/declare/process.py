@@ -11,9 +11,7 @@ from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overlo
 
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import Handler, QueueSettings
-from mainspring.kernel.visit import DEFAULT_PRIORITY
+from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
 from mainspring.processes.commit.start import Begin
 from mainspring.processes.declare.attrs import check_attrs
 from mainspring.processes.declare.handle import ProcessHandle

@@ -10,7 +10,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.operate.queues import LIMITS, check_limit, nearest
+from mainspring.kernel import QUEUE_LIMITS as LIMITS
+from mainspring.kernel import check_limit, nearest
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.policy import NAMES, RETRY, Policy, check, policy_of
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel.jobs.operation import Page, Result
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id, shard_of
+from mainspring.kernel import KERNEL_SQL, new_id, shard_of
+from mainspring.kernel import ItemResult as Result
+from mainspring.kernel import OperationPage as Page
 from mainspring.processes.commit.visits import NewVisit, offer_values
 from mainspring.processes.operate.search import FoundProcess, search
 from mainspring.processes.statements import SQL

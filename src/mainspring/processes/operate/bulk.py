@@ -18,9 +18,13 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.jobs.bulk import KINDS as KERNEL_KINDS
-from mainspring.kernel.jobs.operation import Kind, Operation, Page, Result, start
-from mainspring.kernel.read.background import LANE
+from mainspring.kernel import BACKGROUND_BELOW as LANE
+from mainspring.kernel import OPERATIONS as KERNEL_KINDS
+from mainspring.kernel import ItemResult as Result
+from mainspring.kernel import Operation
+from mainspring.kernel import OperationKind as Kind
+from mainspring.kernel import OperationPage as Page
+from mainspring.kernel import start_operation as start
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.operate.asked import ask_for, page_of
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.query import decoded
+from mainspring.kernel import decoded
 from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL

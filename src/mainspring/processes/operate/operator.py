@@ -14,9 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel.jobs.operation import Operation
-from mainspring.kernel.operate.rights import explaining
-from mainspring.kernel.query import ask
+from mainspring.kernel import Operation, ask, explaining
 from mainspring.processes.operate import actors, graph, search, settings, why
 from mainspring.processes.operate import bulk as mass
 from mainspring.processes.operate.actors import Counts

@@ -14,8 +14,7 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.literals import words
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.query import check_page, decoded
+from mainspring.kernel import check_page, decoded, nearest
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.task import check_text, check_time
 

@@ -14,8 +14,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.query import decoded
+from mainspring.kernel import decoded, nearest
 from mainspring.processes.statements import SQL
 
 # By kind of subject: the settings, and the least and greatest seconds where they are times.

@@ -13,9 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel.operate.why import REMEDIES as VISIT_REMEDIES
-from mainspring.kernel.operate.why import why as why_visit
-from mainspring.kernel.query import decoded
+from mainspring.kernel import VISIT_REMEDIES, decoded, why_visit
 from mainspring.phrases import instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.kernel.visit import PRIORITIES
+from mainspring.kernel import PRIORITIES
 from mainspring.processes.record.arguments import read_holes
 from mainspring.shape import fault
 from mainspring.tasks.declare.promise import Failure

@@ -10,11 +10,8 @@ from uuid import UUID, uuid5
 import msgspec
 
 from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
-from mainspring.kernel.outcome import Retry
-from mainspring.kernel.retry import clean
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit
+from mainspring.kernel import clean_text as clean
 from mainspring.processes.commit.change import Change, change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
 from mainspring.processes.commit.task_input import Handout

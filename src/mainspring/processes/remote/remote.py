@@ -18,9 +18,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidArguments
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel import KERNEL_SQL, QueueSettings, RetryPolicy
 from mainspring.processes.commit.settle_one import change_steps
 from mainspring.processes.commit.task_input import (
     Handout,

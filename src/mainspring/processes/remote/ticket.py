@@ -11,9 +11,8 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import InvalidArguments
+from mainspring.kernel import DEFAULT_PRIORITY, PRIORITIES, START, QueueSettings, Run, Visit
 from mainspring.kernel import clock as moment
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.visit import DEFAULT_PRIORITY, PRIORITIES, START, Run, Visit
 
 LATEST = 1e11  # seconds: a time that both sides can write
 

@@ -12,7 +12,7 @@ from contextvars import Token
 from typing import Any
 
 from mainspring.errors import InvalidArguments
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Run
 from mainspring.processes.commit.task_input import Handout
 from mainspring.processes.declare.process import Process
 from mainspring.processes.declare.versions import Unread, Versions

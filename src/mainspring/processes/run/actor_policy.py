@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.visit import Visit
+from mainspring.kernel import QueueSettings, RetryPolicy, Visit
 from mainspring.processes.commit.change import NewTask
 from mainspring.processes.commit.task_input import NO_OPTIONS
 from mainspring.processes.commit.visits import is_process_visit

@@ -7,9 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run
+from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
 
 log = logging.getLogger("mainspring")
 EVERY = 0.5  # seconds

@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 from mainspring.db.steps import Walk
 from mainspring.errors import InvalidDecision, MainspringError
-from mainspring.kernel.outcome import Verdict
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run
+from mainspring.kernel import KERNEL_SQL as SQL
+from mainspring.kernel import Run, Verdict
 from mainspring.processes.commit.change import Change, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import Handout

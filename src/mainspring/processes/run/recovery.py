@@ -15,14 +15,17 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidSetting, WorkTimeout
+from mainspring.kernel import (
+    KERNEL_SQL,
+    QueueSettings,
+    Retry,
+    RetryPolicy,
+    Run,
+    Visit,
+    WorkerPort,
+    judge,
+)
 from mainspring.kernel import clock as moment
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.outcome import Retry
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.retry import decide as judge
-from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run, Visit
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
 from mainspring.processes.commit.task_input import Desk, Handout, in_background

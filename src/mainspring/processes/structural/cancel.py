@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel import KERNEL_SQL, new_id
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.visits import engine_visit, find_places, place_values, queue_of
 from mainspring.processes.statements import SQL

@@ -21,12 +21,8 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.literals import words
 from mainspring.errors import Fenced
+from mainspring.kernel import KERNEL_SQL, Done, Run, WorkerPort, in_order, new_id, settle_arguments
 from mainspring.kernel import clock as moment
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.outcome import Done
-from mainspring.kernel.settle.batches import in_order, settle_arguments
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run, new_id
 from mainspring.processes.commit.end_rows import End, end_values
 from mainspring.processes.commit.visits import (
     NewVisit,

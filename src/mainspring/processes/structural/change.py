@@ -29,8 +29,7 @@ from mainspring.db.database import Database
 from mainspring.db.literals import words
 from mainspring.db.sql import Statement
 from mainspring.errors import NotFound, Refused
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, new_id
+from mainspring.kernel import DEFAULT_PRIORITY, KERNEL_SQL, new_id
 from mainspring.processes.commit.change import FIRST_OF, Change
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.end_rows import End, end_values

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import new_id
+from mainspring.kernel import KERNEL_SQL, new_id
 from mainspring.processes.commit.change import Change, NewTask
 from mainspring.processes.commit.end_rows import End, end_values
 from mainspring.processes.commit.task_input import decode_options

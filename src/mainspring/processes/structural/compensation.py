@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.visit import new_ids
+from mainspring.kernel import new_ids
 from mainspring.processes.commit.change import NewTask
 from mainspring.processes.commit.task_input import Options, decode_options
 from mainspring.processes.record.decision import Undo

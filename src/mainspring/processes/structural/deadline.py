@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
 from mainspring.processes.commit.visits import find_places

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.kernel import Retry, Run
 from mainspring.kernel import clock as moment
-from mainspring.kernel.outcome import Retry
-from mainspring.kernel.visit import Run
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.task_input import Handout
 from mainspring.processes.commit.visits import payload_of

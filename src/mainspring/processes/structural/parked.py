@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import tokens
+from mainspring.kernel import KERNEL_SQL, tokens
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.visits import queue_of
 from mainspring.processes.statements import SQL

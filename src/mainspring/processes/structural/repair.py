@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.visits import insert_values, task_visit
 from mainspring.processes.statements import SQL

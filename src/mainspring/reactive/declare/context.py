@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidSetting, WentBack
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Run
 from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.decide.rewinds import Rewind, Seen, chunks_to_do
 from mainspring.reactive.declare.params import from_raw, to_raw
+from mainspring.reactive.declare.product import Product
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.triggers import ChunkDelay, ChunkDelta, ChunkRefDelay, leaves_of
 from mainspring.reactive.model.values import Param, Value, check_value, moment_of
-from mainspring.reactive.run.finish import Product
 
 _decode = msgspec.json.decode
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidSetting, InvalidTask, UnknownParam
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel import RetryPolicy
 from mainspring.reactive.decide.lint import Declared, check_task
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.task import BACKOFF, Asker, ReactiveSettings, ReactiveTask

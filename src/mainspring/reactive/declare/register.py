@@ -17,8 +17,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.visit import token, tokens
+from mainspring.kernel import Offer, token, tokens
+from mainspring.kernel import offer_visits as offer
 from mainspring.reactive.declare.params import check_made, make
 from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
 from mainspring.reactive.model import codec

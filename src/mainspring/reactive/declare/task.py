@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mainspring.errors import InvalidSetting, InvalidTask
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel import RetryPolicy
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.gates import NO_GATES, Gates, dump_gates
 from mainspring.reactive.model.triggers import Trigger, check_trigger, params_of

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.jobs.cron import check_schedule, next_tick
+from mainspring.kernel import check_schedule, next_tick
 from mainspring.reactive.model.durations import Duration, check_duration, show_duration
 from mainspring.reactive.model.values import MICROSECOND, later
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.operate.doctor import Finding
-from mainspring.kernel.operate.rights import missing_rights
+from mainspring.kernel import Finding, missing_rights
 from mainspring.reactive.declare.register import LIVING_SECONDS
 from mainspring.reactive.statements import ask
 

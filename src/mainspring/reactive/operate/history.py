@@ -6,12 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.operate.history import (
-    HistoryFilter,
-    HistoryPosition,
-    PastRun,
-    search_history,
-)
+from mainspring.kernel import HistoryFilter, HistoryPosition, PastRun, search_history
 from mainspring.reactive.statements import ask
 
 

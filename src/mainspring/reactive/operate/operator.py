@@ -17,7 +17,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
-from mainspring.kernel.offer import Offer, offer
+from mainspring.kernel import Offer
+from mainspring.kernel import offer_visits as offer
 from mainspring.reactive.declare.params import Affected, affected_of, from_raw, to_raw
 from mainspring.reactive.model.values import Kind, Param, Value, check_value, split_key
 from mainspring.reactive.queues import ADMIT, CHECK, EXPECT, FIRST

@@ -15,26 +15,12 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.outcome import Cancelled, Failed, Verdict
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import Run, token
+from mainspring.kernel import Cancelled, Failed, Offer, RetryPolicy, Run, Verdict, token
+from mainspring.kernel import offer_visits as offer
 from mainspring.reactive.declare.params import to_raw
-from mainspring.reactive.model.values import Param, Value
+from mainspring.reactive.declare.product import Product
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.statements import SQL
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A param that a run sets when it succeeds."""
-
-    param: Param
-    value: Value
-    if_greater: bool = False
-    is_rewind: bool = False
-    chunks: tuple[int, ...] = ()
-    why: str | None = None
 
 
 @dataclass(slots=True)

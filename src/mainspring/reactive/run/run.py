@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.retry import clean, describe
-from mainspring.kernel.visit import Run
+from mainspring.kernel import Again, Done, Outcome, Run, describe
+from mainspring.kernel import clean_text as clean
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.run.finish import End, Ending, result_json

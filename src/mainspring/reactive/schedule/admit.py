@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.visit import new_ids, token
+from mainspring.kernel import Again, Done, Outcome, new_ids, token
 from mainspring.reactive.decide.decide import facts_of
 from mainspring.reactive.decide.evaluate import evaluate
 from mainspring.reactive.queues import Offered, nobody, run_queue

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.outcome import Again, Outcome
+from mainspring.kernel import Again, Offer, Outcome
+from mainspring.kernel import offer_visits as offer
 from mainspring.reactive.queues import ADMIT, CHECK, FIRST
 from mainspring.reactive.statements import ask
 

@@ -16,9 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.visit import token
+from mainspring.kernel import Again, Done, Offer, Outcome, token
+from mainspring.kernel import offer_visits as offer
 from mainspring.reactive.queues import CHECK, FIRST, Offered, nobody
 from mainspring.reactive.schedule.check import Check, read_tasks
 from mainspring.reactive.statements import ask

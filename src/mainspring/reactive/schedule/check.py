@@ -18,8 +18,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import UnknownFormat
-from mainspring.kernel.outcome import Again, Done, Outcome
-from mainspring.kernel.visit import new_ids, token, tokens
+from mainspring.kernel import Again, Done, Outcome, new_ids, token, tokens
 from mainspring.reactive.decide.decide import (
     Current,
     Definition,

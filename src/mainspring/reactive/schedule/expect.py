@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.outcome import Again, Done, Outcome
+from mainspring.kernel import Again, Done, Outcome
 from mainspring.reactive.statements import ask
 
 log = logging.getLogger("mainspring")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.retry import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
+from mainspring.kernel import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
 
 LEAST, MOST = 1.0, 1e10  # seconds
 CHOICES: Mapping[str, tuple[str, ...]] = {

@@ -21,8 +21,7 @@ from mainspring.errors import (
     NoDecider,
     PayloadTooLarge,
 )
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.visit import DEFAULT_PRIORITY, EARLIEST, LATEST
+from mainspring.kernel import DEFAULT_PRIORITY, EARLIEST, LATEST, RetryPolicy
 from mainspring.tasks.declare.calls import Calls
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.promise import Promise

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from mainspring.kernel.visit import rising_ids, shards_of, tokens
+from mainspring.kernel import rising_ids, shards_of, tokens
 from mainspring.tasks.declare.handle import Handle, Lookup
 from mainspring.tasks.declare.task import Call, Options, Task, warn_if_large
 

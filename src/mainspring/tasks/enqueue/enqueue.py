@@ -16,14 +16,8 @@ from typing import Any, LiteralString
 import psycopg
 
 from mainspring.db.sql import Statement
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import (
-    grouped_key,
-    new_ids,
-    new_visit,
-    shard_of,
-    tokens,
-)
+from mainspring.kernel import KERNEL_SQL as SQL
+from mainspring.kernel import grouped_key, new_ids, new_visit, shard_of, tokens
 from mainspring.tasks.declare.handle import Handle, Lookup
 from mainspring.tasks.declare.task import Call, Options, Uniform, warn_if_large
 from mainspring.tasks.enqueue.by_function import by_function

@@ -23,9 +23,8 @@ from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.pool import check_committed as _check_committed
 from mainspring.errors import DatabaseUnavailable
-from mainspring.kernel.layer import WorkerPort
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run
+from mainspring.kernel import KERNEL_SQL as SQL
+from mainspring.kernel import Run, WorkerPort
 from mainspring.tasks.run.cutting import InUse
 
 log = logging.getLogger("mainspring")

@@ -20,12 +20,10 @@ import psycopg
 
 from mainspring.db.steps import Walk, drive_psycopg, drive_psycopg_sync
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
+from mainspring.kernel import KERNEL_SQL as SQL
+from mainspring.kernel import Done, Run, in_order, settle_arguments
 from mainspring.kernel import clock as moment
 from mainspring.kernel import crash_points as steps
-from mainspring.kernel.outcome import Done
-from mainspring.kernel.settle.batches import in_order, settle_arguments
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run
 from mainspring.tasks.run.connections import Connections, lock_arguments
 
 log = logging.getLogger("mainspring")

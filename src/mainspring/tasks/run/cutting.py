@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from mainspring.db.connect.attempt import Attempt
-from mainspring.kernel.lease.session import cut
+from mainspring.kernel import cut_socket as cut
 
 C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 

@@ -13,11 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.errors import Fenced
-from mainspring.kernel.outcome import DONE, Done, Outcome
-from mainspring.kernel.run.hanging import MOST
-from mainspring.kernel.run.threads import to_its_end
-from mainspring.kernel.settings import Handler
-from mainspring.kernel.visit import Run
+from mainspring.kernel import DONE, Done, Handler, Outcome, Run, to_its_end
+from mainspring.kernel import MOST_HANGING as MOST
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.errors import InvalidTask
-from mainspring.kernel.jobs.recurring import Schedule
-from mainspring.kernel.settings import REMOTE, Handler, QueueSettings
+from mainspring.kernel import REMOTE, Handler, QueueSettings, Schedule
 from mainspring.tasks.declare.policy import declared
 from mainspring.tasks.declare.task import Task
 

@@ -9,8 +9,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.db.schema import rights
-from mainspring.kernel.operate import doctor
-from mainspring.kernel.operate.doctor import Finding
+from mainspring.kernel import doctor
+from mainspring.kernel.doctor import Finding
 from visits import Visits
 
 
