@@ -32,18 +32,7 @@ def killed(worker: WorkerProcess) -> None:
     worker.wait_dead(15)
 
 
-@pytest.mark.parametrize(
-    "step",
-    first(
-        [
-            "settle.answered",
-            "run.started",
-            "hold.written",
-            *sorted(WORKING - {"settle.answered", "run.started", "hold.written"}),
-        ],
-        4,
-    ),
-)
+@pytest.mark.parametrize("step", fast_first([*OFTEN_HIT, *sorted(WORKING - set(OFTEN_HIT))], 3))
 def test_a_worker_killed_while_it_works_loses_nothing(scene: Scene, step: str) -> None:
     some_work(scene)
     victim = scene.worker(die_at=step)

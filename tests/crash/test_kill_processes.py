@@ -57,7 +57,7 @@ def check(url: str, ids: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "step",
-    first(
+    fast_first(
         ["settle.answered:2", "run.started:9", "run.ended:30", "settle.sending:2", "page.read:2"], 2
     ),
 )
