@@ -21,7 +21,7 @@ from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import End, Supervisor
 from mainspring.cli.worker import Watch
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import Watchdog
 from mainspring.kernel.owned import Hand
 from mainspring.testing import wait_until
@@ -335,7 +335,7 @@ def test_a_process_that_was_fenced_is_replaced_at_once_and_its_database_told_whe
     hand.worker_id = me  # not the first id: it was declared dead before, and joined again
     seat.mark, seat.worker_id = tempfile.TemporaryFile(), uuid4()  # noqa: SIM115
     watchdog = Watchdog(hand, 10.0, on=False, mark=seat.mark.fileno())
-    watchdog.beaten(moment.local() - 9.5)
+    watchdog.beaten(clock.local() - 9.5)
     watchdog.asking()
     seat.process = subprocess.Popen(["false"])
     seat.process.wait()

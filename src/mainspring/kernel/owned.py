@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.visit import Position, Run, Visit
 
 
@@ -35,7 +35,7 @@ class Hand:
         # By shard: how far its dead owner had read in each level.
         self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
         self.bundles = False  # all workers of the pool find what is in bundles of history
-        self.time = moment.DatabaseTime()
+        self.time = clock.DatabaseTime()
 
     def start(self, run: Run) -> bool:
         """Enter a run, if its shard is mine and the lease in force."""

@@ -17,7 +17,7 @@ from uuid import UUID
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
 from mainspring.db.until_reachable import insist
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.jobs import flood, upkeep
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.heart import Heart
@@ -223,7 +223,7 @@ class Worker:
         while True:
             self.heart.loop.turned()
             await asyncio.sleep(self.settings.lease / 20)
-            now = moment.local()
+            now = clock.local()
             if now > self.hand.good_until:
                 if self.hand.active():
                     self.mind.stop_fenced()
@@ -233,7 +233,7 @@ class Worker:
     async def stop(self, *, grace: float | None = None) -> None:
         """Stop in order (T10): take nothing new, let runs end, give back what is left at once."""
         grace = self.settings.grace if grace is None else grace
-        began = moment.local()
+        began = clock.local()
         log.info("worker.stopping", extra={"worker": str(self.hand.worker_id), "grace": grace})
         self.hand.closed = True
         self.runner.close()
@@ -243,7 +243,7 @@ class Worker:
         self.runner.stop_all("stopping")
         self.mind.interrupt(self.hand.snapshot())
         await self.runner.ended(min(2.0, 1.0 + grace))
-        await self._settle_rest(max(1.0, grace - (moment.local() - began)))
+        await self._settle_rest(max(1.0, grace - (clock.local() - began)))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -264,7 +264,7 @@ class Worker:
             await line.close()
         log.info(
             "worker.stopped",
-            extra={"worker": str(self.hand.worker_id), "seconds": round(moment.local() - began, 3)},
+            extra={"worker": str(self.hand.worker_id), "seconds": round(clock.local() - began, 3)},
         )
 
     async def _in_time(self, part: Callable[[], None]) -> None:
@@ -280,8 +280,8 @@ class Worker:
 
     async def _settle_rest(self, timeout: float) -> None:
         """Results that are in must get out, if the database is there to take them."""
-        deadline = moment.local() + timeout
-        while self.settler.unsettled and moment.local() < deadline:
+        deadline = clock.local() + timeout
+        while self.settler.unsettled and clock.local() < deadline:
             await asyncio.sleep(0.01)
 
     # -- the life of a run
@@ -310,7 +310,7 @@ class Worker:
             asyncio.get_running_loop().call_later(SHARE_AFTER, self._share)
 
     def _is_overfull(self) -> bool:
-        return self.runner.free < self.buffer.startable(moment.local())
+        return self.runner.free < self.buffer.startable(clock.local())
 
     def _share(self) -> None:
         self._sharing = False

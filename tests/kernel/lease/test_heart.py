@@ -17,7 +17,7 @@ import pytest
 
 import mainspring.kernel.run.loop_watch
 import mainspring.kernel.worker
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.outcome import Done
@@ -70,7 +70,7 @@ async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
         try:
             return await gate(run)
         finally:
-            ended.append(moment.local())
+            ended.append(clock.local())
 
     visits.offer("a")
     async with working(database_url, queue(handler=handler), lease=0.6) as worker:
@@ -82,7 +82,7 @@ async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
             beaten = worker.hand.good_until - 0.7 * 0.6
             assert ended[0] - beaten < 0.6
 
-            await wait_until(lambda: moment.local() < worker.hand.good_until, 20)
+            await wait_until(lambda: clock.local() < worker.hand.good_until, 20)
             assert visits.query(f"{_HEART} and pid <> %s", pid)
             gate.open.set()
             await wait_until(lambda: visits.row("a") is None)

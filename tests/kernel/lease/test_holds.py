@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
@@ -150,7 +150,7 @@ async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pa
         async with working(
             database_url, queue(handler=gauge, hold_after=0), poll=10.0, lease=30.0
         ) as worker:
-            monkeypatch.setattr(steps, "listener", lambda step: pages.append(step))
+            monkeypatch.setattr(crash_points, "listener", lambda step: pages.append(step))
             await asyncio.sleep(1)
             tried = pages.count("page.read")
             assert not gauge.started

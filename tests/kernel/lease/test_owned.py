@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.read.reader import ShardsChanged
 from mainspring.kernel.settings import WorkerSettings
@@ -103,7 +103,7 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
     worker.hand.worker_id = me
     worker.hand.own(range(1024), count=1024)
-    worker.hand.good_until = moment.local() + 60
+    worker.hand.good_until = clock.local() + 60
     cursors = list(worker.reader._cursors.values())
 
     async with watch() as seen:
@@ -133,7 +133,7 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
     worker.hand.worker_id = me
     worker.hand.own(range(1024), count=1024)
-    worker.hand.good_until = moment.local() + 60
+    worker.hand.good_until = clock.local() + 60
     groups, first = worker.buffer.queues["ring"].groups, visits.visit("a")
     groups.limit(1, None, 0.0)
     groups.admit(first, 0.0)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -91,7 +91,7 @@ async def test_an_idle_worker_keeps_no_token_of_a_rate_that_others_use(
     parts.keep()
 
     assert state.bucket.rate == 5.0
-    assert state.bucket.ready_at(moment.local()) > moment.local() + 0.1
+    assert state.bucket.ready_at(clock.local()) > clock.local() + 0.1
 
 
 async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
@@ -103,7 +103,7 @@ async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
     state.wants_part = True
     parts.keep()
 
-    assert state.bucket.ready_at(moment.local()) <= moment.local()
+    assert state.bucket.ready_at(clock.local()) <= clock.local()
 
 
 async def test_what_runs_is_kept_though_the_limit_was_lowered(

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
 from mainspring.kernel.lease.dead import bury
 from mainspring.kernel.lease.loop_port import Mind
@@ -371,7 +371,7 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
             except Exception as error:
                 refused.append(type(error).__name__)
 
-    monkeypatch.setattr(steps, "listener", bury)
+    monkeypatch.setattr(crash_points, "listener", bury)
     assert new.shards.recut()
 
     assert refused == ["LockNotAvailable"]
@@ -394,7 +394,7 @@ def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
             visits.query("rollback")
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "listener", bury)
+        patch.setattr(crash_points, "listener", bury)
         new.shards.recut()
 
     assert_exact(visits, old)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import EXIT_CODE, Watchdog, read_mark
 from mainspring.kernel.owned import Hand
 
@@ -27,7 +27,7 @@ def watchdog(mark: int) -> Watchdog:
 
 def test_a_process_that_asked_in_vain_was_ended_by_the_network(mark: int) -> None:
     dog = watchdog(mark)
-    dog.beaten(moment.local() - 9.5)
+    dog.beaten(clock.local() - 9.5)
     dog.asking()
 
     assert read_mark(mark, EXIT_CODE) == (dog._hand.worker_id, True)
@@ -38,7 +38,7 @@ def test_a_process_that_did_not_even_ask_was_ended_by_what_it_ran(mark: int) -> 
     """T13: a run that never lets go of the interpreter is found as one that kills."""
     dog = watchdog(mark)
     dog.asking()
-    dog.beaten(moment.local() - 9.5)
+    dog.beaten(clock.local() - 9.5)
     dog.answered()
 
     assert read_mark(mark, EXIT_CODE) == (dog._hand.worker_id, False)
@@ -47,7 +47,7 @@ def test_a_process_that_did_not_even_ask_was_ended_by_what_it_ran(mark: int) -> 
 def test_a_process_that_ended_before_its_time_was_not_ended_by_the_watchdog(mark: int) -> None:
     dog = watchdog(mark)
     dog.asking()
-    dog.beaten(moment.local())
+    dog.beaten(clock.local())
 
     assert read_mark(mark, EXIT_CODE) == (dog._hand.worker_id, False)
 

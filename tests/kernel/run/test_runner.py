@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.owned import Hand
@@ -35,7 +35,7 @@ class Bench:
     ) -> None:
         self.hand = Hand()
         self.hand.shards = frozenset(range(1024))
-        self.hand.good_until = moment.local() + 3600
+        self.hand.good_until = clock.local() + 3600
         self.buffer = Buffer([QueueSettings("ring", handler, **settings)], threading.Lock())
         self.ended: list[Run] = []
         self.left: list[str] = []
@@ -191,7 +191,7 @@ async def test_whatever_a_handler_raises_ends_its_run_only(suspends: bool) -> No
 
 async def test_the_timeout_counts_from_the_start_not_from_the_first_suspension() -> None:
     """T5: what a handler did before it first waited is part of its time."""
-    local, moved = moment.local, 0.0
+    local, moved = clock.local, 0.0
 
     async def handler(run: Run) -> Outcome:
         nonlocal moved
@@ -200,7 +200,7 @@ async def test_the_timeout_counts_from_the_start_not_from_the_first_suspension()
         return Done()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moment, "local", lambda: local() + moved)
+        patch.setattr(clock, "local", lambda: local() + moved)
         async with Bench(handler, timeout=20.0) as bench:
             bench.give("slow")
             await bench.rest(1)
@@ -213,9 +213,9 @@ async def test_a_visit_that_its_rate_keeps_back_starts_when_the_rate_allows() ->
     async with Bench(done) as bench:
         ring = bench.buffer.queues["ring"]
         ring.limit(paused=False, concurrency=None, rate=50.0)
-        ring.bucket = Bucket(50.0, moment.local())
-        while ring.bucket.ready_at(moment.local()) <= moment.local():
-            ring.bucket.take(moment.local())
+        ring.bucket = Bucket(50.0, clock.local())
+        while ring.bucket.ready_at(clock.local()) <= clock.local():
+            ring.bucket.take(clock.local())
 
         bench.give("a")
         assert bench.ended == []
@@ -248,7 +248,7 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
 
 async def followed(bench: Bench, count: int) -> list[str]:
     """The keys of so many runs, in the order in which they ended."""
-    bench.runner._yielded_at = moment.local()  # else the first one is alone
+    bench.runner._yielded_at = clock.local()  # else the first one is alone
     bench.runner.fill()
     await bench.rest(count)
     return [run.visit.key for run in bench.ended]
@@ -390,8 +390,8 @@ async def test_runs_that_block_let_the_other_loops_run_between_them() -> None:
 
     async def handler(run: Run) -> Outcome:
         seen.append(turns)
-        until = moment.local() + 2 * YIELD_EVERY
-        while moment.local() < until:
+        until = clock.local() + 2 * YIELD_EVERY
+        while clock.local() < until:
             pass
         return Done()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.run.buffer import Buffer
@@ -106,7 +106,7 @@ class World:
             at=row.at,
             name=name,
             shard=int(key) % SHARDS,
-            read_at=moment.local() - waited,
+            read_at=clock.local() - waited,
             **facts,
         )
 

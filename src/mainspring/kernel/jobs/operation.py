@@ -20,8 +20,7 @@ import msgspec
 from mainspring.db.database import Database, is_transient
 from mainspring.db.literals import texts
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.offer import Offer, offer
 from mainspring.kernel.operate.parked import Place, restart_parked
 from mainspring.kernel.operate.queues import nearest
@@ -280,12 +279,12 @@ async def _steps(
     """Step after step for a while: between two of them nothing is read and nobody waited for."""
     if run.visit.attempt >= ATTEMPTS:
         return Done(writer=_failing(database, run))
-    until = moment.local() + RUN_SECONDS
+    until = clock.local() + RUN_SECONDS
     found: Operation | None = None  # as the step before left it
     outcome: Outcome | None = None
     stepped = False
     while outcome is None:
-        began = moment.local()
+        began = clock.local()
         try:
             if found is None:
                 found = await read_operation(database, connection, int(run.visit.key))
@@ -305,7 +304,7 @@ async def _steps(
             await asyncio.sleep(outcome.after)
             why, outcome = outcome.error, None
         if outcome is None:
-            now = moment.local()
+            now = clock.local()
             if now > until:
                 return Again(error=why)  # what it waits for is shown with its visit
             await asyncio.sleep(STEP_RESTS * (now - began))
@@ -335,8 +334,8 @@ async def _step(
     if page.items or last:
         async with database.transaction(connection):
             left = await _write(database, connection, kind, found, order, page)
-            steps.reach("operation.stepping")
-        steps.reach("operation.stepped")
+            crash_points.passed("operation.stepping")
+        crash_points.passed("operation.stepped")
         if left is None:
             return None, None  # paused or cancelled meanwhile, or another worker went first
     if last:

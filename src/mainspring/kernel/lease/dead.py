@@ -10,7 +10,7 @@ import logging
 from uuid import UUID
 
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.visit import token
 
@@ -33,7 +33,7 @@ def bury(
             "free_leases", dead_id=dead_id, pool=pool, epoch=token(), fenced=fenced
         )
         session.fetch("wake_all", pool=pool)
-    steps.reach("dead.declared")
+    crash_points.passed("dead.declared")
     return len(freed)
 
 

@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 from mainspring.db.database import Database, backoff
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease import parts
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death
@@ -110,7 +109,7 @@ class Heart(threading.Thread):
         tries = 0
         while not self._ending.is_set():
             try:
-                self._turn_at = moment.local()
+                self._turn_at = clock.local()
                 self.watchdog.asking()
                 self._turn()
                 self.watchdog.answered()
@@ -134,7 +133,7 @@ class Heart(threading.Thread):
     def cut(self) -> None:
         """The lease has ended and no beat came: break off what the thread waits for, if it hangs."""
         began = self._turn_at
-        if began and moment.local() - began > self._settings.lease / 2:
+        if began and clock.local() - began > self._settings.lease / 2:
             self._session.cut()
 
     def break_off(self) -> None:
@@ -153,13 +152,13 @@ class Heart(threading.Thread):
 
     def poke_share(self) -> None:
         """Visits wait here for a slot: if another worker is idle, it should have them now."""
-        if len(self._shards.peers) > 1 and moment.local() - self._shared_at > SHARE_EVERY:
-            self._shared_at = moment.local()
+        if len(self._shards.peers) > 1 and clock.local() - self._shared_at > SHARE_EVERY:
+            self._shared_at = clock.local()
             self._overfull = True
             self._poke.set()
 
     def _until_next(self) -> float:
-        now = moment.local()
+        now = clock.local()
         if self._beat_now:
             return 0.0
         wait = min(self._look_at + self._settings.beat_every - now, self._holds.next_in(now))
@@ -170,7 +169,7 @@ class Heart(threading.Thread):
         return max(0.01, wait)
 
     def _fence_if_late(self) -> None:
-        if moment.local() > self._hand.good_until and not self._was_fenced:
+        if clock.local() > self._hand.good_until and not self._was_fenced:
             self._was_fenced = True
             log.warning("worker.fenced", extra={"worker": str(self._hand.worker_id)})
             self._mind.fenced()
@@ -187,9 +186,7 @@ class Heart(threading.Thread):
     def _look_after_all(self) -> None:
         if self._hand.worker_id is None or self._is_dead:
             self._join()
-        looks = self._beat_now or (
-            moment.local() >= self._look_at + self._settings.beat_every * 0.9
-        )
+        looks = self._beat_now or (clock.local() >= self._look_at + self._settings.beat_every * 0.9)
         if looks:
             self._beat_now = False
             self._beat()
@@ -246,35 +243,35 @@ class Heart(threading.Thread):
         self._look_at = 0.0
         # The others should share now. Lost, they will at their next beat; but we have joined.
         self._session.call("wake_all", pool=settings.pool)
-        steps.reach("pool.joined")
+        crash_points.passed("pool.joined")
         log.info("worker.joined", extra={"worker": str(worker_id), "pool": settings.pool})
 
     def _beat(self) -> None:
         """Beat, and see all others, all leases and all settings as they are after it."""
         settings, session = self._settings, self._session
-        sent = moment.local()
+        sent = clock.local()
         self._send_beat()
         peers = session.call("read_workers", pool=settings.pool)
         leases = session.call("read_leases", pool=settings.pool)
         queues = session.call("read_queues", queues=self._watched)
-        self._look_at, self._read_at = sent, moment.local()
+        self._look_at, self._read_at = sent, clock.local()
         self._mind.settings_read(queues)
         self._shards.seen(peers, leases)
         self.joined.set()
 
     def _beat_if_due(self) -> None:
         """Between two statements: a turn of many must not last longer than the lease."""
-        if self._beat_at and moment.local() >= self._beat_at + self._settings.beat_every:
+        if self._beat_at and clock.local() >= self._beat_at + self._settings.beat_every:
             self._send_beat()
 
     def _send_beat(self) -> None:
         hand, settings = self._hand, self._settings
         slots = 0 if self.leaving.is_set() else settings.concurrency
-        sent = moment.local()
+        sent = clock.local()
         beaten = self._session.alone(
             "beat", worker_id=hand.worker_id, slots=slots, free=self._mind.free_slots()
         )
-        received = moment.local()
+        received = clock.local()
         if not beaten:
             raise _DeclaredDead
         self._beat_at = sent
@@ -316,7 +313,7 @@ class Heart(threading.Thread):
 
     def leave(self) -> None:
         """What is left goes back at once, and my row goes. Called after the thread has ended."""
-        steps.reach("pool.leaving")
+        crash_points.passed("pool.leaving")
         session, me, pool = self._session, self._hand.worker_id, self._settings.pool
         session.disconnect()  # a new one: that of the thread may hang
         # No clock is to be looked at any more, and a beat would set the watchdog on a process that ends.

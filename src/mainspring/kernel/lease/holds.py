@@ -14,8 +14,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.literals import numbers
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease.loop_port import Mind
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.owned import Hand
@@ -53,7 +52,7 @@ class Holds:
 
     def write_due(self) -> None:
         """Mark the runs that last: from here on they are seen, and survive one by one."""
-        now = moment.local()
+        now = clock.local()
         due: list[tuple[Run, float | None]] = []
         for run in self._hand.snapshot():
             if run.held or run.outcome is not None or run.settled:
@@ -64,14 +63,14 @@ class Holds:
                 due.append((run, work_timeout))
         if not due:
             return
-        steps.reach("hold.writing")
+        crash_points.passed("hold.writing")
         rows = self._session.call("hold", **hold_arguments(due, self._hand.worker_id))
         held = {row[0] for row in rows}
         for run, _ in due:
             run.held = run.held or run.token in held
         told = [run for run, _ in due if run.token in held]
         run_log.held(told, str(self._hand.worker_id))
-        steps.reach("hold.written")
+        crash_points.passed("hold.written")
 
     def look(self) -> None:
         """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
@@ -96,7 +95,7 @@ class Holds:
 
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
         freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
-        steps.reach("visits.recovered")
+        crash_points.passed("visits.recovered")
         for _, key, queue, crashes, was_orphaned, parked, _ in freed:
             facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
             log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.db.database import Database
 from mainspring.db.until_reachable import insist
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.owned import Hand
@@ -91,7 +91,7 @@ class Mind:
 
     def _apply_settings(self, rows: Sequence[Any]) -> None:
         """Operators' settings as they stand now."""
-        now = moment.local()
+        now = clock.local()
         for row in rows:
             (
                 name,
@@ -246,7 +246,7 @@ class Mind:
 
     def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER, queues)
+        return self.buffer.waited_by_shard(clock.local(), SHARE_AFTER, queues)
 
     def hanging_runs(self) -> list[Run]:
         """Those that may still have a result: until their visits are gone."""
@@ -258,7 +258,7 @@ class Mind:
     def free_slots(self) -> int:
         if self.hand.closed:
             return 0
-        return max(0, self.runner.free - self.buffer.startable(moment.local()))
+        return max(0, self.runner.free - self.buffer.startable(clock.local()))
 
     def hold_after(self, run: Run) -> tuple[float, float | None]:
         queue = self.buffer.queues[run.visit.queue]
@@ -285,13 +285,13 @@ class Mind:
         with self.hand.gate:
             state.part = size
             if state.bucket is not None:
-                state.bucket.change(rate, moment.local())
+                state.bucket.change(rate, clock.local())
             return state.running
 
     def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
         """Under the gate and at once, so that no later shrink is undone by an earlier word.
         `anew`: begin without a token."""
-        state, now = self.buffer.queues[queue], moment.local()
+        state, now = self.buffer.queues[queue], clock.local()
         with self.hand.gate:
             state.part = size
             if state.bucket is None or anew:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.lease.loop_port import Mind, PartNeed
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.limits.bucket import Part, next_rate, next_size
@@ -31,18 +31,18 @@ class Parts:
 
     def is_stale(self) -> bool:
         """Whether it is time to look again."""
-        return moment.local() - self._kept_at > EVERY
+        return clock.local() - self._kept_at > EVERY
 
     def keep(self) -> None:
         """Bring every part in line with what is needed and what the others have."""
-        self._kept_at = moment.local()
+        self._kept_at = clock.local()
         needs = self._mind.part_needs()
         # One row that somebody has is waited for at a look, lest there be no time to beat; in turn.
         for need in sorted(needs, key=lambda need: self._locked_at.get(need.queue, 0.0)):
             try:
                 self._keep(need)
             except psycopg.errors.LockNotAvailable:
-                self._locked_at[need.queue] = moment.local()
+                self._locked_at[need.queue] = clock.local()
                 break
             self._locked_at.pop(need.queue, None)
         self.unmet = any(need.wants for need in needs)

@@ -15,8 +15,7 @@ from uuid import UUID
 
 from mainspring.db.literals import numbers
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease import recut
 from mainspring.kernel.lease.bands import (
     CLOSED,
@@ -279,13 +278,13 @@ class Shards:
         rows = self._session.call("take_leases", pool=name, worker_id=me, most=most, epoch=token())
         if not rows:
             return
-        steps.reach("leases.taken")
+        crash_points.passed("leases.taken")
         taken = {(name, row[0]): Lease(row[0], me, row[1], None, row[2]) for row in rows}
         mine = sum(1 for lease in leases if lease.worker_id == me)
         # What only fills my fair share was not given for its load, and may go for that at once.
         if mine + len(taken) > len(leases) // max(1, len(staying)):
             came = [held for held in taken if held[1] in gifts]
-            self._given.update(dict.fromkeys(came, moment.local()))
+            self._given.update(dict.fromkeys(came, clock.local()))
         self._note(taken)
         self._adopt(dict(self._mine()))
 
@@ -342,7 +341,7 @@ class Shards:
         if all(peer.id != me for peer in staying):
             self._hand_over(name, staying)
             return
-        recent = moment.local() - self._settings.lease
+        recent = clock.local() - self._settings.lease
         keep = {shard for (n, shard), at in self._given.items() if at > recent and n == name}
         gift = surplus_gift(leases, staying, me=me, keep=keep)
         if gift is None and self._mind.free_slots() == 0:
@@ -392,7 +391,7 @@ class Shards:
         stay: set[int] = set()
         try:
             with self._session.transaction():
-                steps.reach("shards.giving")
+                crash_points.passed("shards.giving")
                 held: set[int] = set()
                 if unheld:
                     rows = self._session.fetch("hold", **hold_arguments(unheld, self._me))
@@ -402,7 +401,7 @@ class Shards:
             for run, _ in unheld:
                 run.held = run.held or run.token in held
             self._note_given(name, going.keys() - stay, to)
-            steps.reach("shards.given")
+            crash_points.passed("shards.given")
         except BaseException:
             stay = set()  # unknown: none is mine until a beat has read the leases
             raise

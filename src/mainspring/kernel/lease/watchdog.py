@@ -17,7 +17,7 @@ import struct
 import threading
 from uuid import UUID
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.owned import Hand
 
 # Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
@@ -45,7 +45,7 @@ class Watchdog:
             self._hand.good_until = sent + self._lease * FENCE_AFTER
             self._ends_at = sent + self._lease * EXIT_AFTER
             if self._on:
-                left = self._ends_at - moment.local()
+                left = self._ends_at - clock.local()
                 faulthandler.dump_traceback_later(max(0.01, left), exit=True)
         self._write()
 
@@ -66,7 +66,7 @@ class Watchdog:
     def call_off_if_idle(self) -> None:
         """From any thread. A beat that comes at the same time is not undone: it has moved the lease."""
         with self._gate:
-            if self._on and moment.local() > self._hand.good_until and not self._hand.active():
+            if self._on and clock.local() > self._hand.good_until and not self._hand.active():
                 faulthandler.cancel_dump_traceback_later()
 
     def end(self) -> None:
@@ -81,4 +81,4 @@ def read_mark(mark: int, code: int) -> tuple[UUID | None, bool]:
     if len(written) < _MARK.size:
         return None, False
     ends_at, me = _MARK.unpack(written)
-    return UUID(bytes=me), code == EXIT_CODE and 0.0 < ends_at <= moment.local()
+    return UUID(bytes=me), code == EXIT_CODE and 0.0 < ends_at <= clock.local()

@@ -19,8 +19,7 @@ from uuid import UUID
 
 from mainspring.db.database import Database, backoff
 from mainspring.db.reconnecting import Line
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.read.background import BURST, LANE, QUICK_SECONDS, LowLane
 from mainspring.kernel.read.cursor import Cursor
@@ -211,16 +210,16 @@ class Reader:
     async def _step(self) -> None:
         self._woken.clear()
         self._told = False
-        if not self._hand.shards or moment.local() > self._hand.good_until:
+        if not self._hand.shards or clock.local() > self._hand.good_until:
             await self._wait(self._settings.poll)
             return
-        if moment.local() >= self._sweep_at:
+        if clock.local() >= self._sweep_at:
             await self._sweep()
         await self._read_groups()
         levels = self._wanting()
         if levels:
             await self._read_levels(levels, self._more_urgent(levels))
-        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED or self._low_at > moment.local():
+        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED or self._low_at > clock.local():
             await self._stay_busy()
         else:
             await self._sleep()
@@ -232,16 +231,16 @@ class Reader:
         with nothing at hand that is not put behind the rest, being told too is rare and sooner.
         """
         is_low = self._buffer.only_below(DEFAULT_PRIORITY) or (
-            self._low_at > moment.local() and not self._buffer.has_from(DEFAULT_PRIORITY)
+            self._low_at > clock.local() and not self._buffer.has_from(DEFAULT_PRIORITY)
         )
         told = not self._database.pooled and is_low
-        if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
-            self._idle_at = moment.local()
+        if told != self._asleep and clock.local() - self._idle_at > BUSY_SECONDS:
+            self._idle_at = clock.local()
             await self._set_asleep(told)
             if told:
                 self._look_back()  # what was offered before anybody told us
                 return
-        now = moment.local()
+        now = clock.local()
         if self._low_at > now:
             await self._wait(min(self._low_at - now, LOOK_SECONDS))
             return
@@ -250,7 +249,7 @@ class Reader:
 
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
-        now = moment.local()
+        now = clock.local()
         # Whoever is busy is not told of offers; and of a visit whose time has come nobody is, but only who
         # has nothing at hand asks when that will be.
         look = now >= self._look_at and (not self._asleep or self._buffer.size > 0)
@@ -300,7 +299,7 @@ class Reader:
     def met(self, visits: Sequence[Visit]) -> None:
         """Visits came to be started: whether others have to give way."""
         if any(visit.priority >= LANE for visit in visits):
-            self._low.met(moment.local())
+            self._low.met(clock.local())
 
     def _least(self, queue: QueueState) -> int:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
@@ -320,7 +319,7 @@ class Reader:
 
     def _now(self) -> float:
         """The database's time, as far as we know it."""
-        return self._hand.time.at(moment.local())
+        return self._hand.time.at(clock.local())
 
     async def _read_levels(self, wanting: Sequence[Cursor], urgent: Sequence[Cursor]) -> None:
         page_size = max(10, self._page // len({c.queue for c in wanting}))
@@ -328,7 +327,7 @@ class Reader:
         most = self._shares(cursors, page_size)
         for cursor in cursors:
             cursor.sent()
-        sent, now = moment.local(), self._now()
+        sent, now = clock.local(), self._now()
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
         self._read_as_of = now
         pages = _by_level(rows)
@@ -339,13 +338,13 @@ class Reader:
                 self._low.burst(sent)
         self._fit(rows, page_size)
         # A read of few rows after it does not make the next look cheap.
-        self._look_cost = max(moment.local() - sent, self._look_cost / 2)
+        self._look_cost = max(clock.local() - sent, self._look_cost / 2)
         await self._let_run()
 
     def _shares(self, cursors: Sequence[Cursor], page: int) -> list[int]:
         """How many visits are asked for of each level: one that gives way is read by bursts, with a share
         by as many as it is owed."""
-        if not self._low.gives_way(moment.local()):
+        if not self._low.gives_way(clock.local()):
             return [page] * len(cursors)
         low = min(page, BURST)
         shared = min(page, max(BURST, self._buffer.owed))
@@ -362,7 +361,7 @@ class Reader:
     ) -> list[Visit]:
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = moment.local(), self._hand.changes
+        sent, changes = clock.local(), self._hand.changes
         visits: list[Visit] = []
         for shards, levels in self._by_shards([c.queue for c in cursors]):
             values = {
@@ -381,7 +380,7 @@ class Reader:
                 connection, SQL["read_due"], *SQL["read_due"].arguments(values)
             )
             visits += [_visit(*row, sent) for row in rows]
-        steps.reach("page.read")
+        crash_points.passed("page.read")
         if self._prepares and visits:
             await self._prepare(visits)
         if changes != self._hand.changes:
@@ -419,7 +418,7 @@ class Reader:
         fresh = self._buffer.new_of(self._hand.own_of(visits), self._hand.shards)
         is_known = not fresh and len(visits) >= KNOWN_MANY
         cursor = self._cursors[visits[0].queue, visits[0].priority]
-        cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
+        cursor.known_until = clock.local() + KNOWN_SECONDS if is_known else 0.0
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             if not self._buffer.queues[cursor.queue].settings.beside:
@@ -459,7 +458,7 @@ class Reader:
         }
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = moment.local(), self._hand.changes
+        sent, changes = clock.local(), self._hand.changes
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
@@ -478,7 +477,7 @@ class Reader:
 
     async def _sweep(self) -> None:
         """Look behind the cursors for visits that nobody told us of."""
-        began = moment.local()
+        began = clock.local()
         self._sweep_again = False
         after = dict.fromkeys(self._cursors, START)
         upto = {level: cursor.position for level, cursor in self._cursors.items()}
@@ -502,20 +501,20 @@ class Reader:
                     self._take_in(page)
             pending = [c for c in pending if (c.queue, c.priority) in full]
         self._look_back()  # the poll: whatever notifications do, every level is read
-        cost = min(moment.local() - began, DEAREST_SWEEP)
+        cost = min(clock.local() - began, DEAREST_SWEEP)
         pause = max(self._settings.poll, 20 * cost) * random.uniform(0.9, 1.1)
-        self._sweep_at = 0.0 if self._sweep_again else moment.local() + pause
+        self._sweep_at = 0.0 if self._sweep_again else clock.local() + pause
         self.passes += 1
 
     async def _sleep(self) -> None:
         """Nothing to do: say so, look once more, then wait."""
-        self._idle_at = moment.local()
+        self._idle_at = clock.local()
         if not self._asleep:
             await self._set_asleep(True)
             self._look_back()
-            self._watchful_until = moment.local() + WATCHFUL_FOR
+            self._watchful_until = clock.local() + WATCHFUL_FOR
             return
-        until_sweep = max(0.0, self._sweep_at - moment.local())
+        until_sweep = max(0.0, self._sweep_at - clock.local())
         connection = await self._line.get()
         since = self._read_as_of - CLOCK_ERROR
         mine = [run.visit for run in self._hand.snapshot() if run.visit.due > since]
@@ -538,10 +537,10 @@ class Reader:
             self._look_back()
             return
         timeout = until_sweep if due_in is None else min(until_sweep, due_in)
-        if moment.local() < self._watchful_until:
+        if clock.local() < self._watchful_until:
             timeout = min(timeout, WATCHFUL_SECONDS)
-        until = moment.local() + timeout
-        while await self._wait(until - moment.local()):
+        until = clock.local() + timeout
+        while await self._wait(until - clock.local()):
             if self._told:
                 return
             self._woken.clear()  # room is what it has: the next visit is due when it was due

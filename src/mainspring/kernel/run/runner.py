@@ -15,8 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.retry import decide
@@ -87,7 +86,7 @@ class Runner:
         """
         self._says_ends = log.isEnabledFor(logging.INFO)
         self._says_starts = self._says_ends and log.isEnabledFor(logging.DEBUG)
-        now = moment.local()
+        now = clock.local()
         if self._closing or not (self.buffer.can_start(now) or self.tries.stranded):
             self._set_alarm(now)
             return
@@ -146,10 +145,10 @@ class Runner:
                 return  # the slot has gone on without it
             if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
-                self._yielded_at = moment.local()
+                self._yielded_at = clock.local()
 
     def _next(self, beside: bool) -> Run | None:
-        now = moment.local()
+        now = clock.local()
         while (visit := self._pop(now, beside)) is not None:
             suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
             if suspect and not self.tries.may_begin(visit):
@@ -210,7 +209,7 @@ class Runner:
 
     def _ring(self) -> None:
         self._alarm = None
-        self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
+        self.buffer.release_rated(clock.local())  # what groups keep back is no part of the size
         self.fill()
 
     def _run_on(
@@ -250,8 +249,8 @@ class Runner:
     def _begin(self, run: Run) -> Course | None:
         """Call a handler up to where it first suspends; answers what is left of it, or notes how it
         ended."""
-        if steps.listener is not None:
-            steps.reach("run.started")
+        if crash_points.listener is not None:
+            crash_points.passed("run.started")
         if self._says_starts:
             run_log.began(run, str(self.hand.worker_id))
         if run.visit.expires_at is not None and _is_expired(run):
@@ -271,7 +270,7 @@ class Runner:
         alarm = None
         if (timeout := run.settings.timeout) is not None:
             loop = asyncio.get_running_loop()
-            left = max(0.0, timeout - (moment.local() - run.began))
+            left = max(0.0, timeout - (clock.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
             outcome, error = await course, None
@@ -301,10 +300,10 @@ class Runner:
 
     def _conclude(self, run: Run) -> float:
         """A run has its outcome; answers the moment."""
-        self._ended_at = now = moment.local()
+        self._ended_at = now = clock.local()
         run.seconds = now - run.began
-        if steps.listener is not None:
-            steps.reach("run.ended")
+        if crash_points.listener is not None:
+            crash_points.passed("run.ended")
         return now
 
     def _finish(self, runs: Sequence[Run]) -> None:
@@ -466,9 +465,9 @@ class Runner:
 
     async def ended(self, timeout: float) -> bool:
         """Wait until all slots have ended, but those whose runs hang, or have come to hang meanwhile."""
-        deadline = moment.local() + timeout
+        deadline = clock.local() + timeout
         while slots := (self._slots | self._beside) - self.hanging.slots:
-            left = deadline - moment.local()
+            left = deadline - clock.local()
             if left <= 0:
                 return False
             await asyncio.wait(slots, timeout=min(left, LOOK_EVERY))

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import asyncpg
 
 from mainspring.db.database import Database, backoff, is_transient
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.outcome import (
     Outcome,
     Writer,
@@ -260,7 +260,7 @@ class Settler:
         self._enter_again(locked)
 
     async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
-        steps.reach("settle.sending")
+        crash_points.passed("settle.sending")
         connection = await line.get()
         short = short_form(sort, bundled=self._fills_bundle(batch))
         if short is None:
@@ -284,7 +284,7 @@ class Settler:
                 if getattr(error, "sqlstate", None) != _LOCKED:
                     raise
                 return await self._send_free(connection, batch)
-        steps.reach("settle.answered")
+        crash_points.passed("settle.answered")
         return answers
 
     def _arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
