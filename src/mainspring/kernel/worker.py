@@ -22,7 +22,7 @@ from mainspring.kernel.jobs import flood, upkeep
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
-from mainspring.kernel.lease.loop_port import SHARE_AFTER, Mind
+from mainspring.kernel.lease.loop_port import SHARE_AFTER, LoopPort
 from mainspring.kernel.operate.register import register
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.owned import Hand
@@ -99,7 +99,7 @@ class Worker:
         )
         self.reader.unsettled = lambda: self.settler.unsettled
         self.reader.filled = self._filled
-        self.mind = Mind(
+        self.loop_port = LoopPort(
             database,
             self.hand,
             self.buffer,
@@ -110,8 +110,8 @@ class Worker:
             begin=self._begin,
             layers=layers,
         )
-        self.heart = self.mind.heart = Heart(
-            database, self.hand, self.mind, settings, self._declared, watched
+        self.heart = self.loop_port.heart = Heart(
+            database, self.hand, self.loop_port, settings, self._declared, watched
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
@@ -123,7 +123,7 @@ class Worker:
 
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
-        self.mind.loop = asyncio.get_running_loop()
+        self.loop_port.loop = asyncio.get_running_loop()
         await insist(self._prepare)
         self.heart.start()
         for part in self._loops():
@@ -187,8 +187,8 @@ class Worker:
             await asyncio.sleep(0.1)
 
     def _check_welcome(self) -> None:
-        if self.mind.turned_away_by is not None:
-            raise self.mind.turned_away_by
+        if self.loop_port.turned_away_by is not None:
+            raise self.loop_port.turned_away_by
 
     async def drained(self) -> None:
         """Wait until nothing is due in these queues and nothing is under way here."""
@@ -226,7 +226,7 @@ class Worker:
             now = clock.local()
             if now > self.hand.good_until:
                 if self.hand.active():
-                    self.mind.stop_fenced()
+                    self.loop_port.stop_fenced()
                 self.heart.watchdog.call_off_if_idle()
                 self.heart.cut()
 
@@ -241,7 +241,7 @@ class Worker:
         self.heart.poke_beat()
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
-        self.mind.interrupt(self.hand.snapshot())
+        self.loop_port.interrupt(self.hand.snapshot())
         await self.runner.ended(min(2.0, 1.0 + grace))
         await self._settle_rest(max(1.0, grace - (clock.local() - began)))
         for task in self._tasks:
@@ -327,7 +327,7 @@ class Worker:
         self.reader.hint(queue, due_at)
 
     def call_soon(self, action: Callable[..., None], *values: Any) -> None:
-        self.mind.tell(action, *values)
+        self.loop_port.tell(action, *values)
 
     def take_in(self, visits: Sequence[Visit]) -> None:
         """Visits that this worker has just committed: those of its shards start without a read."""
@@ -370,7 +370,7 @@ class Worker:
                     )
                 lost = lost_of(runs, rows)
                 void = [run for run in runs if lost.get(run.token) in ("gone", "changed")]
-                self.mind.overtaken(void, void=True)
+                self.loop_port.overtaken(void, void=True)
                 await asyncio.sleep(LOOK_UP_EVERY)
         except Exception as error:  # the heart's next looks find them
             log.warning("call_off.waiting", extra={"error": str(error)})
@@ -387,7 +387,9 @@ class Worker:
         its slot, or (`void`: its result does not count any more) is stopped. The visit may be run again,
         here too."""
         versions = {visit.version for visit in visits}
-        self.mind.overtaken([r for r in self.hand.active() if r.visit.version in versions], void)
+        self.loop_port.overtaken(
+            [r for r in self.hand.active() if r.visit.version in versions], void
+        )
         for visit in visits:
             if visit.queue in self.buffer.queues:
                 self.buffer.forget(visit)

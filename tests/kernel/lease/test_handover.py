@@ -302,13 +302,13 @@ async def test_shards_that_come_with_suspects_are_looked_at_before_they_are_clea
     """A6: a loop that is busy while the heart takes shards over has not looked at them yet."""
     gate = Gate()
     async with working(database_url, queue(handler=gate)) as worker:
-        await wait_until(worker.mind.suspects_done)
+        await wait_until(worker.loop_port.suspects_done)
 
         worker.hand.own(worker.hand.shards, count=1024)  # by the heart, and the loop is busy
 
-        assert not worker.mind.suspects_done()
-        worker.mind.shards_changed()
-        await wait_until(worker.mind.suspects_done)
+        assert not worker.loop_port.suspects_done()
+        worker.loop_port.shards_changed()
+        await wait_until(worker.loop_port.suspects_done)
 
 
 async def test_a_worker_that_joins_under_load_shares_no_shard_with_another(

@@ -129,7 +129,7 @@ async def test_a_stranger_of_the_release_before_is_not_joined(
     def turned_away() -> bool:
         visits.call("beat", worker_id=before, slots=4, free=4)
         worker.heart.poke_beat()
-        return worker.mind.turned_away_by is not None
+        return worker.loop_port.turned_away_by is not None
 
     async with working(database_url, queue("mail"), OWN, wait=False) as worker:
         await wait_until(turned_away)

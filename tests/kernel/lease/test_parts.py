@@ -22,7 +22,7 @@ async def worker(visits: Visits, database_url: str) -> AsyncIterator[Worker]:
     """A worker that was not started, with five permits and all of a rate."""
     visits.register(queue(concurrency=5, rate=10))
     found = Worker(Database(database_url), [queue()], WorkerSettings())
-    found.mind.loop = asyncio.get_running_loop()
+    found.loop_port.loop = asyncio.get_running_loop()
     found.hand.worker_id = visits.join()
     state = found.buffer.queues["ring"]
     state.limit(paused=False, concurrency=5, rate=10)
@@ -48,8 +48,8 @@ async def test_a_late_grow_never_undoes_a_shrink(worker: Worker) -> None:
     """B7: the loop is busy while the heart grows the part and then lends it."""
     state = worker.buffer.queues["ring"]
 
-    worker.mind.part_set("ring", 4, 8.0)
-    worker.mind.part_shrink("ring", 1, 2.0)
+    worker.loop_port.part_set("ring", 4, 8.0)
+    worker.loop_port.part_shrink("ring", 1, 2.0)
     await asyncio.sleep(0.01)
 
     assert (state.part, state.bucket.rate) == (1, 2.0)

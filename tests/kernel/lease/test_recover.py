@@ -168,7 +168,7 @@ def suspect_all(worker: Worker, visits: Visits, monkeypatch: pytest.MonkeyPatch)
     reached = {("ring", 5): (visits.now().timestamp() + 3600, "")}
     worker.hand.suspects = dict.fromkeys(range(1024), reached)
     # Nothing is there yet, so a beat that comes now would find that all of them have been tried.
-    monkeypatch.setattr(type(worker.mind), "suspects_done", lambda _: False)
+    monkeypatch.setattr(type(worker.loop_port), "suspects_done", lambda _: False)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mainspring.db.database import Database
 from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
 from mainspring.kernel.lease.dead import bury
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
 from mainspring.kernel.owned import Hand
@@ -26,7 +26,7 @@ ALL = frozenset(range(1024))
 
 
 class Thoughtless:
-    """A mind that has nothing to say."""
+    """A loop port that has nothing to say."""
 
     def waiting_by_shard(self, _queues: Collection[str]) -> dict[int, int]:
         return {}
@@ -63,9 +63,9 @@ class Owner:
     def __init__(self, url: str, visits: Visits, *names: str, turns: str | None = None) -> None:
         self.session = Counting(Database(url, pooled=True))
         self.hand = Hand()
-        mind: Mind = Thoughtless()  # type: ignore[assignment]
+        loop_port: LoopPort = Thoughtless()  # type: ignore[assignment]
         self.code: Code = code_of(names, [turns] * len(names))
-        self.shards = Shards(self.session, self.hand, mind, SETTINGS, self.code)
+        self.shards = Shards(self.session, self.hand, loop_port, SETTINGS, self.code)
         self.hand.worker_id = uuid4()
         visits.call(
             "join_pool",

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.kernel.lease.bands import code_of
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
 from mainspring.kernel.owned import Hand
@@ -22,7 +22,7 @@ SETTINGS = WorkerSettings()
 
 
 class Thoughtless:
-    """A mind that has nothing to say; what waits and what is free is set by the test."""
+    """A loop port that has nothing to say; what waits and what is free is set by the test."""
 
     waiting: dict[int, int]
     free = 0
@@ -52,8 +52,10 @@ class Owner:
     def __init__(self, url: str, visits: Visits) -> None:
         self.session = Session(Database(url, pooled=True))
         self.hand, self.thoughts = Hand(), Thoughtless()
-        mind: Mind = self.thoughts  # type: ignore[assignment]
-        self.shards = Shards(self.session, self.hand, mind, SETTINGS, code_of(["ring"], [None]))
+        loop_port: LoopPort = self.thoughts  # type: ignore[assignment]
+        self.shards = Shards(
+            self.session, self.hand, loop_port, SETTINGS, code_of(["ring"], [None])
+        )
         self.hand.worker_id = visits.join()
 
     def look(self) -> None:

@@ -24,7 +24,7 @@ from mainspring.kernel.lease import parts
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death
 from mainspring.kernel.lease.holds import Holds
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.parts import Parts
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
@@ -60,14 +60,14 @@ class Heart(threading.Thread):
         self,
         database: Database,
         hand: Hand,
-        mind: Mind,
+        loop_port: LoopPort,
         settings: WorkerSettings,
         queues: Iterable[QueueSettings],
         watched: Iterable[str] = (),
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
         self._hand = hand
-        self._mind = mind
+        self._loop_port = loop_port
         self._settings = settings
         self._turns = {queue.name: queue.turns for queue in queues}
         self._watched = [*self._turns, *watched]  # whose settings are read
@@ -78,9 +78,9 @@ class Heart(threading.Thread):
         )
         code = code_of(self._turns.keys(), self._turns.values())
         self._digest = code.digest
-        self._shards = Shards(self._session, hand, mind, settings, code)
-        self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
-        self._parts = Parts(self._session, hand, mind)
+        self._shards = Shards(self._session, hand, loop_port, settings, code)
+        self._holds = Holds(self._session, hand, loop_port, retry_after=settings.beat_every)
+        self._parts = Parts(self._session, hand, loop_port)
         self._first_id = settings.worker_id
         self._launch = uuid4()  # the same under every id, so others know who came back
         self._poke = threading.Event()
@@ -165,14 +165,14 @@ class Heart(threading.Thread):
         if self._parts.unmet:
             wait = min(wait, parts.EVERY)
         # A run that begins while this thread sleeps must be held in time too.
-        wait = min(wait, max(0.05, self._mind.shortest_hold_after() / 2))
+        wait = min(wait, max(0.05, self._loop_port.shortest_hold_after() / 2))
         return max(0.01, wait)
 
     def _fence_if_late(self) -> None:
         if clock.local() > self._hand.good_until and not self._was_fenced:
             self._was_fenced = True
             log.warning("worker.fenced", extra={"worker": str(self._hand.worker_id)})
-            self._mind.fenced()
+            self._loop_port.fenced()
         self.watchdog.call_off_if_idle()
 
     # -- one turn
@@ -255,7 +255,7 @@ class Heart(threading.Thread):
         leases = session.call("read_leases", pool=settings.pool)
         queues = session.call("read_queues", queues=self._watched)
         self._look_at, self._read_at = sent, clock.local()
-        self._mind.settings_read(queues)
+        self._loop_port.settings_read(queues)
         self._shards.seen(peers, leases)
         self.joined.set()
 
@@ -269,7 +269,7 @@ class Heart(threading.Thread):
         slots = 0 if self.leaving.is_set() else settings.concurrency
         sent = clock.local()
         beaten = self._session.alone(
-            "beat", worker_id=hand.worker_id, slots=slots, free=self._mind.free_slots()
+            "beat", worker_id=hand.worker_id, slots=slots, free=self._loop_port.free_slots()
         )
         received = clock.local()
         if not beaten:
@@ -279,7 +279,7 @@ class Heart(threading.Thread):
         self._was_fenced = False
         jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
         if abs(jump) > JUMP and self.joined.is_set():
-            self._mind.clock_jumped(jump)
+            self._loop_port.clock_jumped(jump)
         self._warn_of_short_lease(received - sent)
 
     def _warn_of_short_lease(self, round_trip: float) -> None:
@@ -302,8 +302,8 @@ class Heart(threading.Thread):
         log.warning("worker.declared_dead", extra={"worker": str(self._hand.worker_id)})
         self._hand.let_go(self._hand.shards)
         self._hand.good_until = 0.0
-        self._mind.fenced()
-        self._mind.shards_changed()
+        self._loop_port.fenced()
+        self._loop_port.shards_changed()
         self._parts.lose()
         self._is_dead = True
         self._look_at = self._beat_at = 0.0

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.db.literals import numbers
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.owned import Hand
 from mainspring.kernel.run import run_log
@@ -27,10 +27,12 @@ log = logging.getLogger("mainspring")
 class Holds:
     """The heart's work on holds."""
 
-    def __init__(self, session: Session, hand: Hand, mind: Mind, *, retry_after: float) -> None:
+    def __init__(
+        self, session: Session, hand: Hand, loop_port: LoopPort, *, retry_after: float
+    ) -> None:
         self._session = session
         self._hand = hand
-        self._mind = mind
+        self._loop_port = loop_port
         self._retry_after = retry_after
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
         self._late: set[int] = set()  # of these, my own
@@ -44,7 +46,7 @@ class Holds:
     def next_in(self, now: float) -> float:
         """Seconds until the next run has lasted long enough to be held."""
         times = [
-            max(run.hold_at, run.began + self._mind.hold_after(run)[0])
+            max(run.hold_at, run.began + self._loop_port.hold_after(run)[0])
             for run in self._hand.snapshot()
             if not run.held and not run.settled and run.outcome is None
         ]
@@ -57,7 +59,7 @@ class Holds:
         for run in self._hand.snapshot():
             if run.held or run.outcome is not None or run.settled:
                 continue
-            after, work_timeout = self._mind.hold_after(run)
+            after, work_timeout = self._loop_port.hold_after(run)
             if now >= max(run.hold_at, run.began + after):
                 run.hold_at = now + self._retry_after
                 due.append((run, work_timeout))
@@ -86,12 +88,12 @@ class Holds:
         overdue, self._overdue = late & self._overdue, late
         orphaned = [row[4] for row in rows if row[7]]
         if overdue:
-            overdue -= self._mind.overdue([row for row in rows if row[4] in overdue])
+            overdue -= self._loop_port.overdue([row for row in rows if row[4] in overdue])
         if overdue or orphaned:
             self._recover(shards, orphaned, list(overdue))
             rows = self._session.call("read_held", shards=numbers(shards))
-            self._mind.shards_changed()
-        self._mind.held_read(rows)
+            self._loop_port.shards_changed()
+        self._loop_port.held_read(rows)
 
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
         freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
@@ -111,7 +113,7 @@ class Holds:
         lost = [run for run in held if run not in self._hand.runs]
         if lost:
             self._session.call("release_holds", worker_id=me, runs=lost)
-            self._mind.shards_changed()
+            self._loop_port.shards_changed()
         return set(held)
 
     def _let_go_of_late(self, late: set[int]) -> None:
@@ -120,7 +122,7 @@ class Holds:
         twice, self._late = late & self._late, late
         runs = [run for run in self._hand.active() if run.token in twice]
         if runs and self._hand.closed:
-            self._mind.lost_hold(runs, void=False)
+            self._loop_port.lost_hold(runs, void=False)
 
     def _let_go_of_lost(self, held: set[int]) -> None:
         """Runs whose visits were deleted (by their hold, or because no hold could be had), and those that
@@ -130,7 +132,7 @@ class Holds:
         """
         doubtful = [
             run
-            for run in [*self._hand.active(), *self._mind.hanging_runs()]
+            for run in [*self._hand.active(), *self._loop_port.hanging_runs()]
             if not run.settled and run.token not in held and (run.held or run.hold_at)
         ]
         lost: dict[int, str] = {}
@@ -141,12 +143,12 @@ class Holds:
             words = ("gone", "changed") if void else ("overtaken",)
             runs = [r for r in doubtful if lost.get(r.token) in words and r.token in self._lost]
             if runs:
-                self._mind.lost_hold(runs, void=void)
+                self._loop_port.lost_hold(runs, void=void)
         self._lost = lost
 
     def _list_hanging(self) -> None:
         """Name the runs that hang in my row, for operators."""
-        listed, me = self._mind.hanging(), self._hand.worker_id
+        listed, me = self._loop_port.hanging(), self._hand.worker_id
         if self._listed_by != me:  # a new row, which names none
             self._listed, self._listed_by = [], me
         if listed != self._listed:

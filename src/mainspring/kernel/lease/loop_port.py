@@ -1,4 +1,4 @@
-"""The mind: what the heart's thread asks of its worker and tells it.
+"""The port between the heart's thread and the event loop: what the heart asks and tells its worker.
 
 Called from the heart's thread. A question is answered at once from what the loop shows; what changes
 the loop's state is passed on to the loop.
@@ -44,7 +44,7 @@ class PartNeed:
     running: int
 
 
-class Mind:
+class LoopPort:
     """A worker's answers to its heart."""
 
     heart: Heart

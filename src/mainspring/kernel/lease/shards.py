@@ -30,7 +30,7 @@ from mainspring.kernel.lease.bands import (
 )
 from mainspring.kernel.lease.dead import bury
 from mainspring.kernel.lease.holds import hold_arguments
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.sharing import (
     Lease,
@@ -53,11 +53,16 @@ class Shards:
     """The heart's work on leases."""
 
     def __init__(
-        self, session: Session, hand: Hand, mind: Mind, settings: WorkerSettings, code: Code
+        self,
+        session: Session,
+        hand: Hand,
+        loop_port: LoopPort,
+        settings: WorkerSettings,
+        code: Code,
     ) -> None:
         self._session = session
         self._hand = hand
-        self._mind = mind
+        self._loop_port = loop_port
         self._settings = settings
         self._queues = code.queues
         self._book = recut.Book(settings.pool, code)
@@ -130,7 +135,7 @@ class Shards:
     def _read_peers(self, rows: Sequence[Any]) -> None:
         codes = self._book.codes(self._session.call, [(r[0], r[9]) for r in rows])
         if codes != self._codes:
-            self._codes, self._mind.turns_of = codes, turns_of(codes.values())
+            self._codes, self._loop_port.turns_of = codes, turns_of(codes.values())
         self.peers = [
             Peer(row[0], row[1], code.queues if code else frozenset(row[2]), *row[3:])
             for row in rows
@@ -144,11 +149,11 @@ class Shards:
         shards = {shard for _, shard in mine}
         new = mine.keys() - self._epochs.keys()
         if new:
-            self._mind.held_read(self._session.call("read_held", shards=numbers(list(shards))))
+            self._loop_port.held_read(self._session.call("read_held", shards=numbers(list(shards))))
             self._load_suspects({held: mine[held].suspect_of for held in new})
         self._epochs = {held: lease.epoch for held, lease in mine.items()}
         self._hand.own(shards, count=self._count, by_queue=self._by_queue())
-        self._mind.shards_changed()
+        self._loop_port.shards_changed()
 
     def _by_queue(self) -> dict[str, frozenset[int]]:
         """The shards of each queue; none while what is mine is whole."""
@@ -311,7 +316,7 @@ class Shards:
             if self._watch.saw_beat(peer):
                 place = f"process {peer.process} on {peer.host}"
                 mine, theirs = _of_users(self._queues), _of_users(peer.queues)
-                self._mind.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
+                self._loop_port.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
                 return
         if not self._hand.shards:
             self._say_waiting()
@@ -344,12 +349,12 @@ class Shards:
         recent = clock.local() - self._settings.lease
         keep = {shard for (n, shard), at in self._given.items() if at > recent and n == name}
         gift = surplus_gift(leases, staying, me=me, keep=keep)
-        if gift is None and self._mind.free_slots() == 0:
+        if gift is None and self._loop_port.free_slots() == 0:
             # What waits is only for who can run all of it.
             band = self._bands[name]
             queues = self._queues if band is None else self._queues & band
             serving = [p for p in staying if p.id == me or p.queues >= queues]
-            gift = load_gift(self._mind.waiting_by_shard(queues), serving, me=me, keep=keep)
+            gift = load_gift(self._loop_port.waiting_by_shard(queues), serving, me=me, keep=keep)
         if gift is not None:
             self._give(name, gift.shards, gift.to)
 
@@ -387,7 +392,7 @@ class Shards:
         """Free shards, with every run in them held; a shard with a run that cannot be held stays."""
         going = {s: self._epochs.pop((name, s)) for s in shards if (name, s) in self._epochs}
         runs = self._hand.let_go(going, self._bands[name])
-        unheld = [(run, self._mind.hold_after(run)[1]) for run in runs if not run.held]
+        unheld = [(run, self._loop_port.hold_after(run)[1]) for run in runs if not run.held]
         stay: set[int] = set()
         try:
             with self._session.transaction():
@@ -410,7 +415,7 @@ class Shards:
                 self._epochs |= {(name, shard): going[shard] for shard in stay}
                 owned = {shard for _, shard in self._epochs}
                 self._hand.own(owned, count=self._count, by_queue=self._by_queue())
-            self._mind.shards_changed()
+            self._loop_port.shards_changed()
 
     def _note_given(self, name: str, given: Collection[int], to: UUID | None) -> None:
         """What is given is no longer mine to give, whatever the leases said at the last beat."""
@@ -440,7 +445,7 @@ class Shards:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""
         self._session.call("trim_reach", worker_id=self._me)
         suspects = self._hand.suspects
-        if suspects and self._mind.suspects_done():
+        if suspects and self._loop_port.suspects_done():
             known = self._queues
             self._session.call(
                 "clear_suspects",
