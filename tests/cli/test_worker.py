@@ -23,7 +23,7 @@ from mainspring.cli.worker import Watch
 from mainspring.db.database import Database
 from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import Watchdog
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.testing import wait_until
 
 APP = """
@@ -331,10 +331,10 @@ def test_a_process_that_was_fenced_is_replaced_at_once_and_its_database_told_whe
 
     supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=bury)
     (seat,) = supervisor._seats
-    hand = Hand()
-    hand.worker_id = me  # not the first id: it was declared dead before, and joined again
+    owned = Owned()
+    owned.worker_id = me  # not the first id: it was declared dead before, and joined again
     seat.mark, seat.worker_id = tempfile.TemporaryFile(), uuid4()  # noqa: SIM115
-    watchdog = Watchdog(hand, 10.0, on=False, mark=seat.mark.fileno())
+    watchdog = Watchdog(owned, 10.0, on=False, mark=seat.mark.fileno())
     watchdog.beaten(clock.local() - 9.5)
     watchdog.asking()
     seat.process = subprocess.Popen(["false"])

@@ -33,7 +33,7 @@ from mainspring.entities.kind import Kind
 from mainspring.entities.visit import clock as stage_clock
 from mainspring.entities.visit.system import StaleRead
 from mainspring.kernel.outcome import Outcome, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import Sort, sort_of
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.visit import Run, Visit, token
@@ -342,14 +342,14 @@ async def _start(app: Mainspring, kind: Kind) -> tuple[stage_runtime.Runtime, Li
     database = await app.database()
     runtime = await stage_runtime.start(database, [kind], threads=1)
     line = Line(database, "settler", lock_timeout="50ms")
-    hand = Hand()
-    hand.worker_id = uuid4()
+    owned = Owned()
+    owned.worker_id = uuid4()
 
     def failed(run: Run, error: Exception) -> Outcome:
         return Retry(after=1, error_type="refused", error=str(error))
 
     settler = Settler(
-        database, line, line, hand, page=100, settled=lambda run, answer: None, failed=failed
+        database, line, line, owned, page=100, settled=lambda run, answer: None, failed=failed
     )
     return runtime, line, settler
 

@@ -1,4 +1,4 @@
-"""What a worker has in hand, shared by its event loop and its heart's thread.
+"""What a worker owns: its shards, its runs and its lease, shared by its event loop and its heart's thread.
 
 The gate is held for moments only: to start a run under a lease that is in force, and to let go of
 shards. So no run starts in a shard after the heart has decided to give it away.
@@ -14,7 +14,7 @@ from mainspring.kernel import clock
 from mainspring.kernel.visit import Position, Run, Visit
 
 
-class Hand:
+class Owned:
     """Shards, runs and the lease's end."""
 
     def __init__(self) -> None:

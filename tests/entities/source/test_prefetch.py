@@ -422,7 +422,7 @@ async def test_nothing_is_prepared_by_a_users_own_code(stages: Stages):
     await kind.changed(["1"])
     async with stages.working() as worker:
         await wait_until(lambda: dao.loads > 0)
-        assert [run.visit.queue for run in worker.hand.active()] == ["order"]
+        assert [run.visit.queue for run in worker.owned.active()] == ["order"]
         dao.gate.set()
         await stages.rest(worker)
     assert len(stages.history("order/A")) == 1

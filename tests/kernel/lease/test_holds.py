@@ -156,7 +156,7 @@ async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pa
             assert not gauge.started
 
             other.rollback()
-            await wait_until(lambda: gauge.started == ["a"] and not worker.hand.runs, 3)
+            await wait_until(lambda: gauge.started == ["a"] and not worker.owned.runs, 3)
 
     assert 2 <= tried <= 60
 
@@ -200,8 +200,8 @@ async def test_a_hold_that_arrives_after_its_run_was_given_up_is_cleared(
         with visits.connection.transaction():
             visits.offer("a")
             run = visits.start("a")
-            assert worker.hand.worker_id is not None
-            assert visits.hold(worker.hand.worker_id, run) == {run.token}
+            assert worker.owned.worker_id is not None
+            assert visits.hold(worker.owned.worker_id, run) == {run.token}
 
         await wait_until(lambda: gauge.started == ["a"], 10)
         await wait_until(lambda: visits.row("a") is None)

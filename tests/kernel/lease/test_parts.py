@@ -23,7 +23,7 @@ async def worker(visits: Visits, database_url: str) -> AsyncIterator[Worker]:
     visits.register(queue(concurrency=5, rate=10))
     found = Worker(Database(database_url), [queue()], WorkerSettings())
     found.loop_port.loop = asyncio.get_running_loop()
-    found.hand.worker_id = visits.join()
+    found.owned.worker_id = visits.join()
     state = found.buffer.queues["ring"]
     state.limit(paused=False, concurrency=5, rate=10)
     state.wants_part = True

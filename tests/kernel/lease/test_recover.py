@@ -166,7 +166,7 @@ def test_many_notes_of_the_reach_are_forgotten_in_one_go(visits: Visits, me) -> 
 def suspect_all(worker: Worker, visits: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a death: whatever comes within the hour was read by the dead one."""
     reached = {("ring", 5): (visits.now().timestamp() + 3600, "")}
-    worker.hand.suspects = dict.fromkeys(range(1024), reached)
+    worker.owned.suspects = dict.fromkeys(range(1024), reached)
     # Nothing is there yet, so a beat that comes now would find that all of them have been tried.
     monkeypatch.setattr(type(worker.loop_port), "suspects_done", lambda _: False)
 

@@ -29,7 +29,7 @@ def worker_of(url: str) -> Worker:
 def ended(worker: Worker, outcome: Outcome, *, waited: float = 0.0) -> Run:
     """A run that began two seconds ago and took one, of a visit that was due so long before."""
     began = clock.local() - 2
-    started = worker.hand.time.at(began)
+    started = worker.owned.time.at(began)
     due = visit("a", due=started - waited)
     return Run(due, 1, started, began, seconds=1.0, outcome=outcome)
 
@@ -99,7 +99,7 @@ async def test_one_that_was_settled_by_another_clock_is_read(
     worker = worker_of(database_url)
     run = ended(worker, FAILED)
     now = clock.local()
-    worker.hand.time.seen(worker.hand.time.at(now) + jump, sent=now, received=now)
+    worker.owned.time.seen(worker.owned.time.at(now) + jump, sent=now, received=now)
     cursor = cursor_at(worker, PASSED)
 
     worker._settled([run], "settled")

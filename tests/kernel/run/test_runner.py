@@ -15,7 +15,7 @@ import pytest
 from mainspring.kernel import clock
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import BESIDE, YIELD_EVERY, Runner
@@ -33,15 +33,15 @@ class Bench:
     def __init__(
         self, handler: Callable[[Run], Awaitable[Outcome]], *, slots: int = 10, **settings: Any
     ) -> None:
-        self.hand = Hand()
-        self.hand.shards = frozenset(range(1024))
-        self.hand.good_until = clock.local() + 3600
+        self.owned = Owned()
+        self.owned.shards = frozenset(range(1024))
+        self.owned.good_until = clock.local() + 3600
         self.buffer = Buffer([QueueSettings("ring", handler, **settings)], threading.Lock())
         self.ended: list[Run] = []
         self.left: list[str] = []
         self.holds: list[str] = []
         self.runner = Runner(
-            self.hand,
+            self.owned,
             self.buffer,
             concurrency=slots,
             hold=self._hold,
@@ -232,12 +232,12 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
 
     async with Bench(wait, slots=2) as bench:
         bench.give("a", "b")
-        await wait_until(lambda: len(bench.hand.runs) == 2)
+        await wait_until(lambda: len(bench.owned.runs) == 2)
         bench.runner.stop_all("fenced")
         await wait_until(lambda: sorted(bench.left) == ["a", "b"])
         assert not bench.buffer.in_hand
 
-        bench.hand.good_until = 0.0  # the lease has ended: nothing starts
+        bench.owned.good_until = 0.0  # the lease has ended: nothing starts
         bench.give("c")
         await wait_until(lambda: bench.left[-1] == "c")
         assert not bench.ended
@@ -343,7 +343,7 @@ async def test_a_run_of_a_group_is_not_followed_before_its_place_in_the_group_is
 
 async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
     async def handler(run: Run) -> Outcome:
-        bench.hand.good_until = 0.0
+        bench.owned.good_until = 0.0
         return Done()
 
     async with Bench(handler) as bench:
@@ -356,7 +356,7 @@ async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
 
 async def test_nothing_follows_in_a_shard_that_was_given_away_meanwhile() -> None:
     async def handler(run: Run) -> Outcome:
-        bench.hand.let_go([3])
+        bench.owned.let_go([3])
         return Done()
 
     async with Bench(handler) as bench:
@@ -370,7 +370,7 @@ async def test_nothing_follows_once_a_worker_s_death_has_left_suspects() -> None
     """Each visit must then be looked at: it may be one of them."""
 
     async def handler(run: Run) -> Outcome:
-        bench.hand.suspects = {7: {("ring", 5): (NOON.timestamp() + 3600, "")}}
+        bench.owned.suspects = {7: {("ring", 5): (NOON.timestamp() + 3600, "")}}
         return Done()
 
     async with Bench(handler) as bench:

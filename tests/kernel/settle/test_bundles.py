@@ -18,7 +18,7 @@ from mainspring.db.database import Database
 from mainspring.kernel.jobs import upkeep
 from mainspring.kernel.operate.history import HistoryFilter, PastRun, count_history
 from mainspring.kernel.outcome import Done, Parked, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle import batches as settling
 from mainspring.kernel.settle.batches import OTHER, PLAIN, is_kin, short_form, sort_of
 from mainspring.kernel.settle.settler import Settler
@@ -102,7 +102,7 @@ async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
     one, other = Line(), Line()
     settler = Settler(
         *(cast("Database", Stuck()), one, other),
-        cast("Hand", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
+        cast("Owned", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
         page=1000,
         settled=lambda *_: None,
         failed=lambda *_: Parked("E", "no"),

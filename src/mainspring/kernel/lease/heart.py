@@ -29,7 +29,7 @@ from mainspring.kernel.lease.parts import Parts
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
 from mainspring.kernel.lease.watchdog import Watchdog
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.loop_watch import LoopWatch
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 
@@ -59,14 +59,14 @@ class Heart(threading.Thread):
     def __init__(
         self,
         database: Database,
-        hand: Hand,
+        owned: Owned,
         loop_port: LoopPort,
         settings: WorkerSettings,
         queues: Iterable[QueueSettings],
         watched: Iterable[str] = (),
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
-        self._hand = hand
+        self._owned = owned
         self._loop_port = loop_port
         self._settings = settings
         self._turns = {queue.name: queue.turns for queue in queues}
@@ -74,13 +74,13 @@ class Heart(threading.Thread):
         self._session = Session(database, patience=settings.lease * CONNECT_WITHIN)
         self._session.between = self._beat_if_due
         self.watchdog = Watchdog(
-            hand, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
+            owned, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
         )
         code = code_of(self._turns.keys(), self._turns.values())
         self._digest = code.digest
-        self._shards = Shards(self._session, hand, loop_port, settings, code)
-        self._holds = Holds(self._session, hand, loop_port, retry_after=settings.beat_every)
-        self._parts = Parts(self._session, hand, loop_port)
+        self._shards = Shards(self._session, owned, loop_port, settings, code)
+        self._holds = Holds(self._session, owned, loop_port, retry_after=settings.beat_every)
+        self._parts = Parts(self._session, owned, loop_port)
         self._first_id = settings.worker_id
         self._launch = uuid4()  # the same under every id, so others know who came back
         self._poke = threading.Event()
@@ -169,9 +169,9 @@ class Heart(threading.Thread):
         return max(0.01, wait)
 
     def _fence_if_late(self) -> None:
-        if clock.local() > self._hand.good_until and not self._was_fenced:
+        if clock.local() > self._owned.good_until and not self._was_fenced:
             self._was_fenced = True
-            log.warning("worker.fenced", extra={"worker": str(self._hand.worker_id)})
+            log.warning("worker.fenced", extra={"worker": str(self._owned.worker_id)})
             self._loop_port.fenced()
         self.watchdog.call_off_if_idle()
 
@@ -184,7 +184,7 @@ class Heart(threading.Thread):
             self._declared_dead()
 
     def _look_after_all(self) -> None:
-        if self._hand.worker_id is None or self._is_dead:
+        if self._owned.worker_id is None or self._is_dead:
             self._join()
         looks = self._beat_now or (clock.local() >= self._look_at + self._settings.beat_every * 0.9)
         if looks:
@@ -222,7 +222,7 @@ class Heart(threading.Thread):
         settings, self._beat_at = self._settings, 0.0
         if self._is_dead:
             # Nothing that ran here has killed anybody.
-            deny_death(self._session, self._hand.worker_id)
+            deny_death(self._session, self._owned.worker_id)
         self._session.call("make_leases", pool=settings.pool)
         worker_id = self._first_id or uuid4()
         self._first_id = None  # used, even if the answer is lost
@@ -238,7 +238,7 @@ class Heart(threading.Thread):
             process=os.getpid(),
             launch=self._launch,
         )
-        self._hand.worker_id = worker_id
+        self._owned.worker_id = worker_id
         self._is_dead = False
         self._look_at = 0.0
         # The others should share now. Lost, they will at their next beat; but we have joined.
@@ -265,11 +265,11 @@ class Heart(threading.Thread):
             self._send_beat()
 
     def _send_beat(self) -> None:
-        hand, settings = self._hand, self._settings
+        owned, settings = self._owned, self._settings
         slots = 0 if self.leaving.is_set() else settings.concurrency
         sent = clock.local()
         beaten = self._session.alone(
-            "beat", worker_id=hand.worker_id, slots=slots, free=self._loop_port.free_slots()
+            "beat", worker_id=owned.worker_id, slots=slots, free=self._loop_port.free_slots()
         )
         received = clock.local()
         if not beaten:
@@ -277,7 +277,7 @@ class Heart(threading.Thread):
         self._beat_at = sent
         self.watchdog.beaten(sent)
         self._was_fenced = False
-        jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
+        jump = owned.time.seen(beaten[0][1], sent=sent, received=received)
         if abs(jump) > JUMP and self.joined.is_set():
             self._loop_port.clock_jumped(jump)
         self._warn_of_short_lease(received - sent)
@@ -299,9 +299,9 @@ class Heart(threading.Thread):
 
     def _declared_dead(self) -> None:
         """Others believe me dead: stop everything, then come back as somebody else."""
-        log.warning("worker.declared_dead", extra={"worker": str(self._hand.worker_id)})
-        self._hand.let_go(self._hand.shards)
-        self._hand.good_until = 0.0
+        log.warning("worker.declared_dead", extra={"worker": str(self._owned.worker_id)})
+        self._owned.let_go(self._owned.shards)
+        self._owned.good_until = 0.0
         self._loop_port.fenced()
         self._loop_port.shards_changed()
         self._parts.lose()
@@ -314,7 +314,7 @@ class Heart(threading.Thread):
     def leave(self) -> None:
         """What is left goes back at once, and my row goes. Called after the thread has ended."""
         crash_points.passed("pool.leaving")
-        session, me, pool = self._session, self._hand.worker_id, self._settings.pool
+        session, me, pool = self._session, self._owned.worker_id, self._settings.pool
         session.disconnect()  # a new one: that of the thread may hang
         # No clock is to be looked at any more, and a beat would set the watchdog on a process that ends.
         session.patience, session.between = None, lambda: None

@@ -12,7 +12,7 @@ from mainspring.kernel import clock
 from mainspring.kernel.lease.loop_port import LoopPort, PartNeed
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.limits.bucket import Part, next_rate, next_size
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 
 # While a worker waits for its part of a limit it looks this often (seconds).
 EVERY = 0.1
@@ -21,9 +21,9 @@ EVERY = 0.1
 class Parts:
     """The heart's work on limits."""
 
-    def __init__(self, session: Session, hand: Hand, loop_port: LoopPort) -> None:
+    def __init__(self, session: Session, owned: Owned, loop_port: LoopPort) -> None:
         self._session = session
-        self._hand = hand
+        self._owned = owned
         self._loop_port = loop_port
         self._kept_at = 0.0
         self._locked_at: dict[str, float] = {}  # queues whose row somebody had, and when
@@ -53,7 +53,7 @@ class Parts:
             self._loop_port.part_shrink(need.queue, 0, 0.0)
 
     def _keep(self, need: PartNeed) -> None:
-        queue, me = need.queue, self._hand.worker_id
+        queue, me = need.queue, self._owned.worker_id
         with self._session.transaction():
             # The row's lock also waits for a commit of my own whose answer was lost.
             limits = self._session.fetch("lock_queue", queue=queue)

@@ -40,7 +40,7 @@ from mainspring.kernel.lease.sharing import (
     shards_to_take,
     surplus_gift,
 )
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import OWN, WorkerSettings
 from mainspring.kernel.visit import LAST_KEY, Position, token
 
@@ -55,13 +55,13 @@ class Shards:
     def __init__(
         self,
         session: Session,
-        hand: Hand,
+        owned: Owned,
         loop_port: LoopPort,
         settings: WorkerSettings,
         code: Code,
     ) -> None:
         self._session = session
-        self._hand = hand
+        self._owned = owned
         self._loop_port = loop_port
         self._settings = settings
         self._queues = code.queues
@@ -84,8 +84,8 @@ class Shards:
 
     @property
     def _me(self) -> UUID:
-        assert self._hand.worker_id is not None
-        return self._hand.worker_id
+        assert self._owned.worker_id is not None
+        return self._owned.worker_id
 
     def seen(self, peers: Sequence[Any], leases: Sequence[Any]) -> None:
         """What a beat has read. Where memory and table differ an answer was lost or a recut was made, so
@@ -93,7 +93,7 @@ class Shards:
         self._read_peers(peers)
         self._read_leases(leases)
         mine = {held: lease.epoch for held, lease in self._mine()}
-        if mine == self._epochs and {shard for _, shard in mine} == self._hand.shards:
+        if mine == self._epochs and {shard for _, shard in mine} == self._owned.shards:
             return
         rows = self._session.call(
             "renew_leases", pool=self._settings.pool, worker_id=self._me, epoch=token()
@@ -142,7 +142,7 @@ class Shards:
             if row[0] in codes
             for code in (codes[row[0]],)
         ]
-        self._hand.bundles = all(peer.bundles for peer in self.peers)
+        self._owned.bundles = all(peer.bundles for peer in self.peers)
 
     def _adopt(self, mine: dict[Held, Lease]) -> None:
         """Make these leases, and only these, mine: load what is held there before anything starts."""
@@ -152,7 +152,7 @@ class Shards:
             self._loop_port.held_read(self._session.call("read_held", shards=numbers(list(shards))))
             self._load_suspects({held: mine[held].suspect_of for held in new})
         self._epochs = {held: lease.epoch for held, lease in mine.items()}
-        self._hand.own(shards, count=self._count, by_queue=self._by_queue())
+        self._owned.own(shards, count=self._count, by_queue=self._by_queue())
         self._loop_port.shards_changed()
 
     def _by_queue(self) -> dict[str, frozenset[int]]:
@@ -187,8 +187,8 @@ class Shards:
             ):  # one that had read nothing too: else its name would stay for ever
                 band, read = self._bands[name], reach.get(owner, {})
                 levels = {k: v for k, v in read.items() if band is None or k[0] in band}
-                before = {} if band is None else self._hand.suspects.get(shard, {})
-                self._hand.suspects[shard] = before | levels
+                before = {} if band is None else self._owned.suspects.get(shard, {})
+                self._owned.suspects[shard] = before | levels
 
     def bury(self, beat_at: float, read_at: float) -> None:
         """Declare dead who stood still for a lease time, and free its shards."""
@@ -268,7 +268,7 @@ class Shards:
             return
         for name in self._wanted():
             self._take(name)
-        if not self._hand.shards:
+        if not self._owned.shards:
             self._say_waiting()
 
     def _take(self, name: str) -> None:
@@ -318,7 +318,7 @@ class Shards:
                 mine, theirs = _of_users(self._queues), _of_users(peer.queues)
                 self._loop_port.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
                 return
-        if not self._hand.shards:
+        if not self._owned.shards:
             self._say_waiting()
 
     def _say_waiting(self) -> None:
@@ -386,12 +386,12 @@ class Shards:
             of.setdefault(name, []).append(shard)
         for name, shards in of.items():
             self._give(name, shards, None)
-        return not self._hand.shards
+        return not self._owned.shards
 
     def _give(self, name: str, shards: Sequence[int], to: UUID | None) -> None:
         """Free shards, with every run in them held; a shard with a run that cannot be held stays."""
         going = {s: self._epochs.pop((name, s)) for s in shards if (name, s) in self._epochs}
-        runs = self._hand.let_go(going, self._bands[name])
+        runs = self._owned.let_go(going, self._bands[name])
         unheld = [(run, self._loop_port.hold_after(run)[1]) for run in runs if not run.held]
         stay: set[int] = set()
         try:
@@ -414,7 +414,7 @@ class Shards:
             if stay:
                 self._epochs |= {(name, shard): going[shard] for shard in stay}
                 owned = {shard for _, shard in self._epochs}
-                self._hand.own(owned, count=self._count, by_queue=self._by_queue())
+                self._owned.own(owned, count=self._count, by_queue=self._by_queue())
             self._loop_port.shards_changed()
 
     def _note_given(self, name: str, given: Collection[int], to: UUID | None) -> None:
@@ -444,7 +444,7 @@ class Shards:
     def tidy(self) -> None:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""
         self._session.call("trim_reach", worker_id=self._me)
-        suspects = self._hand.suspects
+        suspects = self._owned.suspects
         if suspects and self._loop_port.suspects_done():
             known = self._queues
             self._session.call(
@@ -457,7 +457,7 @@ class Shards:
                 ],
                 epochs=list(set(self._epochs.values())),
             )
-            self._hand.suspects = {}
+            self._owned.suspects = {}
 
 
 def _of_users(queues: Collection[str]) -> list[str]:

@@ -20,7 +20,7 @@ from uuid import UUID
 from mainspring.db.database import Database, backoff
 from mainspring.db.reconnecting import Line
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.background import BURST, LANE, QUICK_SECONDS, LowLane
 from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.run.buffer import Buffer
@@ -93,13 +93,13 @@ class Reader:
         self,
         database: Database,
         line: Line,
-        hand: Hand,
+        owned: Owned,
         buffer: Buffer,
         settings: WorkerSettings,
     ) -> None:
         self._database = database
         self._line = line
-        self._hand = hand
+        self._owned = owned
         self._buffer = buffer
         self._settings = settings
         self._cursors = {
@@ -210,7 +210,7 @@ class Reader:
     async def _step(self) -> None:
         self._woken.clear()
         self._told = False
-        if not self._hand.shards or clock.local() > self._hand.good_until:
+        if not self._owned.shards or clock.local() > self._owned.good_until:
             await self._wait(self._settings.poll)
             return
         if clock.local() >= self._sweep_at:
@@ -291,7 +291,7 @@ class Reader:
         return levels if len(levels) <= URGENT_LEVELS else []
 
     def _low_opens_at(self, now: float) -> float:
-        unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
+        unsettled = self._owned.unsettled_below(LANE, now - QUICK_SECONDS)
         waiting = self._buffer.startable_below(LANE, now)
         operating = any(queue.running for queue in self._operations)
         return self._low.opens_at(now, waiting=waiting, unsettled=unsettled, operating=operating)
@@ -319,7 +319,7 @@ class Reader:
 
     def _now(self) -> float:
         """The database's time, as far as we know it."""
-        return self._hand.time.at(clock.local())
+        return self._owned.time.at(clock.local())
 
     async def _read_levels(self, wanting: Sequence[Cursor], urgent: Sequence[Cursor]) -> None:
         page_size = max(10, self._page // len({c.queue for c in wanting}))
@@ -361,7 +361,7 @@ class Reader:
     ) -> list[Visit]:
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = clock.local(), self._hand.changes
+        sent, changes = clock.local(), self._owned.changes
         visits: list[Visit] = []
         for shards, levels in self._by_shards([c.queue for c in cursors]):
             values = {
@@ -374,7 +374,7 @@ class Reader:
                 "most": [most[n] for n in levels],
                 "shards": None if shards is None else self._mask(shards),
                 "behind": [f"{queue}{UNIT}{grp}" for queue, grp in self._buffer.behind_groups()],
-                "worker_id": self._hand.worker_id,
+                "worker_id": self._owned.worker_id,
             }
             rows = await self._database.fetch(
                 connection, SQL["read_due"], *SQL["read_due"].arguments(values)
@@ -383,14 +383,14 @@ class Reader:
         crash_points.passed("page.read")
         if self._prepares and visits:
             await self._prepare(visits)
-        if changes != self._hand.changes:
+        if changes != self._owned.changes:
             raise ShardsChanged  # what was read may be held by others now
         return visits
 
     async def _prepare(self, visits: Sequence[Visit]) -> None:
         """Tell the layers that want to know it what was read, but what may have to wait for a limit."""
         told: dict[Prepare, list[Visit]] = {}
-        for visit in self._buffer.new_of(self._hand.own_of(visits), self._hand.shards):
+        for visit in self._buffer.new_of(self._owned.own_of(visits), self._owned.shards):
             queue = self._buffer.queues[visit.queue]
             if queue.settings.prepare is not None and not queue.limited:
                 told.setdefault(queue.settings.prepare, []).append(visit)
@@ -400,13 +400,13 @@ class Reader:
     def _by_shards(self, queues: Sequence[str]) -> list[tuple[frozenset[int] | None, list[int]]]:
         """The places of these queues, by the shards in which they are mine; None: in all. One statement
         reads each of these: one in a whole pool, about one a band in a pool that is cut."""
-        hand = self._hand
-        if not hand.by_queue:
-            mine = None if hand.all_shards else hand.shards
+        owned = self._owned
+        if not owned.by_queue:
+            mine = None if owned.all_shards else owned.shards
             return [(mine, list(range(len(queues))))]
         places: dict[frozenset[int], list[int]] = {}
         for n, queue in enumerate(queues):
-            places.setdefault(hand.shards_of(queue), []).append(n)
+            places.setdefault(owned.shards_of(queue), []).append(n)
         every = self._database.shard_count
         return [(None if len(s) == every else s, some) for s, some in places.items() if s]
 
@@ -415,7 +415,7 @@ class Reader:
 
     def _take_in(self, visits: Sequence[Visit]) -> bool:
         """Buffer what is mine and not in hand yet, of one level; answers whether anything was."""
-        fresh = self._buffer.new_of(self._hand.own_of(visits), self._hand.shards)
+        fresh = self._buffer.new_of(self._owned.own_of(visits), self._owned.shards)
         is_known = not fresh and len(visits) >= KNOWN_MANY
         cursor = self._cursors[visits[0].queue, visits[0].priority]
         cursor.known_until = clock.local() + KNOWN_SECONDS if is_known else 0.0
@@ -447,22 +447,22 @@ class Reader:
         if not hungry:
             return
         # Runs that are not held yet are still due in the database: read past them.
-        under_way = Counter((run.visit.queue, run.visit.group) for run in self._hand.snapshot())
+        under_way = Counter((run.visit.queue, run.visit.group) for run in self._owned.snapshot())
         keeps = {queue: self._buffer.queues[queue].groups.keeps for queue, _ in hungry}
         most = {name: keeps[name[0]] + under_way[name] for name in hungry}
         values = {
             "queues": [queue for queue, _ in hungry],
             "groups": [group for _, group in hungry],
             "most": [most[name] for name in hungry],
-            "worker_id": self._hand.worker_id,
+            "worker_id": self._owned.worker_id,
         }
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = clock.local(), self._hand.changes
+        sent, changes = clock.local(), self._owned.changes
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
-        if changes != self._hand.changes:
+        if changes != self._owned.changes:
             raise ShardsChanged
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
@@ -471,7 +471,7 @@ class Reader:
             found.setdefault((visit.queue, visit.group), []).append(visit)
         for name in hungry:
             page = found.get(name, [])
-            fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
+            fresh = self._buffer.new_of(self._owned.own_of(page), self._owned.shards)
             self._buffer.refill(*name, fresh, more=len(page) >= most[name])
         self.filled()
 
@@ -492,7 +492,7 @@ class Reader:
             full = {level for level, page in pages.items() if len(page) >= most}
             for level, page in pages.items():
                 after[level] = page[-1].position
-                fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
+                fresh = self._buffer.new_of(self._owned.own_of(page), self._owned.shards)
                 if fresh and level in full:
                     # So many strays (a long transaction's) are read as there is room for them.
                     self._cursors[level].step_back(fresh[0].due)
@@ -517,7 +517,7 @@ class Reader:
         until_sweep = max(0.0, self._sweep_at - clock.local())
         connection = await self._line.get()
         since = self._read_as_of - CLOCK_ERROR
-        mine = [run.visit for run in self._hand.snapshot() if run.visit.due > since]
+        mine = [run.visit for run in self._owned.snapshot() if run.visit.due > since]
         queues = list(self._buffer.queues)
         found: list[float] = []
         for shards, places in self._by_shards(queues):
@@ -548,12 +548,12 @@ class Reader:
 
     @property
     def _asleep(self) -> bool:
-        return self._asleep_as is not None and self._asleep_as == self._hand.worker_id
+        return self._asleep_as is not None and self._asleep_as == self._owned.worker_id
 
     async def _set_asleep(self, asleep: bool) -> None:
         if asleep == self._asleep:
             return
-        worker_id = self._hand.worker_id
+        worker_id = self._owned.worker_id
         connection = await self._line.get()
         values = {"asleep": asleep, "worker_id": worker_id}
         await self._database.fetch(connection, SQL["sleep"], *SQL["sleep"].arguments(values))

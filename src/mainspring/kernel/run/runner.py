@@ -17,7 +17,7 @@ from typing import Any
 
 from mainspring.kernel import clock, crash_points
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import decide
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
@@ -46,7 +46,7 @@ class Runner:
 
     def __init__(
         self,
-        hand: Hand,
+        owned: Owned,
         buffer: Buffer,
         *,
         concurrency: int,
@@ -55,7 +55,7 @@ class Runner:
         wants_more: Callable[[], None],
         left: Callable[[Visit], None],
     ) -> None:
-        self.hand = hand
+        self.owned = owned
         self.buffer = buffer
         self.concurrency = concurrency
         self._yielded_at = 0.0
@@ -150,7 +150,7 @@ class Runner:
     def _next(self, beside: bool) -> Run | None:
         now = clock.local()
         while (visit := self._pop(now, beside)) is not None:
-            suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
+            suspect = bool(visit.crashes or self.owned.suspects) and self.owned.is_suspect(visit)
             if suspect and not self.tries.may_begin(visit):
                 self.buffer.ended(visit)
                 self.buffer.turn_over(visit)
@@ -167,9 +167,9 @@ class Runner:
 
     def _enter(self, visit: Visit, now: float) -> Run | None:
         """A run of a visit that may start; none if its shard is no longer mine."""
-        hand, settings = self.hand, self.buffer.queues[visit.queue].settings
-        run = Run(visit, self._tokens.draw(), hand.time.at(now), now, settings=settings)
-        if hand.start(run):
+        owned, settings = self.owned, self.buffer.queues[visit.queue].settings
+        run = Run(visit, self._tokens.draw(), owned.time.at(now), now, settings=settings)
+        if owned.start(run):
             return run
         self._let_go(visit)
         return None
@@ -233,7 +233,7 @@ class Runner:
                 now = self._conclude(run)
                 ended.append(run)
                 following = None
-                if now < stop_at and not (self.hand.suspects or slot.cancelling()):
+                if now < stop_at and not (self.owned.suspects or slot.cancelling()):
                     following = self.buffer.another(now)
                 if following is None:
                     self._give_up_place(run)
@@ -252,7 +252,7 @@ class Runner:
         if crash_points.listener is not None:
             crash_points.passed("run.started")
         if self._says_starts:
-            run_log.began(run, str(self.hand.worker_id))
+            run_log.began(run, str(self.owned.worker_id))
         if run.visit.expires_at is not None and _is_expired(run):
             run.outcome = Expired()
             return None
@@ -309,9 +309,9 @@ class Runner:
     def _finish(self, runs: Sequence[Run]) -> None:
         """Runs have their outcomes: said, and handed in to be written."""
         if self._says_ends:
-            run_log.ended(runs, str(self.hand.worker_id))
+            run_log.ended(runs, str(self.owned.worker_id))
         else:
-            run_log.failed(runs, str(self.hand.worker_id))
+            run_log.failed(runs, str(self.owned.worker_id))
         self._finished(runs)
 
     def _give_up_place(self, run: Run) -> None:
@@ -329,10 +329,10 @@ class Runner:
         except asyncio.CancelledError:
             held = False
         except Exception:
-            log.exception("hold.failed", extra=run_log.facts(run, str(self.hand.worker_id)))
+            log.exception("hold.failed", extra=run_log.facts(run, str(self.owned.worker_id)))
             held = False
         if held:
-            run_log.held([run], str(self.hand.worker_id))
+            run_log.held([run], str(self.owned.worker_id))
         else:
             self._abandon(run, HOLD_AGAIN)
         return held
@@ -370,7 +370,7 @@ class Runner:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
-        self.hand.end([run])  # a hold it has is given back by the heart, which knows it no longer
+        self.owned.end([run])  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
         self._leave(run.visit, after)
 
@@ -448,7 +448,7 @@ class Runner:
             self.let_hang(other)
 
     def stop_all(self, why: str) -> None:
-        for run in self.hand.snapshot():
+        for run in self.owned.snapshot():
             self.stop_run(run, why)
         for run in list(self.hanging.runs.values()):
             self._stop_hanging(run)

@@ -25,7 +25,7 @@ from mainspring.kernel.outcome import (
     Outcome,
     Writer,
 )
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import (
     BUNDLE_LEAST,
     PLAIN,
@@ -86,7 +86,7 @@ class Settler:
         database: Database,
         connection: Connection,
         second: Connection,
-        hand: Hand,
+        owned: Owned,
         *,
         page: int,
         settled: Settled,
@@ -95,7 +95,7 @@ class Settler:
         self._database = database
         self._connection = connection
         self._second = second
-        self._hand = hand
+        self._owned = owned
         self._page = page
         self._settled = settled
         self._failed = failed
@@ -193,7 +193,7 @@ class Settler:
 
     def _fills_bundle(self, runs: Sized) -> bool:
         """Whether so many of a kin become a bundle: not while somebody is about who would not find them."""
-        return self._hand.bundles and len(runs) >= BUNDLE_LEAST
+        return self._owned.bundles and len(runs) >= BUNDLE_LEAST
 
     def _most(self, sort: Sort) -> int:
         return self._page if isinstance(sort, str) else min(self._page, sort.most)
@@ -272,7 +272,7 @@ class Settler:
                 if short is not None:
                     arguments = bundle_arguments if short == "settle_bundle" else done_arguments
                     rows = await self._database.fetch(
-                        connection, SQL[short], *arguments(batch, self._hand.worker_id)
+                        connection, SQL[short], *arguments(batch, self._owned.worker_id)
                     )
                     answers = done_in_order(rows, batch)
                 else:
@@ -288,7 +288,7 @@ class Settler:
         return answers
 
     def _arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
-        return settle_arguments(batch, self._hand.worker_id)
+        return settle_arguments(batch, self._owned.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:
         """Settle those whose visits nobody has locked; the others are answered as locked."""
@@ -370,7 +370,7 @@ class Settler:
         settled: set[int] = set()
         if plain := [run for run in runs if is_plain(run)]:
             rows = await connection.fetch(
-                SQL["settle_done"].numbered, *done_arguments(plain, self._hand.worker_id)
+                SQL["settle_done"].numbered, *done_arguments(plain, self._owned.worker_id)
             )
             answers = done_in_order(rows, plain)
             settled = {r.token for r, a in zip(plain, answers, strict=True) if a == "settled"}
@@ -384,7 +384,7 @@ class Settler:
     async def _release(self, connection: Any, runs: Sequence[Run]) -> None:
         """Not settled, to be run again: what holds their visits goes now, not at the next beat."""
         if held := [run.token for run in runs if run.held]:
-            values = {"worker_id": self._hand.worker_id, "runs": held}
+            values = {"worker_id": self._owned.worker_id, "runs": held}
             releasing = SQL["release_holds"]
             await connection.fetch(releasing.numbered, *releasing.arguments(values))
 
