@@ -115,12 +115,12 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
         seen.at("page.read", change)
         with pytest.raises(ShardsChanged):
             await worker.reader._read_levels(cursors, [])
-        assert worker.buffer.in_hand == set()
+        assert worker.buffer.known_keys == set()
 
         await worker.reader._read_levels(cursors, [])
     await worker._reading.close()
 
-    assert worker.buffer.in_hand == {("ring", "a")}
+    assert worker.buffer.known_keys == {("ring", "a")}
     worker.runner.close()
     await worker.runner.ended(1)
 
@@ -150,11 +150,11 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
         patched.setattr(Database, "fetch", fetch_while_shards_change)
         with pytest.raises(ShardsChanged):
             await worker.reader._read_groups()
-    assert worker.buffer.in_hand == set()
+    assert worker.buffer.known_keys == set()
 
     await worker.reader._read_groups()
     await worker._reading.close()
 
-    assert worker.buffer.in_hand == {("ring", "a"), ("ring", "b")}
+    assert worker.buffer.known_keys == {("ring", "a"), ("ring", "b")}
     worker.runner.close()
     await worker.runner.ended(1)

@@ -235,7 +235,7 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
         await wait_until(lambda: len(bench.owned.runs) == 2)
         bench.runner.stop_all("fenced")
         await wait_until(lambda: sorted(bench.left) == ["a", "b"])
-        assert not bench.buffer.in_hand
+        assert not bench.buffer.known_keys
 
         bench.owned.good_until = 0.0  # the lease has ended: nothing starts
         bench.give("c")

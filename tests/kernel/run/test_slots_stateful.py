@@ -177,7 +177,7 @@ async def test_whatever_happens_every_visit_ends(caplog: pytest.LogCaptureFixtur
         world = World(seed)
         await world.live(150)
         await world.come_to_rest()
-        left = (world.rows, world.owned.runs, world.buffer.in_hand, world.buffer.size)
+        left = (world.rows, world.owned.runs, world.buffer.known_keys, world.buffer.size)
         assert left == ({}, {}, set(), 0), f"seed {seed}"
         world.runner.close()
         await world.runner.ended(1)

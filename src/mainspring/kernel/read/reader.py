@@ -77,7 +77,7 @@ FEW_UNSETTLED = 16
 DEAREST_SWEEP = 0.5
 
 # So many visits that were just read are named to the question what is due next: they are due, but not next.
-MOST_IN_HAND = 50
+MOST_KNOWN_KEYS = 50
 # The database's time is known to us no better than this (seconds).
 CLOCK_ERROR = 0.02
 
@@ -525,7 +525,9 @@ class Reader:
                 "queues": [queues[n] for n in places],
                 "shards": None if shards is None else list(shards),
                 "since": instant(since),
-                "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
+                "known_keys": [
+                    f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_KNOWN_KEYS]
+                ],
             }
             rows = await self._database.fetch(
                 connection, SQL["next_due"], *SQL["next_due"].arguments(values)
