@@ -24,7 +24,7 @@ from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.current import running
 from mainspring.kernel.run.hanging import GONE_SECONDS, ROOM_SECONDS, STOP_SECONDS, Hanging
 from mainspring.kernel.run.suspects import Tries
-from mainspring.kernel.run.suspended import Course
+from mainspring.kernel.run.suspended import Suspended
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
@@ -119,7 +119,7 @@ class Runner:
                 self._wants_more()
                 await waiter
                 continue
-            course = None
+            suspended = None
             try:
                 alone = run.suspect or self.buffer.queues[run.visit.queue].holds_first
                 if alone:
@@ -129,10 +129,10 @@ class Runner:
                         continue
                     if run.suspect:
                         self._tried_soon(run)
-                run, course = self._run_on(run, slot, alone=alone)
-                if course is not None:
+                run, suspended = self._run_on(run, slot, alone=alone)
+                if suspended is not None:
                     self.fill()
-                    await self._go_on(run, course)
+                    await self._go_on(run, suspended)
                 elif slot.cancelling():
                     await asyncio.sleep(0)  # a handler has cancelled its own task: here it ends
             except asyncio.CancelledError:
@@ -143,7 +143,7 @@ class Runner:
                     slot.uncancel()  # a stop is meant for one run, never for the next
             if run.hangs:
                 return  # the slot has gone on without it
-            if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
+            if suspended is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
                 self._yielded_at = clock.local()
 
@@ -214,7 +214,7 @@ class Runner:
 
     def _run_on(
         self, run: Run, slot: asyncio.Task[None], *, alone: bool
-    ) -> tuple[Run, Course | None]:
+    ) -> tuple[Run, Suspended | None]:
         """Start a run and, unless it is to be alone, while each ends at once, the visits that follow it in
         its place. Answers the last one, with what is left of it if it has suspended."""
         ended: list[Run] = []
@@ -223,8 +223,8 @@ class Runner:
             while True:
                 run.slot = slot
                 try:
-                    if (course := self._begin(run)) is not None:
-                        return run, course
+                    if (suspended := self._begin(run)) is not None:
+                        return run, suspended
                 except BaseException as error:
                     if (failure := self._failed(run, error)) is None:
                         self._abandon(run)
@@ -246,7 +246,7 @@ class Runner:
             if ended:
                 self._finish(ended)
 
-    def _begin(self, run: Run) -> Course | None:
+    def _begin(self, run: Run) -> Suspended | None:
         """Call a handler up to where it first suspends; answers what is left of it, or notes how it
         ended."""
         if crash_points.listener is not None:
@@ -263,9 +263,9 @@ class Runner:
         except StopIteration as end:
             run.outcome = end.value
             return None
-        return Course(coroutine, in_context, first)
+        return Suspended(coroutine, in_context, first)
 
-    async def _go_on(self, run: Run, course: Course) -> None:
+    async def _go_on(self, run: Run, suspended: Suspended) -> None:
         """Wait for the rest of a run, not longer than its timeout."""
         alarm = None
         if (timeout := run.settings.timeout) is not None:
@@ -273,7 +273,7 @@ class Runner:
             left = max(0.0, timeout - (clock.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
-            outcome, error = await course, None
+            outcome, error = await suspended, None
         except BaseException as raised:
             outcome, error = None, raised
         finally:
