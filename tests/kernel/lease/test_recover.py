@@ -209,7 +209,7 @@ async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
             visits.change("last", crashes=2)
         await wait_until(lambda: gate.keys == {"last"})
         visits.offer("other")
-        await wait_until(lambda: worker.runner.tries.waiting == 1)
+        await wait_until(lambda: worker.runner.suspects.waiting == 1)
         assert gate.keys == {"last"}
 
         gate.open.set()
@@ -233,7 +233,7 @@ async def test_suspects_that_run_long_make_room_for_others(
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
-        assert worker.runner.tries.running == 0
+        assert worker.runner.suspects.running == 0
 
 
 async def test_many_suspects_are_not_all_looked_at_again_at_each_try(

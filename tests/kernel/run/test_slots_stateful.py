@@ -142,7 +142,7 @@ class World:
             return each.shard not in shards or each.shard in gone
 
         self.buffer.drop(unwanted, shards)
-        self.runner.tries.drop(unwanted)
+        self.runner.suspects.drop(unwanted)
         self.owned.loop_looked(gone)
 
     def hold_elsewhere(self) -> None:

@@ -122,7 +122,7 @@ class LoopPort:
         self.buffer.release_turns()
         done = (
             self.reader.complete
-            and not (self.runner.tries.waiting or self.runner.tries.running)
+            and not (self.runner.suspects.waiting or self.runner.suspects.running)
             and not self.buffer.behind_groups()
             and not self.buffer.holds_any(self.owned.is_suspect)
         )
@@ -172,7 +172,7 @@ class LoopPort:
             return visit.shard not in mine or visit.shard in gone
 
         self.buffer.drop(unwanted, shards, by_queue)
-        self.runner.tries.drop(unwanted)
+        self.runner.suspects.drop(unwanted)
         self.owned.loop_looked(gone)
         self.reader.restart()
 

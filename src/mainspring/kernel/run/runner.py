@@ -23,7 +23,7 @@ from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.current import running
 from mainspring.kernel.run.hanging import GONE_SECONDS, ROOM_SECONDS, STOP_SECONDS, Hanging
-from mainspring.kernel.run.suspects import Tries
+from mainspring.kernel.run.suspects import Suspects
 from mainspring.kernel.run.suspended import Suspended
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
@@ -69,7 +69,7 @@ class Runner:
         self._slots: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
-        self.tries = Tries(buffer)
+        self.suspects = Suspects(buffer)
         self.hanging = Hanging()
         self._closing = False
         self._says_ends = self._says_starts = False
@@ -87,7 +87,7 @@ class Runner:
         self._says_ends = log.isEnabledFor(logging.INFO)
         self._says_starts = self._says_ends and log.isEnabledFor(logging.DEBUG)
         now = clock.local()
-        if self._closing or not (self.buffer.can_start(now) or self.tries.stranded):
+        if self._closing or not (self.buffer.can_start(now) or self.suspects.stranded):
             self._set_alarm(now)
             return
         while self._idle:
@@ -151,14 +151,14 @@ class Runner:
         now = clock.local()
         while (visit := self._pop(now, beside)) is not None:
             suspect = bool(visit.crashes or self.owned.suspects) and self.owned.is_suspect(visit)
-            if suspect and not self.tries.may_begin(visit):
+            if suspect and not self.suspects.may_begin(visit):
                 self.buffer.ended(visit)
                 self.buffer.turn_over(visit)
-                self.tries.keep(visit)
+                self.suspects.keep(visit)
                 continue
             if (run := self._enter(visit, now)) is not None:
                 if suspect:
-                    self.tries.began(run)
+                    self.suspects.began(run)
                 return run
         for visit in self.buffer.take_stale():
             self._left(visit)
@@ -175,8 +175,8 @@ class Runner:
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
-        while self.tries.stranded:
-            self.tries.put_back()
+        while self.suspects.stranded:
+            self.suspects.put_back()
             if (visit := self.buffer.pop(now, beside=beside)) is not None:
                 return visit
         return self.buffer.pop(now, beside=beside)
@@ -354,7 +354,7 @@ class Runner:
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""
         if run.suspect:
-            self.tries.ended(run)
+            self.suspects.ended(run)
         self.fill()
 
     def _tried_soon(self, run: Run) -> None:
@@ -364,7 +364,7 @@ class Runner:
             if run.suspect:
                 self._tried(run)
 
-        asyncio.get_running_loop().call_later(self.tries.seconds(run), tried)
+        asyncio.get_running_loop().call_later(self.suspects.seconds(run), tried)
 
     def _abandon(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
