@@ -16,7 +16,7 @@ from uuid import UUID
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
-from mainspring.db.until_reachable import insist
+from mainspring.db.until_reachable import until_reachable
 from mainspring.kernel import clock
 from mainspring.kernel.jobs import flood, upkeep
 from mainspring.kernel.layer import Layer
@@ -124,7 +124,7 @@ class Worker:
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
         self.loop_port.loop = asyncio.get_running_loop()
-        await insist(self._prepare)
+        await until_reachable(self._prepare)
         self.heart.start()
         for part in self._loops():
             self._begin(part)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainspring.db.database import Database
-from mainspring.db.until_reachable import insist
+from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
@@ -200,7 +200,7 @@ class LoopPort:
     def _follow_clock(self, seconds: float) -> None:
         self.reader.restart()
         if seconds < 0:
-            self._begin(insist(lambda: self._step_back(-seconds)))
+            self._begin(until_reachable(lambda: self._step_back(-seconds)))
 
     async def _step_back(self, seconds: float) -> None:
         """What was due by the old clock is due by the new one."""
