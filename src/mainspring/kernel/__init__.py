@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from mainspring.kernel.query import ask, check_page, decoded
-    from mainspring.kernel.read.background import LANE as BACKGROUND_BELOW
+    from mainspring.kernel.read.background import BACKGROUND_BELOW
     from mainspring.kernel.retry import (
         LONGEST_DELAY,
         MOST_ATTEMPTS,
@@ -143,7 +143,7 @@ else:
             "operate.why": "REMEDIES:VISIT_REMEDIES why:why_visit",
             "outcome": "Again Alone Cancelled DONE Done Failed Outcome Parked Retry Verdict",
             "query": "ask check_page decoded",
-            "read.background": "LANE:BACKGROUND_BELOW",
+            "read.background": "BACKGROUND_BELOW",
             "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST clean:clean_text decide:judge "
             "describe",
             "run.hanging": "MOST:MOST_HANGING",

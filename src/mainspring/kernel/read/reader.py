@@ -21,7 +21,7 @@ from mainspring.db.database import Database, backoff
 from mainspring.db.reconnecting import Line
 from mainspring.kernel import clock, crash_points
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.read.background import BURST, LANE, QUICK_SECONDS, LowLane
+from mainspring.kernel.read.background import BACKGROUND_BELOW, BURST, QUICK_SECONDS, Background
 from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
@@ -112,13 +112,15 @@ class Reader:
             for queue in buffer.queues
         }
         self._prepares = any(queue.settings.prepare for queue in buffer.queues.values())
-        self._low = LowLane()
-        self._giving_way = {c for levels in self._levels.values() for c in levels[:LANE]}
+        self._low = Background()
+        self._giving_way = {
+            c for levels in self._levels.values() for c in levels[:BACKGROUND_BELOW]
+        }
         self._shared = {
             cursor
             for queue in buffer.queues.values()
             if queue.settings.share is not None
-            for cursor in self._levels[queue.name][:LANE]
+            for cursor in self._levels[queue.name][:BACKGROUND_BELOW]
         }
         self._operations = [q for q in buffer.queues.values() if q.settings.kind == "operation"]
         self._low_at = 0.0  # from this local moment on low priorities may be read
@@ -291,14 +293,14 @@ class Reader:
         return levels if len(levels) <= URGENT_LEVELS else []
 
     def _low_opens_at(self, now: float) -> float:
-        unsettled = self._owned.unsettled_below(LANE, now - QUICK_SECONDS)
-        waiting = self._buffer.startable_below(LANE, now)
+        unsettled = self._owned.unsettled_below(BACKGROUND_BELOW, now - QUICK_SECONDS)
+        waiting = self._buffer.startable_below(BACKGROUND_BELOW, now)
         operating = any(queue.running for queue in self._operations)
         return self._low.opens_at(now, waiting=waiting, unsettled=unsettled, operating=operating)
 
     def met(self, visits: Sequence[Visit]) -> None:
         """Visits came to be started: whether others have to give way."""
-        if any(visit.priority >= LANE for visit in visits):
+        if any(visit.priority >= BACKGROUND_BELOW for visit in visits):
             self._low.met(clock.local())
 
     def _least(self, queue: QueueState) -> int:
