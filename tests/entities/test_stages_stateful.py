@@ -34,7 +34,7 @@ from mainspring.entities.visit import clock as stage_clock
 from mainspring.entities.visit.system import StaleRead
 from mainspring.kernel.outcome import Outcome, Retry
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.settle.batches import Sort, sort_of
+from mainspring.kernel.settle.batches import BatchKind, kind_of
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.testing import Clock
@@ -253,10 +253,10 @@ class Protocol(RuleBasedStateMachine):
     async def _save(self, batch: list[Run]) -> None:
         """As the settler does: the runs of one sort together, and again what was not where it was read."""
         while batch:
-            sorts: dict[Sort, dict[int, Run]] = {}
+            kinds: dict[BatchKind, dict[int, Run]] = {}
             for run in batch:
-                sorts.setdefault(sort_of(run), {})[run.token] = run
-            for sort, runs in sorts.items():
+                kinds.setdefault(kind_of(run), {})[run.token] = run
+            for sort, runs in kinds.items():
                 await self.settler._settle(self.settler._connection, sort, runs)
             batch = [run for runs in self.settler._waiting.values() for run in runs if run.strayed]
             self.settler._waiting.clear()
