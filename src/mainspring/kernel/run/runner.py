@@ -171,7 +171,7 @@ class Runner:
         run = Run(visit, self._tokens.draw(), owned.time.at(now), now, settings=settings)
         if owned.start(run):
             return run
-        self._let_go(visit)
+        self._unstart(visit)
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
@@ -181,14 +181,15 @@ class Runner:
                 return visit
         return self.buffer.pop(now, beside=beside)
 
-    def _let_go(self, visit: Visit) -> None:
+    def _unstart(self, visit: Visit) -> None:
         """A visit that was not started: whoever owns its shard will read it."""
         self.buffer.ended(visit)
         self.buffer.turn_over(visit)
-        self._leave(visit)
+        self._requeue(visit)
 
-    def _leave(self, visit: Visit, after: float = 0.0) -> None:
-        """No longer in hand, and still due. Said at once or soon: a sweep may be far away."""
+    def _requeue(self, visit: Visit, after: float = 0.0) -> None:
+        """A visit that is still due is forgotten here, and read again by whoever owns its shard. The reader
+        is told at once or soon: a sweep may be far away."""
         self.buffer.forget(visit)
         if after:
             asyncio.get_running_loop().call_later(after, self._left, visit)
@@ -226,17 +227,17 @@ class Runner:
                     if (suspended := self._begin(run)) is not None:
                         return run, suspended
                 except BaseException as error:
-                    if (failure := self._failed(run, error)) is None:
-                        self._abandon(run)
+                    if (failure := self._outcome_of_error(run, error)) is None:
+                        self._drop_run(run)
                         return run, None
                     run.outcome = failure
-                now = self._conclude(run)
+                now = self._note_end(run)
                 ended.append(run)
                 following = None
                 if now < stop_at and not (self.owned.suspects or slot.cancelling()):
                     following = self.buffer.another(now)
                 if following is None:
-                    self._give_up_place(run)
+                    self._free_place(run)
                     return run, None
                 run.slot = None
                 if (entered := self._enter(following, now)) is None:
@@ -283,22 +284,16 @@ class Runner:
             self._end_hanging(run, outcome, error)
             return
         if error is not None:
-            outcome = self._failed(run, error)
+            outcome = self._outcome_of_error(run, error)
         if outcome is None:
-            self._abandon(run)
+            self._drop_run(run)
             return
         run.outcome = outcome
-        self._conclude(run)
-        self._give_up_place(run)
+        self._note_end(run)
+        self._free_place(run)
         self._finish([run])
 
-    def _failed(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an error of a handler comes to; None: the run counts for nothing."""
-        if run.settled:
-            return Done()  # by a transaction of its own: what came after changes nothing
-        return self._failure(run, error)
-
-    def _conclude(self, run: Run) -> float:
+    def _note_end(self, run: Run) -> float:
         """A run has its outcome; answers the moment."""
         self._ended_at = now = clock.local()
         run.seconds = now - run.began
@@ -314,7 +309,7 @@ class Runner:
             run_log.failed(runs, str(self.owned.worker_id))
         self._finished(runs)
 
-    def _give_up_place(self, run: Run) -> None:
+    def _free_place(self, run: Run) -> None:
         """Its place in queue and group is free; others may start that waited for it."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
@@ -334,11 +329,14 @@ class Runner:
         if held:
             run_log.held([run], str(self.owned.worker_id))
         else:
-            self._abandon(run, HOLD_AGAIN)
+            self._drop_run(run, HOLD_AGAIN)
         return held
 
-    def _failure(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an exception means: the handler's own failure, or a stop from outside."""
+    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
+        """What an exception means: the handler's own failure, or a stop from outside. None: the run counts
+        for nothing."""
+        if run.settled:
+            return Done()  # by a transaction of its own: what came after changes nothing
         settings = run.settings
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
@@ -366,13 +364,13 @@ class Runner:
 
         asyncio.get_running_loop().call_later(self.suspects.seconds(run), tried)
 
-    def _abandon(self, run: Run, after: float = 0.0) -> None:
+    def _drop_run(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
         self.owned.end([run])  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
-        self._leave(run.visit, after)
+        self._requeue(run.visit, after)
 
     def stop_run(self, run: Run, why: str) -> None:
         """End a run from outside; its handler sees a cancellation."""
@@ -406,13 +404,15 @@ class Runner:
         self._slots.discard(run.slot)
         self._beside.discard(run.slot)
         self.hanging.add(run)
-        outcome = None if run.stopped is None else self._failed(run, asyncio.CancelledError())
+        outcome = (
+            None if run.stopped is None else self._outcome_of_error(run, asyncio.CancelledError())
+        )
         if outcome is None:
-            self._abandon(run)
+            self._drop_run(run)
         else:
             run.outcome = outcome
-            self._conclude(run)
-            self._give_up_place(run)
+            self._note_end(run)
+            self._free_place(run)
             self._finish([run])
         self.fill()
 
@@ -439,10 +439,10 @@ class Runner:
         """It has ended after all. Its result counts as any other's, unless it was stopped."""
         self.hanging.ended(run)
         if run.stopped is None:
-            outcome = outcome if error is None else self._failed(run, error)
+            outcome = outcome if error is None else self._outcome_of_error(run, error)
             if outcome is not None:
                 run.outcome = outcome
-                self._conclude(run)
+                self._note_end(run)
                 self._finish([run])
         for other in self.hanging.take_kept():
             self.let_hang(other)
