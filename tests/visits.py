@@ -150,7 +150,7 @@ class Visits:
         )
         return {row["shard"] for row in rows}
 
-    def bury(self, worker_id: UUID) -> None:
+    def declare_dead(self, worker_id: UUID) -> None:
         """The worker is gone, its leases free, as after a takeover."""
         # It may beat between the two statements.
         beat = "select beat from mainspring.worker where id = %s"

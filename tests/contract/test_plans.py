@@ -262,7 +262,7 @@ class TestPlans:
         }
 
         nodes = plan_of(visits, SQL["give_leases"].text, values)
-        visits.bury(worker_id)
+        visits.declare_dead(worker_id)
 
         assert len(shards) == 1024
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 1024
@@ -276,7 +276,7 @@ class TestPlans:
         values = {"pool": "new", "worker_id": worker_id, "most": 1024, "epoch": 1}
 
         nodes = plan_of(visits, SQL["take_leases"].text, values)
-        visits.bury(worker_id)
+        visits.declare_dead(worker_id)
 
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 2048
 

@@ -226,7 +226,7 @@ def park_step(visits: Visits, id: int) -> None:
     for _ in range(3):
         dead = visits.join()
         visits.hold(dead, visits.start(visits.visit(str(id), operation.QUEUE)))
-        visits.bury(dead)
+        visits.declare_dead(dead)
         visits.recover()
     visits.query("update mainspring.lease set worker_id = null")
 

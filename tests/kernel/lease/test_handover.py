@@ -148,7 +148,7 @@ async def test_a_worker_that_was_declared_dead_comes_back_under_another_id(
     async with working(database_url, queue(handler=gauge)) as worker:
         before = worker.owned.worker_id
         launch = visits.value("select launch from mainspring.worker where id = %s", before)
-        visits.bury(before)
+        visits.declare_dead(before)
 
         await wait_until(lambda: worker.owned.worker_id not in (None, before), 5)
         now = worker.owned.worker_id
@@ -192,7 +192,7 @@ async def test_a_suspect_is_held_before_it_starts(visits: Visits, database_url: 
     visits.take(dead)
     visits.offer(*(f"key {n}" for n in range(10)))
     visits.read(dead)  # it had read this far
-    visits.bury(dead)
+    visits.declare_dead(dead)
     visits.offer("innocent")
     gate = Gate()
 
@@ -242,7 +242,7 @@ async def test_of_a_bulk_only_what_was_read_is_suspect(visits: Visits, database_
     visits.take(dead)
     visits.offer(*"abcdefgh", at=visits.now())
     visits.read(dead, most=3)
-    visits.bury(dead)
+    visits.declare_dead(dead)
 
     async with working(database_url, queue(handler=handler), lease=0.5):
         await wait_until(lambda: len(seen) == 8)
@@ -280,7 +280,7 @@ async def test_suspects_that_had_to_wait_are_still_suspects(
             visits.offer("same", queue=name)
     for each in queues:
         visits.read(dead, queue=each.name)
-    visits.bury(dead)
+    visits.declare_dead(dead)
     if how == "groups":
         visits.offer("urgent", queue="one", group="g", priority=9)
     else:

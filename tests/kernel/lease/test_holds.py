@@ -44,7 +44,7 @@ def test_a_worker_that_was_declared_dead_holds_nothing(visits: Visits, me) -> No
     """T2: sent before and arrived after, it would be taken for a crash of the visit."""
     visits.offer("a")
     run = visits.start("a")
-    visits.bury(me)
+    visits.declare_dead(me)
 
     assert visits.hold(me, run) == set()
 

@@ -18,7 +18,7 @@ def held_by_the_dead(visits: Visits, key: str):
     dead = visits.join()
     run = visits.start(key)
     visits.hold(dead, run)
-    visits.bury(dead)
+    visits.declare_dead(dead)
     return dead, run
 
 

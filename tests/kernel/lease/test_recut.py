@@ -12,7 +12,7 @@ from mainspring import Mainspring
 from mainspring.db.database import Database
 from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
-from mainspring.kernel.lease.dead import bury
+from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
@@ -294,14 +294,14 @@ def test_a_worker_fenced_over_a_cut_and_a_merge_goes_on_with_what_it_has(
 
 
 def test_the_bands_of_a_worker_that_dies_go_to_others(visits: Visits, make: Make) -> None:
-    """T2: its burial frees them, in the pool and in its bands; what only it had waits for an heir."""
+    """T2: once it is declared dead they are free, in the pool and in its bands; what only it had waits for an heir."""
     dead, other = make("ring", "new"), make("ring")
     at_rest(dead, other)
     visits.offer("a")
     visits.offer("b", queue="new")
     visits.read(dead.owned.worker_id)
     visits.read(dead.owned.worker_id, queue="new")
-    visits.bury(dead.owned.worker_id)
+    visits.declare_dead(dead.owned.worker_id)
     heir = make("ring", "new", "more")
 
     at_rest(other, heir)
@@ -315,8 +315,8 @@ def test_the_pool_is_whole_after_two_deaths_at_once(visits: Visits, make: Make) 
     """T2: pieces with different suspects stay apart only until these were looked at."""
     dead, other, left = make("ring", "a"), make("ring", "b"), make("ring")
     at_rest(dead, other, left)
-    visits.bury(dead.owned.worker_id)
-    visits.bury(other.owned.worker_id)
+    visits.declare_dead(dead.owned.worker_id)
+    visits.declare_dead(other.owned.worker_id)
 
     at_rest(left)
 
@@ -332,7 +332,7 @@ def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) ->
     at_rest(dead, other)
     visits.offer("a", queue="poison")
     visits.read(dead.owned.worker_id, queue="poison")
-    visits.bury(dead.owned.worker_id)
+    visits.declare_dead(dead.owned.worker_id)
     values = {
         "worker_id": dead.owned.worker_id,
         "beat_at": visits.now(),
@@ -364,14 +364,14 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
     visits.query("set lock_timeout = '100ms'")
     refused: list[str] = []
 
-    def bury(step: str) -> None:
+    def declare_dead_at(step: str) -> None:
         if step == "recut.workers_read" and not refused:
             try:
                 visits.call("declare_dead", dead_id=old.owned.worker_id, beat=0)
             except Exception as error:
                 refused.append(type(error).__name__)
 
-    monkeypatch.setattr(crash_points, "listener", bury)
+    monkeypatch.setattr(crash_points, "listener", declare_dead_at)
     assert new.shards.recut()
 
     assert refused == ["LockNotAvailable"]
@@ -380,13 +380,13 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
 def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
     visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T2: the burial waits for the leases that the recut has, and gives up; its worker beats again."""
+    """T2: declaring it dead waits for the leases that the recut has, and gives up; its worker beats again."""
     old = make("ring")
     old.beat()
     new = make("ring", "new")
     new.look()
 
-    def bury(step: str) -> None:
+    def declare_dead_at(step: str) -> None:
         if step == "recut.locking":
             visits.query("begin")
             visits.call("declare_dead", dead_id=old.owned.worker_id, beat=0)
@@ -394,7 +394,7 @@ def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
             visits.query("rollback")
 
     with monkeypatch.context() as patch:
-        patch.setattr(crash_points, "listener", bury)
+        patch.setattr(crash_points, "listener", declare_dead_at)
         new.shards.recut()
 
     assert_exact(visits, old)
@@ -403,7 +403,7 @@ def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
 
 
 def test_an_owner_without_a_row_is_taken_for_dead(visits: Visits, make: Make) -> None:
-    """T2: a worker of the release before has buried it, and knew nothing of its bands."""
+    """T2: a worker of the release before has declared it dead, and knew nothing of its bands."""
     gone, other = make("ring", "new"), make("ring")
     at_rest(gone, other)
     visits.query("delete from mainspring.worker where id = %s", gone.owned.worker_id)
@@ -429,7 +429,7 @@ def test_the_release_before_finds_a_whole_pool_and_shares_it(visits: Visits, mak
     at_rest(one, two)
     assert_exact(visits, one, two)
 
-    visits.bury(before)
+    visits.declare_dead(before)
     at_rest(one, two)
     assert bands(visits) == 2
     assert two.has("new") == ALL
@@ -467,7 +467,7 @@ def test_the_last_one_that_knows_bands_is_suspect_only_if_it_died(
 
     beat = visits.value("select beat from mainspring.worker where id = %s", two.owned.worker_id)
     dead = {"pool": "default", "dead_id": two.owned.worker_id, "beat": beat}
-    assert bury(two.session, **dead, lease=60, fenced=fenced) is not None
+    assert declare_dead(two.session, **dead, lease=60, fenced=fenced) is not None
 
     assert bands(visits) == 0
     assert visits.value("select count(*) from mainspring.lease where worker_id is null") == 1024

@@ -249,7 +249,7 @@ def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owner
     two.look()
     two.shards.take()
     visits.read(two.owned.worker_id)
-    visits.bury(two.owned.worker_id)
+    visits.declare_dead(two.owned.worker_id)
     one.look()
     one.shards.take()
     suspected = "select count(*) from mainspring.lease where suspect_of is not null"

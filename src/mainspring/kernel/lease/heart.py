@@ -200,7 +200,7 @@ class Heart(threading.Thread):
 
     def _look_after_shards(self, *, look: bool) -> None:
         if look:
-            self._shards.bury(self._look_at, self._read_at)
+            self._shards.declare_dead(self._look_at, self._read_at)
             if not self.leaving.is_set():
                 self._take_part()
             self._holds.look()

@@ -28,7 +28,7 @@ from mainspring.kernel.lease.bands import (
     must_yield,
     turns_of,
 )
-from mainspring.kernel.lease.dead import bury
+from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
@@ -190,11 +190,11 @@ class Shards:
                 before = {} if band is None else self._owned.suspects.get(shard, {})
                 self._owned.suspects[shard] = before | levels
 
-    def bury(self, beat_at: float, read_at: float) -> None:
+    def declare_dead(self, beat_at: float, read_at: float) -> None:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
         for peer in self._watch.look(self.peers, me=self._me, now=beat_at, read_at=read_at):
-            freed = bury(
+            freed = declare_dead(
                 self._session,
                 pool=pool,
                 dead_id=peer.id,
