@@ -104,7 +104,7 @@ def _carry_out(session: Session, book: Book, *, me: UUID, shards: Sequence[int])
         workers = session.fetch("lock_workers", pool=book.pool)
         living = book.codes(session.fetch, [(id, digest) for id, digest, _ in workers])
         crash_points.passed("recut.workers_read")
-        # A death that is being declared may come to nothing, and who it is for goes on with all that it has.
+        # A death that is declared now may come to nothing, and who it is for goes on with all that it has.
         if me not in living or not all(is_kept for _, _, is_kept in workers):
             return 0
         after = planned(before, bands_for(set(living.values())), living)
