@@ -23,12 +23,12 @@ from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
 from mainspring.kernel.lease.loop_port import SHARE_AFTER, LoopPort
-from mainspring.kernel.operate.register import register
+from mainspring.kernel.operate.register import register_queues
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
-from mainspring.kernel.retry import decide
+from mainspring.kernel.retry import judge
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
@@ -144,7 +144,7 @@ class Worker:
         try:
             connection = await self._side.get()
             await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-            await register(self._database, connection, self._declared, update=True)
+            await register_queues(self._database, connection, self._declared, update=True)
         except BaseException:
             await self._side.lost()
             raise
@@ -404,7 +404,7 @@ class Worker:
     def _refused(self, run: Run, error: Exception) -> Outcome:
         """The server would not store the outcome: that is a failure of the run."""
         policy = self.buffer.queues[run.visit.queue].settings.retry
-        return decide(policy, failures=run.visit.attempt + 1, error=error)
+        return judge(policy, failures=run.visit.attempt + 1, error=error)
 
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
         self.owned.end(runs)

@@ -294,7 +294,7 @@ def test_a_worker_fenced_over_a_cut_and_a_merge_goes_on_with_what_it_has(
 
 
 def test_the_bands_of_a_worker_that_dies_go_to_others(visits: Visits, make: Make) -> None:
-    """T2: once it is declared dead they are free, in the pool and in its bands; what only it had waits for an heir."""
+    """T2: declared dead, its bands are free as its shards are; what only it had waits for an heir."""
     dead, other = make("ring", "new"), make("ring")
     at_rest(dead, other)
     visits.offer("a")
@@ -380,7 +380,7 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
 def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
     visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T2: declaring it dead waits for the leases that the recut has, and gives up; its worker beats again."""
+    """T2: to declare it dead waits for the leases that the recut has, and gives up; it beats again."""
     old = make("ring")
     old.beat()
     new = make("ring", "new")

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import Mainspring
-from mainspring.kernel.operate.why import REMEDIES, Cause
+from mainspring.kernel.operate.why import VISIT_REMEDIES, Cause
 from mainspring.kernel.outcome import Done
 from visits import QUEUE, queue
 
@@ -223,6 +223,6 @@ async def test_a_queue_that_is_near_to_none_names_those_that_are_there(visits, a
     )
 
 
-@pytest.mark.parametrize("name", REMEDIES)
+@pytest.mark.parametrize("name", VISIT_REMEDIES)
 def test_every_cause_has_a_remedy(name):
     assert Cause(name, "").remedy

@@ -18,7 +18,7 @@ from typing import Any
 from mainspring.kernel import clock, crash_points
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.retry import decide
+from mainspring.kernel.retry import judge
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.current import running
@@ -347,7 +347,7 @@ class Runner:
             return Cancelled(error="cancelled while it ran")
         if stopped == "timeout":
             error = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
-        return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
+        return judge(settings.retry, failures=run.visit.attempt + 1, error=error)
 
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""

@@ -27,7 +27,7 @@ from mainspring.kernel.outcome import (
     Retry,
     Writer,
 )
-from mainspring.kernel.retry import ERROR_BYTES, clean
+from mainspring.kernel.retry import ERROR_BYTES, clean_text
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
@@ -287,5 +287,5 @@ def explained(kind: object, run: Run, error: Exception, outcome: Outcome) -> Out
     if text is None or not isinstance(outcome, Retry | Parked):
         return outcome
     return msgspec.structs.replace(
-        outcome, error=clean(f"{outcome.error_type}: {text}", ERROR_BYTES)
+        outcome, error=clean_text(f"{outcome.error_type}: {text}", ERROR_BYTES)
     )
