@@ -33,7 +33,6 @@ from mainspring.kernel.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBac
 from mainspring.kernel.jobs.operation import Item, Operation
 from mainspring.kernel.jobs.recurring import Recurring
 from mainspring.kernel.operate import parked, queues, rights, status
-from mainspring.kernel.operate import visits as live
 from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.kernel.operate.parked import (
     ParkedFilter,
@@ -44,7 +43,7 @@ from mainspring.kernel.operate.parked import (
 )
 from mainspring.kernel.operate.queues import QueueLoad
 from mainspring.kernel.operate.status import Status
-from mainspring.kernel.operate.visits import LiveVisit
+from mainspring.kernel.operate.visits import LiveVisit, find_visit, list_visits
 from mainspring.kernel.operate.why import Why, why_visit
 from mainspring.kernel.query import ask
 from mainspring.reactive.operate.history import run_queues, search_past
@@ -104,16 +103,14 @@ class Operator:
         self, *, queue: str | None = None, state: str | None = None, limit: int = 100
     ) -> list[LiveVisit]:
         """Visits in the order in which they will run, running ones first."""
-        found: list[LiveVisit] = await self._ask(
-            live.list_visits, queue=queue, state=state, limit=limit
-        )
+        found: list[LiveVisit] = await self._ask(list_visits, queue=queue, state=state, limit=limit)
         return found
 
     async def find(
         self, key: str, *, queue: str | None = None, group: str | None = None
     ) -> list[LiveVisit]:
         """Live visits of a key: a task's id, or its key within its group."""
-        found: list[LiveVisit] = await self._ask(live.find_visit, key, queue=queue, group=group)
+        found: list[LiveVisit] = await self._ask(find_visit, key, queue=queue, group=group)
         return found
 
     async def cancel(

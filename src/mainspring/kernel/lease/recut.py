@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mainspring.db.literals import rows as as_rows
+from mainspring.db.literals import as_rows
 from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease.bands import (
     CLOSED,

@@ -20,8 +20,7 @@ import psycopg
 
 from mainspring.db.steps import Walk, drive_psycopg, drive_psycopg_sync
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import Done, Run, clock, crash_points, in_order, settle_arguments
+from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
 from mainspring.tasks.run.connections import Connections, lock_arguments
 
 log = logging.getLogger("mainspring")
@@ -127,7 +126,7 @@ class Context:
             seconds=clock.local() - self._run.began,
         )
         values = settle_arguments([run], self._connections.worker.worker_id)
-        return dict(zip(SQL["settle"].names, values, strict=True))
+        return dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
 
 
 def concluded(context: Context | None, returned: Any) -> Any:
@@ -240,10 +239,10 @@ class Transaction:
         The heart, or a give of shards, may hold the run between the snapshot of the settle and its
         write. Then the settle is sent again, with the row locked: nothing can come between once more.
         """
-        settle = SQL["settle"], self._context._settle_arguments()
+        settle = KERNEL_SQL["settle"], self._context._settle_arguments()
         answers = in_order((yield settle), 1)
         if answers == ["changed"]:
-            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
             answers = in_order((yield settle), 1)
         crash_points.passed("transaction.settled")
         if answers != ["settled"]:
