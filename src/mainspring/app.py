@@ -20,9 +20,9 @@ from mainspring.db import database as connect
 from mainspring.db.schema import migrate
 from mainspring.db.until_reachable import until_let_in
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
-from mainspring.entities.crawl import Crawl
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
+from mainspring.entities.declare.kind_settings import Crawl
 from mainspring.entities.declaring import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
 from mainspring.entities.kind import Kind

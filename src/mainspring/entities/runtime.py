@@ -14,11 +14,11 @@ from mainspring.entities.crawl import schedule
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.declare.columns import check_stages
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of, seen_fields
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.kind import Kind
 from mainspring.entities.offers import Offering
 from mainspring.entities.outbox.relay import Relay
 from mainspring.entities.register import register_kinds
@@ -41,7 +41,7 @@ class KindRuntime:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: DeclaredKind,
         shape: Shape | None,
         database: Database,
         line: Line,
@@ -98,7 +98,7 @@ class Runtime:
     def __init__(
         self,
         database: Database,
-        kinds: Iterable[Kind],
+        kinds: Iterable[DeclaredKind],
         shapes: Mapping[str, Shape],
         *,
         threads: int,
@@ -131,7 +131,7 @@ class Runtime:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
+async def register_stages(connection: Any, kinds: Iterable[DeclaredKind]) -> None:
     """Enter the stages of registered kinds in their catalogues."""
     for kind in kinds:
         fresh = await catalogue.register(connection, kind.name, kind.stages.values())
@@ -139,7 +139,9 @@ async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
             log.info("stages.new", extra={"kind": kind.name, "stages": fresh})
 
 
-def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> list[QueueSettings]:
+def kind_queues(
+    kind: DeclaredKind, handlers: Mapping[str, Handler] | None = None
+) -> list[QueueSettings]:
     """The queues of a kind: system and stages, live and of the crawl."""
     handlers = handlers or {}
     queues = [
@@ -181,19 +183,19 @@ async def _never_run(_: Run) -> Outcome:
     raise AssertionError("this queue is only declared here")
 
 
-def takes_turns(kind: Kind, stage: Stage) -> bool:
+def takes_turns(kind: DeclaredKind, stage: Stage) -> bool:
     """Whether a stage waits for the others of its entity (S14)."""
     return kind.is_serial if stage.settings.serial is None else stage.settings.serial
 
 
-def jitter_of(kind: Kind, stage: Stage) -> float:
+def jitter_of(kind: DeclaredKind, stage: Stage) -> float:
     """How far the offers of a stage are spread, in seconds (S22)."""
     if takes_turns(kind, stage):
         return 0.0
     return kind.settings.jitter if stage.settings.jitter is None else stage.settings.jitter
 
 
-def loaded_fields(kind: Kind) -> list[str] | None:
+def loaded_fields(kind: DeclaredKind) -> list[str] | None:
     """The columns that any stage may look at; None: all."""
     wanted: set[str] = set()
     for stage in kind.stages.values():
@@ -204,7 +206,7 @@ def loaded_fields(kind: Kind) -> list[str] | None:
     return sorted(wanted) or None
 
 
-def patcher_of(kind: Kind, stage: Stage, model: Model, shape: Shape | None) -> Patcher:
+def patcher_of(kind: DeclaredKind, stage: Stage, model: Model, shape: Shape | None) -> Patcher:
     """What makes patches of a stage's answers."""
     writes = stage.settings.writes
     return Patcher(
@@ -217,7 +219,7 @@ def patcher_of(kind: Kind, stage: Stage, model: Model, shape: Shape | None) -> P
     )
 
 
-async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> Runtime:
+async def start(database: Database, kinds: Iterable[DeclaredKind], *, threads: int) -> Runtime:
     """Register kinds and stages, look at their tables, and make what runs them."""
     known = list(kinds)
     if not known:

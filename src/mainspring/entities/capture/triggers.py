@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape, literal, quoted
-from mainspring.entities.kind import KindSettings
 
 # Fires after other triggers of its time: PostgreSQL goes by name.
 PREFIX = "zz_mainspring_"

@@ -16,9 +16,9 @@ from mainspring.entities.capture.triggers import own
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.consumer import relay_queue
+from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.keys import id_text, refused
 from mainspring.entities.declare.table import quoted
-from mainspring.entities.kind import Host
 from mainspring.entities.operate.why import EntityWhy, find, why_entity
 from mainspring.entities.outbox.relay import acknowledge
 from mainspring.entities.outside import queue
@@ -58,7 +58,7 @@ class KindLoad:
 class _Named:
     """A kind by its name, for the queue's functions."""
 
-    host: Host
+    host: KindHost
     name: str
     keys: tuple[str, ...]
     stages: Sequence[str]
@@ -84,7 +84,7 @@ class AskFailures:
 class EntityOperator:
     """Questions and orders about entities."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: KindHost) -> None:
         self._host = host
 
     async def kinds(self) -> list[KindLoad]:

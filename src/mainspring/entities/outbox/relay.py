@@ -26,13 +26,13 @@ import msgspec
 from mainspring.db.database import Database, is_transient
 from mainspring.db.reconnecting import Line
 from mainspring.entities.declare.consumer import Consumer
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import typed_id
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
-from mainspring.entities.kind import Kind
 from mainspring.entities.statements import SQL
 from mainspring.kernel import (
     Again,
@@ -69,7 +69,7 @@ class Relay:
     """All relays of a worker."""
 
     def __init__(
-        self, database: Database, kinds: Sequence[Kind], threads: Executor | None = None
+        self, database: Database, kinds: Sequence[DeclaredKind], threads: Executor | None = None
     ) -> None:
         self._kinds = list(kinds)
         self._threads = threads  # for plain functions; none: the event loop's own
@@ -80,7 +80,7 @@ class Relay:
         """One queue for each consumer."""
         return [self._queue(kind, c) for kind in self._kinds for c in kind.consumers]
 
-    def _queue(self, kind: Kind, consumer: Consumer) -> QueueSettings:
+    def _queue(self, kind: DeclaredKind, consumer: Consumer) -> QueueSettings:
         events = Events(kind, consumer)
 
         async def handle(run: Run) -> Outcome:
@@ -142,7 +142,7 @@ class Events:
     """Rows of the outbox as one consumer gets them. What they are read by is made once: a model of some
     fields costs as much as many events."""
 
-    def __init__(self, kind: Kind, consumer: Consumer) -> None:
+    def __init__(self, kind: DeclaredKind, consumer: Consumer) -> None:
         self._kind = kind
         self._consumer = consumer
         self._part: Model | None = None
