@@ -23,7 +23,7 @@ async def worker(visits: Visits, me: UUID, database_url: str) -> AsyncIterator[W
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
     worker.hand.worker_id = me
     worker.hand.own(range(1024), count=1024)
-    worker.mind.loop = asyncio.get_running_loop()
+    worker.mind.open()
     yield worker
     worker.heart._session.disconnect()
     worker.runner.close()
