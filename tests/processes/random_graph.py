@@ -41,7 +41,7 @@ def plan(seed: int, path: str, depth: int, given: int) -> tuple[str, Any]:
 
 
 def decide(seed: int, args: dict[str, Any], inputs: list[Any]) -> Decision:
-    """The decision of the task that these arguments name. `inputs` are a handout's."""
+    """The decision of the task that these arguments name. `inputs` are a task_input's."""
     path, depth = args["path"], args["depth"]
     what, more = plan(seed, path, depth, len(inputs))
     if what == "ok":

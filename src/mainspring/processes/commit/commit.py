@@ -16,14 +16,15 @@ from mainspring.processes.commit import close as ending
 from mainspring.processes.commit import external as outside
 from mainspring.processes.commit import insert as growth
 from mainspring.processes.commit import lock as locking
-from mainspring.processes.commit.batch import Batch, Steps
+from mainspring.processes.commit.batch import Batch
 from mainspring.processes.commit.change import Change
+from mainspring.processes.steps import Steps
 
 
 class Commit(Batch):
     """One transaction of changes."""
 
-    def steps(self) -> Steps:
+    def steps(self) -> Steps[Any]:
         """Write the changes; what is not to be settled says so in `verdicts`."""
         taken = yield from locking.lock_processes(self)
         if self.settle is not None and not any(self.verdicts):
@@ -37,7 +38,7 @@ class Commit(Batch):
         if taken:
             yield from self._write(taken)
 
-    def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps:
+    def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps[Any]:
         """The same for the changes of one process that the caller has locked for itself alone."""
         id = self.changes[0].process_id
         self.roots[id], self.types[id], self.now = root, type, now
@@ -45,7 +46,7 @@ class Commit(Batch):
         self.root_closed.add(id)
         yield from self._write(list(range(len(self.changes))))
 
-    def _write(self, taken: list[int]) -> Steps:
+    def _write(self, taken: list[int]) -> Steps[Any]:
         found = yield from outside.look_outside(self, taken)
         changes = [self.changes[n] for n in taken if not self.changes[n].seeks] + list(found)
         if not changes:
@@ -58,7 +59,7 @@ class Commit(Batch):
         yield from outside.start_children(self, changes)
         yield from self._grow_and_end(changes, state)
 
-    def _grow_and_end(self, changes: list[Change], state: dict[str, Any] | None) -> Steps:
+    def _grow_and_end(self, changes: list[Change], state: dict[str, Any] | None) -> Steps[Any]:
         yield from growth.insert(self, changes, state or {})
         yield from ending.judge(self, changes)
         yield from ending.end(changes, state)

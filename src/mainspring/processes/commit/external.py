@@ -12,11 +12,12 @@ import msgspec
 from mainspring.db.literals import rows as as_rows
 from mainspring.errors import IdInUse
 from mainspring.kernel import Again
-from mainspring.processes.commit.batch import Batch, Step, Steps
+from mainspring.processes.commit.batch import Batch
 from mainspring.processes.commit.change import Change, NewProcess
 from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.commit.waiting import closing_of
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, Steps
 from mainspring.tasks.declare.promise import Failure
 
 
@@ -50,7 +51,7 @@ def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], d
     return found
 
 
-def take(changes: list[Change]) -> Steps:
+def take(changes: list[Change]) -> Steps[Any]:
     """Signals that are taken, and rows of tasks that wait outside no longer."""
     taking = [change for change in changes if change.signal is not None]
     if taking:
@@ -69,7 +70,7 @@ def take(changes: list[Change]) -> Steps:
         yield SQL["drop_externals"], {"tasks": outside}
 
 
-def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
+def wait_outside(batch: Batch, changes: list[Change]) -> Steps[Any]:
     """Tasks that wait for a signal, a time or a child from here on."""
     items = []
     for change in changes:
@@ -102,7 +103,7 @@ def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
         yield SQL["insert_externals"], {"items": as_rows(items)}
 
 
-def start_children(batch: Batch, changes: list[Change]) -> Steps:
+def start_children(batch: Batch, changes: list[Change]) -> Steps[Any]:
     """Child processes begin in the commit by which their task begins to wait for them."""
     for change in changes:
         if change.child is None or change.waiting is None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from mainspring.db.literals import words
 from mainspring.kernel import KERNEL_SQL, Cancelled, find_values, in_order, lock_values
-from mainspring.processes.commit.batch import Batch, NotSettled, Step, Steps, Torn
+from mainspring.processes.commit.batch import Batch, NotSettled, Torn
 from mainspring.processes.commit.change import Change
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, Steps
 
 LIVE = ("open", "external", "parked")
 
@@ -45,7 +46,7 @@ def lock_processes(batch: Batch) -> Generator[Step, list[Any], list[int]]:
     return taken
 
 
-def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
+def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps[Any]:
     """Settle where others only lock: nothing that follows makes anything else of a plain success.
 
     That is one statement and one write of the visit less a step. It is for the common case alone:

@@ -39,7 +39,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     shielded: bool = False  # an undo: not cancelled with its scope
 
 
-class Handout(msgspec.Struct, frozen=True):
+class TaskInput(msgspec.Struct, frozen=True):
     """A task as it is handed out."""
 
     process_id: str
@@ -97,13 +97,13 @@ def decode_options(text: str | None) -> Options:
     return NO_OPTIONS if text is None else _options.decode(text)
 
 
-def handout_of(row: Sequence[Any]) -> Handout:
+def handout_of(row: Sequence[Any]) -> TaskInput:
     """A row of read_tasks.sql."""
     (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
         row
     )
     options = decode_options(how)
-    return Handout(
+    return TaskInput(
         process_id,
         id,
         promise,
@@ -120,16 +120,16 @@ def handout_of(row: Sequence[Any]) -> Handout:
     )
 
 
-def in_background(handout: Handout, visit: Visit) -> Handout:
+def in_background(task_input: TaskInput, visit: Visit) -> TaskInput:
     """What is run in the background sets only background work in motion.
 
     Else a mass restart would give way to live work with its first step alone. A task whose own call
     asked for so low a priority is another matter: what waits for it does so as its own call says.
     """
-    asked = DEFAULT_PRIORITY if handout.priority is None else handout.priority
+    asked = DEFAULT_PRIORITY if task_input.priority is None else task_input.priority
     if visit.priority < min(LANE, asked):
-        return msgspec.structs.replace(handout, background=visit.priority)
-    return handout
+        return msgspec.structs.replace(task_input, background=visit.priority)
+    return task_input
 
 
 def _input(raw: _RawInput) -> Input:
@@ -142,15 +142,15 @@ def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {"processes": words([p for p, _ in wanted]), "ids": words([t for _, t in wanted])}
 
 
-class Desk:
+class TaskInputs:
     """Reads what tasks are handed out with: one read at a time, of all that were asked for meanwhile."""
 
     def __init__(self, fetch: Any) -> None:
         self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
-        self._wanted: dict[tuple[str, str], asyncio.Future[Handout | None]] = {}
+        self._wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]] = {}
         self._reader: asyncio.Task[None] | None = None
 
-    async def load(self, process_id: str, task: str) -> Handout | None:
+    async def load(self, process_id: str, task: str) -> TaskInput | None:
         """The task as it stands; None if there is no such row."""
         key = (process_id, task)
         future = self._wanted.get(key)
@@ -169,7 +169,7 @@ class Desk:
         finally:
             self._reader = None
 
-    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[Handout | None]]) -> None:
+    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]]) -> None:
         try:
             rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
             found = {h.task_id: h for h in map(handout_of, rows)}

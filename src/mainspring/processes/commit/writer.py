@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from mainspring.kernel import KERNEL_SQL, Run, Verdict, WorkerPort, settle_arguments
 from mainspring.processes.commit.change import Change
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 
 
 class Decisions:
@@ -47,7 +47,7 @@ class Decisions:
             worker_id=worker_id,
         )
         try:
-            await drive(connection, commit.steps())
+            await run_steps(connection, commit.steps())
         except BaseException:
             for run, change in zip(runs, changes, strict=True):
                 change.doubted = True

@@ -20,7 +20,7 @@ from mainspring.kernel import OperationPage as Page
 from mainspring.processes.commit.visits import NewVisit, offer_values
 from mainspring.processes.operate.search import FoundProcess, search
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import Answer
 
 # Changes that are asked for and have not ended. More of them would only wait.
@@ -183,7 +183,7 @@ async def ask_for(
         def steps() -> Any:
             yield offer
 
-        await drive(connection, steps())
+        await run_steps(connection, steps())
     results = []
     for one in items:
         if isinstance(one, Result):

@@ -29,7 +29,7 @@ from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.operate.asked import ask_for, page_of
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import (
     FROM_SCRATCH,
     Order,
@@ -206,7 +206,7 @@ async def _restart_tasks(
     items: Sequence[tuple[ParkedTask, int]],
 ) -> list[Result]:
     tasks = [item for item, _ in items]
-    going = await drive(connection, unpark_steps(tasks, priority=order.priority))
+    going = await run_steps(connection, unpark_steps(tasks, priority=order.priority))
     missed = [item.task for item in tasks if item.task not in going]
     busy: set[str] = set()
     if missed:
@@ -288,7 +288,7 @@ async def _check_processes(
         if item.state == "open" and item.id in broken
     ]
     if visits:
-        await drive(connection, request_steps(visits, database.shard_count))
+        await run_steps(connection, request_steps(visits, database.shard_count))
     return [Result(item.type, item.id, broken.get(item.id)) for item in items]
 
 

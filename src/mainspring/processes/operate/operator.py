@@ -36,7 +36,7 @@ from mainspring.processes.operate.search import (
 )
 from mainspring.processes.operate.settings import Change
 from mainspring.processes.operate.why import ProcessWhy
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, run_steps
 from mainspring.processes.structural.cancel import Cancelling
 from mainspring.processes.structural.change import Answer, Order, Structural, closing, refuse
 from mainspring.processes.structural.parked import Resolving
@@ -229,7 +229,7 @@ class ProcessOperator:
         """A structural change at once; its mark is committed before, behind a pooler too."""
         pool = await self._host.pool()
         async with closing(pool.fetch, process_id), pool.connection(transaction=True) as connection:
-            answer = await drive(connection, steps)
+            answer = await run_steps(connection, steps)
         return refuse(answer)  # after the commit, which takes the mark back
 
     # -- filters under a name

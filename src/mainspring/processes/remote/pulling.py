@@ -14,7 +14,7 @@ from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit
 from mainspring.kernel import clean_text as clean
 from mainspring.processes.commit.change import Change, change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.ticket import Pulled, Ticket
 from mainspring.processes.run.actor_policy import add_stored_timeouts
@@ -90,18 +90,18 @@ def _room(actor: str, limit: int) -> Steps[int]:
 
 
 def stopped_of(
-    found: Sequence[tuple[Held, Handout, Pulled]],
+    found: Sequence[tuple[Held, TaskInput, Pulled]],
 ) -> list[tuple[Run, Change]]:
     """Tasks whose input failed: they fail too, without being handed out."""
     ended = []
-    for one, handout, _ in found:
-        if (given := handout.failed_input) is not None:
-            ended.append((one.run, stopped(handout, given.promise, given.error)))
+    for one, task_input, _ in found:
+        if (given := task_input.failed_input) is not None:
+            ended.append((one.run, stopped(task_input, given.promise, given.error)))
     return ended
 
 
-def pulled_of(found: Sequence[tuple[Held, Handout, Pulled]]) -> list[Pulled]:
-    return [pulled for _, handout, pulled in found if handout.failed_input is None]
+def pulled_of(found: Sequence[tuple[Held, TaskInput, Pulled]]) -> list[Pulled]:
+    return [pulled for _, task_input, pulled in found if task_input.failed_input is None]
 
 
 def beat_steps(ticket: Ticket) -> Steps[str]:
@@ -123,7 +123,7 @@ def beat_steps(ticket: Ticket) -> Steps[str]:
 
 
 def settle_answer(
-    run: Run, handout: Handout, answer: Decision | Failed, shard_count: int, worker_id: UUID
+    run: Run, task_input: TaskInput, answer: Decision | Failed, shard_count: int, worker_id: UUID
 ) -> Steps[str]:
     if isinstance(answer, Failed):
         failures, policy = run.visit.attempt + 1, run.settings.retry
@@ -131,13 +131,13 @@ def settle_answer(
             text = f"{answer.type}: {answer.message}"
             outcome = Retry(policy.delay(failures), answer.type, text)
             return (yield from settle_steps(run, outcome, worker_id))
-        failure = Failure(answer.type, answer.message, cause=handout.task_id)
+        failure = Failure(answer.type, answer.message, cause=task_input.task_id)
         answer = Decision(error=failure)
-    elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
+    elif (problem := validate(answer, {given.promise for given in task_input.inputs})) is not None:
         raise InvalidDecision(problem.message)
-    change = change_of(handout, answer)
+    change = change_of(task_input, answer)
     yield from add_stored_timeouts(change.tasks)
-    change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
+    change.unneeded = [(task_input.process_id, "", f"deadline/{task_input.task_id}")]
     return (yield from change_steps(run, change, shard_count, worker_id))
 
 

@@ -34,14 +34,13 @@ from mainspring.processes.commit.visits import (
 )
 from mainspring.processes.connections import Lines
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.cancel import CANCELLED
 from mainspring.processes.structural.change import Answer, Locked, call_off_values, request_cancel
 from mainspring.tasks.declare.promise import Failure
 
 log = logging.getLogger("mainspring")
 MOST = 100  # processes in one transaction
-Steps = Generator[Step, list[Any], Any]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -129,7 +128,7 @@ class Cancels:
             values = mark.arguments({"ids": sorted(mine)})
             await self._database.fetch(connection, mark, *values)
             async with self._database.transaction(connection):
-                settled: set[int] = await drive(connection, steps.steps())
+                settled: set[int] = await run_steps(connection, steps.steps())
         return settled
 
 
@@ -199,7 +198,7 @@ class Batch:
             stopped[process_of[row[1]]] += bool(row[2])
         return stopped
 
-    def _end(self, live: list[Task]) -> Steps:
+    def _end(self, live: list[Task]) -> Steps[Any]:
         error = Failure(CANCELLED, "cancelled")
         ends = {task.id: End(task.process_id, task.id, "cancelled") for task in live}
         for task in live:
@@ -208,7 +207,7 @@ class Batch:
         if ends:
             yield SQL["end_tasks"], end_values(ends.values())
 
-    def _go_on(self, plain: list[Locked]) -> Steps:
+    def _go_on(self, plain: list[Locked]) -> Steps[Any]:
         """They have ended: their children are cancelled next, and parents that wait are told."""
         offers: list[NewVisit] = []
         hows = {one.id: self._batch[self._places[one.id]].compensate for one in plain}

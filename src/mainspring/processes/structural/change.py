@@ -45,12 +45,11 @@ from mainspring.processes.commit.visits import (
     task_visit,
 )
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.compensation import around
 from mainspring.processes.structural.cone import Graph, Node
 from mainspring.tasks.declare.promise import Failure
 
-Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
 ENDED = ("done", "parked")  # from which a restart may begin
 FROM_SCRATCH = "the process was cancelled: restart it from scratch"
@@ -143,7 +142,7 @@ class Structural:
         root_closed: bool | None = None,
         generations: int = 0,
         cancelling: bool = False,
-    ) -> Steps:
+    ) -> Steps[Any]:
         """Decisions may come again."""
         yield (
             SQL["open_again"],
@@ -158,7 +157,7 @@ class Structural:
 
     # -- what is called off
 
-    def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps:
+    def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps[Any]:
         ends = {node.id: End(self.process_id, node.id, "cancelled") for node in nodes}
         for promise in promises:
             end = ends.setdefault(promise, End(self.process_id, promise))
@@ -180,7 +179,7 @@ class Structural:
         yield SQL["unpark_tasks"], {"tasks": words(tasks)}
         return sum(1 for row in rows if row[2])
 
-    def _stop_runs(self, rows: Sequence[Any]) -> Steps:
+    def _stop_runs(self, rows: Sequence[Any]) -> Steps[Any]:
         """Tell the workers which runs count no longer (rows of drop_visits.sql), those held first:
         what runs is held, or began a moment ago."""
         listed = sorted(rows, key=lambda row: not row[2])
@@ -188,7 +187,7 @@ class Structural:
         if versions:
             yield KERNEL_SQL["call_off"], call_off_values(versions)
 
-    def _cancel_children(self, tasks: Sequence[str], *, compensate: bool = True) -> Steps:
+    def _cancel_children(self, tasks: Sequence[str], *, compensate: bool = True) -> Steps[Any]:
         if not tasks:
             return
         rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
@@ -205,7 +204,7 @@ class Structural:
             kind, self.process_id, subject, id=new_id(), engine=self.engine, due_at=due_at
         )
 
-    def _offer(self, visits: Sequence[NewVisit]) -> Steps:
+    def _offer(self, visits: Sequence[NewVisit]) -> Steps[Any]:
         if visits:
             yield KERNEL_SQL["offer"], offer_values(visits, self._shard_count)
 
@@ -283,7 +282,7 @@ class Structural:
         reopened: set[str],
         now: datetime,
         priority: int | None,
-    ) -> Steps:
+    ) -> Steps[Any]:
         counts = {}
         for id in reset:
             count, is_stopped = graph.open_inputs(id, reopened)
@@ -323,7 +322,7 @@ class Structural:
 
     # -- parts of a process, ended while the rest goes on
 
-    def end_tasks(self, locked: Locked, changes: Iterable[Change]) -> Steps:
+    def end_tasks(self, locked: Locked, changes: Iterable[Change]) -> Steps[Any]:
         """Write ends like decisions do: promises closed, who waits released, the process finished."""
         listed = list(changes)
         if listed:
@@ -427,7 +426,7 @@ def _requested(
     return msgspec.structs.replace(visit, priority=priority)
 
 
-def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:
+def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps[Any]:
     """Ask for structural changes, in anyone's transaction: they happen after it is committed.
     The visits go to where the engine works for each process."""
     rows = yield SQL["find_engines"], {"ids": sorted({visit.process_id for visit in visits})}
@@ -454,7 +453,7 @@ async def run_alone(
         return await database.fetch(connection, statement, *statement.arguments(values))
 
     async with closing(fetch, process_id), database.transaction(connection):
-        return await drive(connection, steps)
+        return await run_steps(connection, steps)
 
 
 @asynccontextmanager

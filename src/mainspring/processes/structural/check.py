@@ -21,14 +21,13 @@ from mainspring.processes.commit.visits import find_places, queue_of
 from mainspring.processes.record.arguments import with_error
 from mainspring.processes.record.decision import Undo, fingerprint
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
+from mainspring.processes.steps import Step, Steps
 from mainspring.processes.structural.change import Answer, Locked
 from mainspring.processes.structural.compensation import may_have_begun, under_way, undo_tasks
 from mainspring.processes.structural.cone import LIVE, WAITING, Graph, Node
 from mainspring.processes.structural.repair import ALL_ENDED, Repairing
 from mainspring.tasks.declare.promise import Failure
 
-Steps = Generator[Step, list[Any], Any]
 A_DAY = timedelta(days=1)
 A_WHILE = timedelta(seconds=30)
 FAIL = "@fail"
@@ -80,7 +79,7 @@ class Sight(msgspec.Struct):
 class Looking(Repairing):
     """What a look changes, under the exclusive lock."""
 
-    def look(self, *, check: bool = True, idle: bool = False) -> Steps:
+    def look(self, *, check: bool = True, idle: bool = False) -> Steps[Any]:
         """Read again, and change what must be; with a check, what cannot be. Whoever ended the last task
         asked for a look at once: that a planned one finishes an idle process is a defect."""
         locked = yield from self.lock()
@@ -106,7 +105,7 @@ class Looking(Repairing):
 
     # -- parked tasks
 
-    def _deliver(self, locked: Locked) -> Steps:
+    def _deliver(self, locked: Locked) -> Steps[Any]:
         """Parked tasks whose error somebody catches by now; and those that the kernel parked."""
         rows = yield SQL["read_parked"], {"id": self.process_id}
         if not rows:
@@ -140,7 +139,7 @@ class Looking(Repairing):
 
     # -- scopes
 
-    def _end_scopes(self, locked: Locked, graph: Graph) -> Steps:
+    def _end_scopes(self, locked: Locked, graph: Graph) -> Steps[Any]:
         """Failed scopes: cancel what is left of each, undo what was done, call the handler."""
         rows = yield SQL["read_scopes"], {"id": self.process_id}
         scopes = {row[0]: row for row in rows}
@@ -151,7 +150,9 @@ class Looking(Repairing):
             if not _inside(scopes[id][1], failing, scopes):
                 yield from self._end_scope(locked, graph, scopes, id)
 
-    def _end_scope(self, locked: Locked, graph: Graph, scopes: dict[str, Any], id: str) -> Steps:
+    def _end_scope(
+        self, locked: Locked, graph: Graph, scopes: dict[str, Any], id: str
+    ) -> Steps[Any]:
         row = scopes[id]
         # One inside that failed before has been undone: once is enough.
         within = {s for s in scopes if _inside(s, {id}, scopes) and scopes[s][3] != "undoing"}
