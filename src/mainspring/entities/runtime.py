@@ -25,11 +25,11 @@ from mainspring.entities.register import register_kinds
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.save.saver import Saver
 from mainspring.entities.source.choose import fields_of, source_of, writable
-from mainspring.entities.source.prefetch import AtHand
+from mainspring.entities.source.prefetch import Prefetched
 from mainspring.entities.source.printing import PRINTING
-from mainspring.entities.visit.loader import Loader, Need
+from mainspring.entities.visit.loader import Loader, LoadNeed
 from mainspring.entities.visit.stage_run import StageRunner
-from mainspring.entities.visit.system import Asker, Viewed
+from mainspring.entities.visit.system import StageAsker, Viewed
 from mainspring.kernel import MOST_HANGING as MOST
 from mainspring.kernel import Handler, Outcome, QueueSettings, Run
 
@@ -50,25 +50,25 @@ class KindRuntime:
         self.kind = kind
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
-        at_hand = AtHand()
-        self._loader = loader = Loader(kind.name, source, self.known, at_hand, database, line)
+        prefetched = Prefetched()
+        self._loader = loader = Loader(kind.name, source, self.known, prefetched, database, line)
         ignore = frozenset(kind.ignore)
         self.saver = Saver(
-            kind.name, source, self.known, at_hand, ignore=ignore, version=kind.version
+            kind.name, source, self.known, prefetched, ignore=ignore, version=kind.version
         )
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
         jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
         asking = (kind.name, viewed, self.known, loader, offering)
         fields = fields_of(kind, shape)
-        self.asker = Asker(*asking, fields=fields, jitter=jitter, crawl=False)
-        self.crawl_asker = Asker(*asking, fields=fields, jitter=jitter, crawl=True)
+        self.asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=False)
+        self.crawl_asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=True)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
         }
-        loader.needs[kind.name] = Need(None, None, self.asker.has_to_see)
-        loader.needs[f"{kind.name}~"] = Need(None, None, self.crawl_asker.has_to_see)
+        loader.needs[kind.name] = LoadNeed(None, None, self.asker.has_to_see)
+        loader.needs[f"{kind.name}~"] = LoadNeed(None, None, self.crawl_asker.has_to_see)
         for stage in kind.stages.values():
             patcher = patcher_of(kind, stage, viewed[stage.name].model, shape)
             for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
@@ -82,7 +82,7 @@ class KindRuntime:
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
-                loader.needs[queue] = Need(stage.name, stage.queue if crawl else "")
+                loader.needs[queue] = LoadNeed(stage.name, stage.queue if crawl else "")
 
     def queues(self) -> list[QueueSettings]:
         """The kind's queues with their handlers."""

@@ -21,7 +21,7 @@ FRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A stage of the catalogue."""
 
     name: str
@@ -34,7 +34,7 @@ class Entry:
 class Catalogue:
     """The living stages and consumers of a kind."""
 
-    stages: tuple[Entry, ...] = ()
+    stages: tuple[CatalogueEntry, ...] = ()
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # stage -> its own consumers
     sinks: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ async def read(connection: Any, kind: str) -> Catalogue:
     for what, name, interest, sees_own, of_stage, was in rows:
         if what == "stage":
             wanted = None if interest is None else frozenset(interest)
-            entries.append(Entry(name, wanted, sees_own, tuple(was)))
+            entries.append(CatalogueEntry(name, wanted, sees_own, tuple(was)))
         elif of_stage is not None:
             hooks[of_stage] = (*hooks.get(of_stage, ()), name)
         else:

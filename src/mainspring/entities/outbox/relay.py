@@ -52,7 +52,7 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingEvent:
     """An event that waits for a consumer, as its row has it."""
 
     number: int
@@ -154,7 +154,7 @@ class Events:
             for name in (found.name, *found.settings.was):
                 self._stages.setdefault(name, found)
 
-    def read(self, key: str, row: Waiting) -> Saved:
+    def read(self, key: str, row: WaitingEvent) -> Saved:
         """The event of a row."""
         body = msgspec.json.decode(row.body) if row.body else {}
         fields = body.get("entity")
@@ -202,12 +202,12 @@ class _Reader:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[Waiting]]]] = []
+        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[WaitingEvent]]]] = []
         self._busy: asyncio.Task[None] | None = None
 
-    async def read(self, consumer: Consumer, run: Run) -> list[Waiting]:
+    async def read(self, consumer: Consumer, run: Run) -> list[WaitingEvent]:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Waiting]] = loop.create_future()
+        answer: asyncio.Future[list[WaitingEvent]] = loop.create_future()
         self._asking.append((consumer, run, answer))
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.relay")
@@ -235,7 +235,7 @@ class _Reader:
         finally:
             self._busy = None
 
-    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[Waiting]]:
+    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[WaitingEvent]]:
         statement = SQL["load_deliveries"]
         values = {
             "shards": [run.visit.shard for _, run, _ in batch],
@@ -246,9 +246,9 @@ class _Reader:
         }
         connection = await self._line.get()
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        found: list[list[Waiting]] = [[] for _ in batch]
+        found: list[list[WaitingEvent]] = [[] for _ in batch]
         for n, *fields in rows:
-            found[n - 1].append(Waiting(*fields))
+            found[n - 1].append(WaitingEvent(*fields))
         return found
 
     async def close(self) -> None:

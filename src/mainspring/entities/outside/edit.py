@@ -24,7 +24,7 @@ from mainspring.db.connect.outage import outage
 from mainspring.db.pool import AsyncPool
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.outside.edit_batch import Batch, Changing, Edit, Result, unreadable
+from mainspring.entities.outside.edit_batch import Changing, Edit, EditBatch, Result, unreadable
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.source.choose import checked, fields_of, source_of, writable
 from mainspring.entities.statements import SQL
@@ -128,7 +128,7 @@ class Editor:
         try:
             pool = await self._kind.host.pool()
             async with pool.connection(transaction=True, explained=False) as connection:
-                edits = Batch(self._kind, self._source, self._patcher, batch, self._alone)
+                edits = EditBatch(self._kind, self._source, self._patcher, batch, self._alone)
                 results = await edits.save(connection, pool.database.shard_count)
         except asyncpg.PostgresError as error:
             if str(error.sqlstate).startswith(_IN_DOUBT):

@@ -55,7 +55,7 @@ class Turn(msgspec.Struct, gc=False):
     alone: bool  # each is a write of its own
 
 
-class Batch:
+class EditBatch:
     """Edits on their way through one transaction."""
 
     def __init__(

@@ -43,7 +43,7 @@ class Save(msgspec.Struct, gc=False):
         return not self.patch and self.state is None
 
 
-class Item(msgspec.Struct):
+class SaveItem(msgspec.Struct):
     """A run on its way through a save."""
 
     n: int
@@ -123,7 +123,7 @@ def explained(run: Run, error: Exception) -> str | None:
     )
 
 
-def state_row(item: Item) -> dict[str, Any]:
+def state_row(item: SaveItem) -> dict[str, Any]:
     stored, visit = item.save.state, item.run.visit
     assert stored is not None
     return {
@@ -139,7 +139,7 @@ def state_row(item: Item) -> dict[str, Any]:
     }
 
 
-def event_row(item: Item, consumers: Sequence[str]) -> dict[str, Any]:
+def event_row(item: SaveItem, consumers: Sequence[str]) -> dict[str, Any]:
     save, visit = item.save, item.run.visit
     body = item.written.body if item.written is not None else item.now.body
     return {

@@ -85,7 +85,7 @@ class StageRunner:
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
         visit = run.visit
-        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
+        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.entities.declare.catalogue import Catalogue, Entry, Known
+from mainspring.entities.declare.catalogue import Catalogue, CatalogueEntry, Known
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.outcome import FURTHEST_DAYS
 from mainspring.entities.declare.stage import Stage
@@ -62,7 +62,7 @@ def changed_fields(payload: Mapping[str, Any]) -> frozenset[str]:
 
 
 def is_concerned(
-    entry: Entry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
+    entry: CatalogueEntry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
 ) -> bool:
     """Whether a stage has to do with what changed. Pure."""
     if f"ask:{entry.name}" in payload:
@@ -77,7 +77,7 @@ def is_concerned(
     return not fields.isdisjoint(entry.interest)
 
 
-class Asker:
+class StageAsker:
     """The handler of a kind's system visits."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Asker:
         payload = _decode(visit.payload)
         if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
-        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
+        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
