@@ -22,7 +22,7 @@ from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import NewVisit
-from mainspring.processes.record.decision import Child, Decision, Edge
+from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.runtime import Processes
 from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import request_steps
@@ -208,9 +208,9 @@ async def _never(run: Run) -> Any:
     raise AssertionError("the layer puts its own handler in this one's place")
 
 
-def call(actor: str, *edges: tuple[int | str, str], **args: Any) -> Child:
+def call(actor: str, *edges: tuple[int | str, str], **args: Any) -> ChildTask:
     """A child; its arguments are plain, its inputs come as they are."""
-    return Child(actor, json.dumps(args), tuple(Edge(promise, kind) for promise, kind in edges))
+    return ChildTask(actor, json.dumps(args), tuple(Edge(promise, kind) for promise, kind in edges))
 
 
 def value(promise: int | str) -> tuple[int | str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from process_scene import call
 
-from mainspring.processes.record.decision import Child, Decision
+from mainspring.processes.record.decision import ChildTask, Decision
 
 Value = Any
 ERROR = "planned"
@@ -50,7 +50,7 @@ def decide(seed: int, args: dict[str, Any], inputs: list[Any]) -> Decision:
     if what == "err":
         raise ValueError(ERROR)
     children, returned = more
-    made: list[Child] = []
+    made: list[ChildTask] = []
     for name, edges in children:
         actor = "worker" if name.endswith("w") else "decider"
         links = [(_ref(ref, inputs), kind) for ref, kind in edges]

@@ -30,9 +30,11 @@ from mainspring.kernel import (
     Again,
     Alone,
     Done,
+    ItemResult,
     Offer,
     Operation,
     OperationKind,
+    OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
@@ -43,8 +45,6 @@ from mainspring.kernel import (
     shard_of,
     start_operation,
 )
-from mainspring.kernel import ItemResult as Result
-from mainspring.kernel import OperationPage as Page
 
 OPERATION = "crawl"
 QUEUE = "mainspring.crawl"
@@ -133,7 +133,7 @@ def crawling(kinds: Mapping[str, DeclaredKind]) -> OperationKind:
 
     async def page(
         database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
-    ) -> Page:
+    ) -> OperationPage:
         if order.after_launches and (
             old := await _serving(connection, order.kind, order.after_launches)
         ):
@@ -152,13 +152,15 @@ def crawling(kinds: Mapping[str, DeclaredKind]) -> OperationKind:
         keys = await _keys(connection, kinds.get(order.kind), order.kind, after, count)
         last = len(keys) < count
         wait = 0.0 if order.rate is None else len(keys) / order.rate
-        return Page(keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait)
+        return OperationPage(
+            keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait
+        )
 
     return OperationKind(OPERATION, CrawlOrder, _freeze, _count, page, _offer, counted=True)
 
 
-def _wait(position: str | None, why: str) -> Page:
-    return Page([], position or '""', wait=LOOK_AGAIN, why=why)
+def _wait(position: str | None, why: str) -> OperationPage:
+    return OperationPage([], position or '""', wait=LOOK_AGAIN, why=why)
 
 
 async def _keys(
@@ -198,7 +200,7 @@ async def _count(database: Database, connection: Any, order: CrawlOrder) -> int 
 
 async def _offer(
     database: Database, connection: Any, order: CrawlOrder, keys: Sequence[str]
-) -> list[Result]:
+) -> list[ItemResult]:
     queue = f"{order.kind}~"
     asked = ["new"] if order.stages is None else [f"ask:{stage}" for stage in order.stages]
     payload = dict.fromkeys((*asked, "out"), 1)
@@ -215,7 +217,7 @@ async def _offer(
             for key in keys
         ],
     )
-    return [Result(queue, key) for key in keys]
+    return [ItemResult(queue, key) for key in keys]
 
 
 # -- the schedule

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mainspring.db.database import Database
-from mainspring.entities.capture import triggers as capture
+from mainspring.entities.capture import triggers
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.columns import check_stages
 from mainspring.entities.declare.declared_kind import DeclaredKind
@@ -63,7 +63,7 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> int:
         return 0
     prefix = {"prefix": trigger_prefix(kind.name)}
     rows = cursor.execute(SQL["list_triggers"].text, prefix).fetchall()
-    statements = capture.changes(kind.settings, shape, capture.own(kind.name, map(found, rows)))
+    statements = triggers.changes(kind.settings, shape, triggers.own(kind.name, map(found, rows)))
     if statements and not shape.may_trigger:
         raise MissingRights(
             f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "
@@ -71,10 +71,10 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> int:
         )
     try:
         cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
-        if capture.triggers(kind.settings, shape) and kind.has_version:
-            cursor.execute(capture.bump_sql(kind.settings, shape).encode())
-        if capture.is_generated(kind.settings, shape):
-            cursor.execute(capture.generate_sql(kind.settings, shape).encode())
+        if triggers.triggers(kind.settings, shape) and kind.has_version:
+            cursor.execute(triggers.bump_sql(kind.settings, shape).encode())
+        if triggers.is_generated(kind.settings, shape):
+            cursor.execute(triggers.generate_sql(kind.settings, shape).encode())
         for statement in statements:
             cursor.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
@@ -94,7 +94,7 @@ def _register_capture(
     cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind, shape: Shape | None
 ) -> None:
     """Triggers see only what the owner of the schema has registered; it is asked for news alone."""
-    captures = shape is not None and capture.triggers(kind.settings, shape)
+    captures = shape is not None and triggers.triggers(kind.settings, shape)
     wanted = shape.oid if shape is not None and captures else None
     rows = cursor.execute(SQL["read_capture"].text, {"kind": kind.name}).fetchall()
     if [row["relid"] for row in rows] == ([] if wanted is None else [wanted]):
@@ -109,7 +109,7 @@ def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[DeclaredKi
         for kind in sorted(kinds, key=lambda k: k.name):
             shape = inspect_kind_sync(cursor, kind)
             if shape is not None and not kind.is_document:
-                parts.append(capture.install_sql(kind.settings, shape))
+                parts.append(triggers.install_sql(kind.settings, shape))
     return "\n".join(parts)
 
 

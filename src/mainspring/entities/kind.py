@@ -21,10 +21,10 @@ from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.outside import queue
-from mainspring.entities.outside import state as cas
 from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
+from mainspring.entities.outside.state import read_state, set_state
 from mainspring.kernel import Operation, RetryPolicy
 
 
@@ -183,7 +183,7 @@ class Kind(DeclaredKind):
         self, stage: str | stages.Stage, id: Any, *, connection: Connection | None = None
     ) -> tuple[Any, int]:
         """A stage's private state of an entity and its version; (None, 0) if there is none."""
-        return await cas.read_state(self, stage, id, connection)
+        return await read_state(self, stage, id, connection)
 
     async def set_state(
         self,
@@ -199,7 +199,7 @@ class Kind(DeclaredKind):
         True if it was replaced: the stage is then asked again. False if somebody was faster: read
         it again. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
         """
-        return await cas.set_state(self, stage, id, value, version, connection)
+        return await set_state(self, stage, id, value, version, connection)
 
     # -- writes from outside
 

@@ -30,8 +30,7 @@ from mainspring.entities.source.printing import PRINTING
 from mainspring.entities.visit.loader import Loader, LoadNeed
 from mainspring.entities.visit.stage_run import StageRunner
 from mainspring.entities.visit.system import StageAsker, Viewed
-from mainspring.kernel import MOST_HANGING as MOST
-from mainspring.kernel import Handler, Outcome, QueueSettings, Run
+from mainspring.kernel import MOST_HANGING, Handler, Outcome, QueueSettings, Run
 
 log = logging.getLogger("mainspring")
 
@@ -106,7 +105,9 @@ class Runtime:
         shared = Line(database, "loader", **PRINTING)
         self._lines = [shared]
         # One for each slot, and for each run that hangs beside them.
-        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.stage")
+        self._threads = ThreadPoolExecutor(
+            threads + MOST_HANGING, thread_name_prefix="mainspring.stage"
+        )
         self.kinds: dict[str, KindRuntime] = {}
         for kind in kinds:
             line = shared

@@ -17,8 +17,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
-from mainspring.kernel import BACKGROUND_BELOW as LANE
 from mainspring.kernel import (
+    BACKGROUND_BELOW,
     DEFAULT_POOL,
     Again,
     Cancelled,
@@ -31,12 +31,12 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     WorkerPort,
+    clock,
     describe,
     judge,
 )
-from mainspring.kernel import clock as moment
-from mainspring.processes.commit import waiting as external
-from mainspring.processes.commit.change import FIRST_OF, LEAVE, Change, change_of
+from mainspring.processes.commit import waiting
+from mainspring.processes.commit.change import FIRST_OF, LEAVE, TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.settle_one import settle_steps
 from mainspring.processes.commit.task_input import ENDED, TaskInput, TaskInputs, in_background
@@ -60,8 +60,8 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
 from mainspring.processes.structural.cancel import Cancelling, cancel_of
 from mainspring.processes.structural.cancel_many import Cancels
-from mainspring.processes.structural.change import Answer, Order, Structural, run_alone
-from mainspring.processes.structural.check import FAIL, Looking, Sight
+from mainspring.processes.structural.change import Answer, RestartOrder, Structural, run_alone
+from mainspring.processes.structural.check import FAIL, Checking, Sight
 from mainspring.processes.structural.deadline import Deadline, Overdue
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
 from mainspring.processes.structural.prune import KEEP, Pruning
@@ -164,15 +164,15 @@ class Processes:
         process_id = payload_of(run.visit).process_id
         match kind:
             case "signal" | "await" | "timer" | "child":
-                seeking = Change(process_id, subject, None)
+                seeking = TaskChange(process_id, subject, None)
                 seeking.seeks = "timer" if kind == "timer" else "signal"
-                if run.visit.priority < LANE:
+                if run.visit.priority < BACKGROUND_BELOW:
                     seeking.background = run.visit.priority  # of a timer: see wait_outside
                 return self._noted(run, seeking)
             case "look":
                 return await self._look(process_id, payload_of(run.visit).more)
             case "end":
-                ending = Looking(process_id, self.database.shard_count)
+                ending = Checking(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, ending.end())
             case "cancel":
                 return await self._cancel(process_id, run)
@@ -195,7 +195,7 @@ class Processes:
         if sight is None or sight.state != "open":
             return Done()
         if sight.must_change or (is_check and await self._is_broken(process_id)):
-            looking = Looking(process_id, self.database.shard_count)
+            looking = Checking(process_id, self.database.shard_count)
             if isinstance(more, str):
                 looking.source = more  # who ordered the check
             steps = looking.look(check=is_check, idle=sight.is_idle)
@@ -237,7 +237,7 @@ class Processes:
             return await self._alone_with(process_id, run, change.cancel(compensate=compensate))
 
     async def _restart(self, process_id: str, run: Run) -> Outcome:
-        order = msgspec.convert(payload_of(run.visit).more, Order)
+        order = msgspec.convert(payload_of(run.visit).more, RestartOrder)
         change = Structural(process_id, self.database.shard_count)
         return await self._alone_with(process_id, run, change.restart(order))
 
@@ -272,7 +272,7 @@ class Processes:
         if len(self._handouts) > HANDOUTS:
             self._handouts.clear()
         self._handouts.update(commit.task_inputs)
-        at = moment.local()
+        at = clock.local()
         self._worker.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
 
     def forget(self, versions: frozenset[int] | None) -> None:
@@ -293,7 +293,7 @@ class Processes:
             return await self._inconsistent(payload.process_id, run)
         if task_input.state in ENDED:  # called off while it waited in hand; it may be undone by now
             return Cancelled("its task has ended")
-        if run.visit.priority < LANE:
+        if run.visit.priority < BACKGROUND_BELOW:
             task_input = in_background(task_input, run.visit)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
             return self._noted(run, overdue(task_input))
@@ -309,9 +309,9 @@ class Processes:
             racing = Racing(task_input.process_id, self.database.shard_count)
             race = racing.end_race(task_input.task_id, task_input.background)
             return await self._alone_with(task_input.process_id, run, race)
-        if task_input.actor in external.KINDS:
+        if task_input.actor in waiting.KINDS:
             try:
-                return self._noted(run, external.begin_waiting(task_input))
+                return self._noted(run, waiting.begin_waiting(task_input))
             except InvalidArguments as unreadable:
                 return self._failed(run, task_input, unreadable)
         if task_input.actor == MAP:
@@ -340,10 +340,10 @@ class Processes:
     def _decided(self, run: Run, task_input: TaskInput, decision: Decision) -> Outcome:
         return self._noted(run, self._change(task_input, decision))
 
-    def _chunk(self, task_input: TaskInput) -> Change:
+    def _chunk(self, task_input: TaskInput) -> TaskChange:
         return self._change(task_input, decide_chunk(task_input.args))
 
-    def _change(self, task_input: TaskInput, decision: Decision) -> Change:
+    def _change(self, task_input: TaskInput, decision: Decision) -> TaskChange:
         if type(decision) is not Recorded or decision.children or decision.scopes:
             problem = validate(decision, {given.promise for given in task_input.inputs})
             if problem is not None:
@@ -378,7 +378,7 @@ class Processes:
         change.park = in_code
         return self._noted(run, change)
 
-    def _noted(self, run: Run, change: Change) -> Outcome:
+    def _noted(self, run: Run, change: TaskChange) -> Outcome:
         run.note = change
         if change.state is not None and '"deadline"' in run.visit.payload:
             change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
@@ -389,7 +389,7 @@ class Processes:
 
     # -- what the contexts of running tasks need
 
-    def prepare(self, change: Change) -> None:
+    def prepare(self, change: TaskChange) -> None:
         """What the policies of actors say of new tasks."""
         if change.tasks:
             add_timeouts(change.tasks, self._task_timeout)

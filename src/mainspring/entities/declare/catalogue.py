@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 
 # A worker's knowledge of the catalogue is at most this old (seconds).
 FRESH_SECONDS = 1.0
@@ -65,13 +65,13 @@ class Known:
         """Read it again if it is not fresh."""
         if self.is_fresh:
             return
-        at = moment.local()
+        at = clock.local()
         self.now = await read(connection, self._kind)
         self._read_at = at
 
     @property
     def is_fresh(self) -> bool:
-        return moment.local() - self._read_at < FRESH_SECONDS
+        return clock.local() - self._read_at < FRESH_SECONDS
 
     def forget(self) -> None:
         """The next visit reads it again."""

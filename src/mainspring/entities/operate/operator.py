@@ -27,8 +27,7 @@ from mainspring.entities.register import found as found_trigger
 from mainspring.entities.register import trigger_prefix
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
-from mainspring.kernel import Operation, nearest, restart_parked, shard_of
-from mainspring.kernel import ParkedPlace as Place
+from mainspring.kernel import Operation, ParkedPlace, nearest, restart_parked, shard_of
 
 # Failures of should_process are looked for in so many system visits of a kind.
 LAST_ASKED = 1000
@@ -180,7 +179,7 @@ class EntityOperator:
         """
         async with self._connection() as (database, connection):
             key, _ = await find(connection, kind, self._text(kind, id))
-            place = Place(shard_of(key, database.shard_count), key, relay_queue(kind, name))
+            place = ParkedPlace(shard_of(key, database.shard_count), key, relay_queue(kind, name))
             values = {"shard": place.shard, "key": key, "queue": place.queue}
             statement = SQL["lock_relay"]
             locked = await connection.fetch(statement.numbered, *statement.arguments(values))

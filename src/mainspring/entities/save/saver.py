@@ -19,7 +19,7 @@ import msgspec
 from mainspring.db.literals import numbers, texts
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.offers import StageOffer, offer
-from mainspring.entities.save import loop_guard as guard
+from mainspring.entities.save import loop_guard
 from mainspring.entities.save.busy import Busy
 from mainspring.entities.save.conflicts import Conflicts
 from mainspring.entities.save.rebase import can_rebase, watched
@@ -293,7 +293,7 @@ class Saver:
                 payload["v"] = item.written.version
                 if item.written.as_patched and set(fields) <= item.save.patch.keys():
                     payload[f"by:{item.save.stage.name}"] = item.written.version
-            payload["chain"] = guard.encode(item.save.chain)
+            payload["chain"] = loop_guard.encode(item.save.chain)
             visit = item.run.visit
             offers.append(StageOffer(self._kind, visit.shard, visit.key, payload=payload))
         await offer(connection, offers)

@@ -24,8 +24,7 @@ from mainspring.entities.source.prefetch import Picture, Prefetched
 from mainspring.entities.source.printing import LOCAL_PRINTING
 from mainspring.entities.source.rows import Source
 from mainspring.entities.statements import SQL
-from mainspring.kernel import Run, Visit, shard_of
-from mainspring.kernel import clock as moment
+from mainspring.kernel import Run, Visit, clock, shard_of
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -90,7 +89,7 @@ class Loader:
     async def prepare(self, visits: Sequence[Visit]) -> None:
         """Load what visits will see that were just read; what cannot be had soon is left to their runs, for
         whoever reads has other queues to read too."""
-        if self._preparing is not None or not self._prefetched.has_room(moment.local()):
+        if self._preparing is not None or not self._prefetched.has_room(clock.local()):
             return
         by_key: dict[str, list[Visit]] = {}
         for visit in visits:
@@ -102,17 +101,17 @@ class Loader:
             self._preparing = loading
             _, late = await asyncio.wait({loading}, timeout=PREPARE_SECONDS)
             if late:
-                self._prefetched.pause(moment.local())
+                self._prefetched.pause(clock.local())
 
     async def _prepare_all(self, visits: list[list[Visit]]) -> None:
         """Those of each entity together."""
         try:
             for start in range(0, len(visits), PAGE):
-                if start and not self._prefetched.has_room(moment.local()):
+                if start and not self._prefetched.has_room(clock.local()):
                     break  # great ones: the rest is loaded when it runs
                 await self._prepare(visits[start : start + PAGE])
         except Exception as error:
-            self._prefetched.pause(moment.local())
+            self._prefetched.pause(clock.local())
             if is_transient(error):
                 await self._line.lost()
             log.info("load.unprepared", extra={"kind": self._kind, "error": str(error)})
@@ -122,7 +121,7 @@ class Loader:
     async def _prepare(self, visits: list[list[Visit]]) -> None:
         wishes = [Wish(some[0], self._need(some)) for some in visits]
         async with self._line.lock:
-            connection, sent = await self._line.get(), moment.local()
+            connection, sent = await self._line.get(), clock.local()
             pictures = await self._fetch(connection, wishes)
         for some, picture in zip(visits, pictures, strict=True):
             self._prefetched.keep(some[0].key, picture, [visit.version for visit in some], sent)
@@ -138,7 +137,7 @@ class Loader:
 
     def prefetched(self, visit: Visit) -> Picture | None:
         """What a visit sees, if it was prepared."""
-        return self._prefetched.take(visit.key, visit.version, moment.local())
+        return self._prefetched.take(visit.key, visit.version, clock.local())
 
     def load(self, visit: Visit) -> asyncio.Future[Picture]:
         """What a visit sees, loaded now."""

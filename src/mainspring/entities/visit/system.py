@@ -28,8 +28,7 @@ from mainspring.entities.source.prefetch import Picture
 from mainspring.entities.visit import clock
 from mainspring.entities.visit.loader import Loader
 from mainspring.errors import InvalidTime, MainspringError
-from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
-from mainspring.kernel import clean_text as clean
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit, clean_text
 from mainspring.kernel import clock as moment
 from mainspring.shape import shape
 
@@ -195,7 +194,7 @@ class StageAsker:
             return (
                 "overrun"
                 if overrun
-                else "failed: " + clean(f"{type(error).__name__}: {error}", 200)
+                else "failed: " + clean_text(f"{type(error).__name__}: {error}", 200)
             )
         if moment.local() - began > budget:
             self._log(stage.name, TimeoutError(f"took longer than {budget:g} s"))

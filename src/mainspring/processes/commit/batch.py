@@ -12,12 +12,12 @@ from uuid import UUID
 
 from mainspring.db.sql import Statement
 from mainspring.kernel import EARLIEST, Run, Verdict, new_id, tokens
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import (
     DEADLINE_AFTER,
     NO_OPTIONS,
-    Options,
     TaskInput,
+    TaskOptions,
     deadline_of,
 )
 from mainspring.processes.commit.visits import (
@@ -40,12 +40,12 @@ class NotSettled(TimeoutError):
     """Something of the batch is not as it was read: all is rolled back, and each looked at."""
 
 
-class Batch:
+class CommitBatch:
     """Changes that are committed together. `verdicts` answers each by its place."""
 
     def __init__(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[TaskChange],
         shard_count: int,
         *,
         runs: Sequence[Run] = (),
@@ -80,7 +80,7 @@ class Batch:
         process_id: str,
         task: str,
         actor: str,
-        options: Options,
+        options: TaskOptions,
         generation: int,
         background: int | None,
     ) -> None:
@@ -128,5 +128,5 @@ class Batch:
         """What the visit that was added last is run with: known here, so nobody need read it."""
         self.task_inputs[self.visits[-1].version] = task_input
 
-    def place_of(self, change: Change) -> int:
+    def place_of(self, change: TaskChange) -> int:
         return next(n for n, other in enumerate(self.changes) if other is change)

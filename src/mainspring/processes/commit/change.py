@@ -13,9 +13,9 @@ import msgspec
 
 from mainspring.kernel import new_ids
 from mainspring.processes.commit.start import Begin, Parent
-from mainspring.processes.commit.task_input import Options, TaskInput
+from mainspring.processes.commit.task_input import TaskInput, TaskOptions
 from mainspring.processes.commit.visits import NewVisit
-from mainspring.processes.record.decision import Child, Decision, Scope
+from mainspring.processes.record.decision import ChildTask, Decision, Scope
 from mainspring.tasks.declare.promise import Failure
 
 PASS_ON = "@pass_on"
@@ -37,7 +37,7 @@ class NewTask(msgspec.Struct):
     args: str
     args_version: int = 1
     edges: tuple[tuple[str, str], ...] = ()
-    options: Options | None = None
+    options: TaskOptions | None = None
     scope_id: str | None = None
     undo: Any = None
     step: int = 0
@@ -77,7 +77,7 @@ class NewProcess(msgspec.Struct, frozen=True):
     begin: Begin
 
 
-class Change(msgspec.Struct, eq=False):
+class TaskChange(msgspec.Struct, eq=False):
     """What one visit does to its process. With `seeks` it is found out in the commit."""
 
     process_id: str
@@ -127,9 +127,9 @@ class Change(msgspec.Struct, eq=False):
         )
 
 
-def change_of(task_input: TaskInput, decision: Decision) -> Change:
+def change_of(task_input: TaskInput, decision: Decision) -> TaskChange:
     """A decision as a change. `validate` has found nothing against it."""
-    change = Change(
+    change = TaskChange(
         task_input.process_id,
         task_input.task_id,
         "done",
@@ -176,7 +176,7 @@ def change_of(task_input: TaskInput, decision: Decision) -> Change:
         successor.step = task_input.step + 1
         change.prune = successor.step % PRUNE_EVERY == 0
     elif isinstance(returned, str):
-        passing = Child(PASS_ON, '{"of": null}')
+        passing = ChildTask(PASS_ON, '{"of": null}')
         task = _task(passing, spare, promises, scope_ids, task_input)
         task.edges = ((returned, "outcome"),)
         task.promise = task_input.promise
@@ -187,7 +187,7 @@ def change_of(task_input: TaskInput, decision: Decision) -> Change:
 
 
 def _task(
-    child: Child, id: str, promises: list[str], scope_ids: list[str], task_input: TaskInput
+    child: ChildTask, id: str, promises: list[str], scope_ids: list[str], task_input: TaskInput
 ) -> NewTask:
     return NewTask(
         id,
@@ -208,8 +208,8 @@ def _task(
     )
 
 
-def _options(child: Child) -> Options | None:
-    options = Options(
+def _options(child: ChildTask) -> TaskOptions | None:
+    options = TaskOptions(
         child.delay,
         child.at,
         child.priority,
@@ -218,7 +218,7 @@ def _options(child: Child) -> Options | None:
         child.task_timeout,
         child.on_task_timeout,
     )
-    return None if options == Options() else options
+    return None if options == TaskOptions() else options
 
 
 def _scope(

@@ -7,17 +7,17 @@ from typing import Any
 from mainspring.db.literals import numbers, words
 from mainspring.db.literals import rows as as_rows
 from mainspring.kernel import KERNEL_SQL, Parked, new_id
-from mainspring.processes.commit.batch import Batch, NotSettled, Torn
-from mainspring.processes.commit.change import LEAVE, Change
-from mainspring.processes.commit.end_rows import End, end_values
-from mainspring.processes.commit.task_input import Input, TaskInput, decode_options
+from mainspring.processes.commit.batch import CommitBatch, NotSettled, Torn
+from mainspring.processes.commit.change import LEAVE, TaskChange
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
+from mainspring.processes.commit.task_input import InputValue, TaskInput, decode_options
 from mainspring.processes.commit.visits import add_values, engine_visit, offer_values, place_values
 from mainspring.processes.record.decision import fingerprint
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Steps
 
 
-def judge(batch: Batch, changes: list[Change]) -> Steps[Any]:
+def judge(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """A failure is delivered if somebody catches it; else the task parks and its promise waits."""
     failing = [change for change in changes if change.failing]
     if not failing:
@@ -65,21 +65,21 @@ def judge(batch: Batch, changes: list[Change]) -> Steps[Any]:
         yield SQL["park_tasks"], {"items": as_rows(parked)}
 
 
-def end(changes: list[Change], state: dict[str, Any] | None) -> Steps[Any]:
+def end(changes: list[TaskChange], state: dict[str, Any] | None) -> Steps[Any]:
     """Ends and outcomes. A row that is missed is a defect: everything is rolled back.
 
     Without the state of rows that were locked before, one is only not as it was thought to be.
     """
-    ends: dict[str, End] = {}
+    ends: dict[str, TaskEnd] = {}
     for change in changes:
         if change.state is not None:
-            row = ends[change.task] = End(change.process_id, change.task, change.state)
+            row = ends[change.task] = TaskEnd(change.process_id, change.task, change.state)
             if change.state == "parked":
                 row.error = change.error
         if change.promise is not None:
             found = ends.get(change.promise)
             if found is None:
-                found = ends[change.promise] = End(change.process_id, change.promise)
+                found = ends[change.promise] = TaskEnd(change.process_id, change.promise)
             found.outcome, found.result = change.outcome, change.result
             found.error = change.error
     if not ends:
@@ -98,7 +98,7 @@ def end(changes: list[Change], state: dict[str, Any] | None) -> Steps[Any]:
         yield SQL["unpark_tasks"], {"tasks": words(went_on)}
 
 
-def release(batch: Batch, changes: list[Change]) -> Steps[Any]:
+def release(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """Tasks that waited for what is closed now, in a later statement than the lock."""
     closed = [change for change in changes if change.promise is not None]
     if not closed:
@@ -136,7 +136,7 @@ def release(batch: Batch, changes: list[Change]) -> Steps[Any]:
         yield SQL["drop_waits"], {"tasks": crossed}
 
 
-def offer(batch: Batch, changes: list[Change]) -> Steps[Any]:
+def offer(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     for change in changes:
         batch.visits += change.offers
     if batch.visits:
@@ -144,7 +144,7 @@ def offer(batch: Batch, changes: list[Change]) -> Steps[Any]:
         yield SQL["add_visits"], values
 
 
-def finish(batch: Batch, changes: list[Change]) -> Steps[Any]:
+def finish(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """The last end finishes the process; if others end at the same moment, a look does."""
     closed = {
         change.process_id
@@ -204,11 +204,11 @@ def finish(batch: Batch, changes: list[Change]) -> Steps[Any]:
         yield KERNEL_SQL["delete_visits"], place_values(unneeded, batch.shard_count)
 
 
-def _released_handout(row: Any, change: Change) -> TaskInput:
+def _released_handout(row: Any, change: TaskChange) -> TaskInput:
     """Of a task with one edge, whose promise this change has closed."""
     assert change.promise is not None
     _, task, _, _, _, actor, how, generation, promise, args, version, scope, step, kind = row
-    given = Input(change.promise, kind, change.outcome, change.result, change.error)
+    given = InputValue(change.promise, kind, change.outcome, change.result, change.error)
     options = decode_options(how)
     return TaskInput(
         change.process_id,

@@ -7,14 +7,14 @@ from typing import Any
 
 from mainspring.db.literals import documents, numbers, texts, words
 from mainspring.db.literals import rows as as_rows
-from mainspring.processes.commit.batch import Batch, Torn
-from mainspring.processes.commit.change import FIRST_OF, Change, NewTask
+from mainspring.processes.commit.batch import CommitBatch, Torn
+from mainspring.processes.commit.change import FIRST_OF, NewTask, TaskChange
 from mainspring.processes.commit.task_input import NO_OPTIONS, TaskInput
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Steps
 
 
-def insert(batch: Batch, changes: list[Change], state: dict[str, Any]) -> Steps[Any]:
+def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any]) -> Steps[Any]:
     """Children, edges and counts, before anything is closed: what this batch closes is counted
     as open here and released after."""
     tasks: list[NewTask] = []

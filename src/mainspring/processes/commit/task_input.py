@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import words
-from mainspring.kernel import BACKGROUND_BELOW as LANE
-from mainspring.kernel import DEFAULT_PRIORITY, Visit
+from mainspring.kernel import BACKGROUND_BELOW, DEFAULT_PRIORITY, Visit
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.promise import Failure
 
 
-class Input(msgspec.Struct, frozen=True):
+class InputValue(msgspec.Struct, frozen=True):
     """What came of a promise that a task waits for or holds."""
 
     promise: str
@@ -26,7 +25,7 @@ class Input(msgspec.Struct, frozen=True):
     error: Failure | None = None
 
 
-class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a task is offered, kept in its row."""
 
     delay: float | None = None
@@ -52,7 +51,7 @@ class TaskInput(msgspec.Struct, frozen=True):
     args_version: int
     scope: str | None
     step: int
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputValue, ...]
     attempt: int = 1
     priority: int | None = None  # that its call asked for
     # The priority at which what it sets in motion waits, unless told otherwise (see in_background).
@@ -60,7 +59,7 @@ class TaskInput(msgspec.Struct, frozen=True):
     is_undo: bool = False
 
     @property
-    def failed_input(self) -> Input | None:
+    def failed_input(self) -> InputValue | None:
         """The first input whose error stops this task. A compensation that was given up stops no other."""
         stopping = ("value",) if self.is_undo else ("value", "order")
         for given in self.inputs:
@@ -78,21 +77,21 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 
 
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
-_options = msgspec.json.Decoder(Options)
-NO_OPTIONS = Options()
+_options = msgspec.json.Decoder(TaskOptions)
+NO_OPTIONS = TaskOptions()
 ENDED = ("done", "cancelled", "superseded")  # states of tasks that are not run any more
 # A run that began before its task's timeout is held by then, so that the engine can tell it from none.
 DEADLINE_AFTER = timedelta(seconds=2)
 
 
-def deadline_of(options: Options, now: datetime) -> datetime | None:
+def deadline_of(options: TaskOptions, now: datetime) -> datetime | None:
     """The task timeout counts from the first queueing, queue time included (P4)."""
     if options.task_timeout is None:
         return None
     return now + timedelta(seconds=options.task_timeout)
 
 
-def decode_options(text: str | None) -> Options:
+def decode_options(text: str | None) -> TaskOptions:
     """A task's options, as its row has them."""
     return NO_OPTIONS if text is None else _options.decode(text)
 
@@ -127,14 +126,16 @@ def in_background(task_input: TaskInput, visit: Visit) -> TaskInput:
     asked for so low a priority is another matter: what waits for it does so as its own call says.
     """
     asked = DEFAULT_PRIORITY if task_input.priority is None else task_input.priority
-    if visit.priority < min(LANE, asked):
+    if visit.priority < min(BACKGROUND_BELOW, asked):
         return msgspec.structs.replace(task_input, background=visit.priority)
     return task_input
 
 
-def _input(raw: _RawInput) -> Input:
+def _input(raw: _RawInput) -> InputValue:
     text = bytes(raw.result).decode()
-    return Input(raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error)
+    return InputValue(
+        raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error
+    )
 
 
 def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.processes.commit.change import Change, NewProcess, Waiting
+from mainspring.processes.commit.change import NewProcess, TaskChange, Waiting
 from mainspring.processes.commit.start import Begin, Parent
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.arguments import fill
@@ -46,7 +46,7 @@ class _Process(msgspec.Struct):
     priority: int | None = None
 
 
-def begin_waiting(task_input: TaskInput) -> Change:
+def begin_waiting(task_input: TaskInput) -> TaskChange:
     """The task waits outside from here on. What came by a promise may be no time at all."""
     try:
         return _begin_waiting(task_input)
@@ -54,8 +54,8 @@ def begin_waiting(task_input: TaskInput) -> Change:
         raise InvalidArguments(f"{task_input.actor!r} cannot wait: {error}") from None
 
 
-def _begin_waiting(task_input: TaskInput) -> Change:
-    change = Change(task_input.process_id, task_input.task_id, "external", task_input.actor)
+def _begin_waiting(task_input: TaskInput) -> TaskChange:
+    change = TaskChange(task_input.process_id, task_input.task_id, "external", task_input.actor)
     change.generation, change.scope_id = task_input.generation, task_input.scope
     change.promise, change.outcome = None, None
     change.background = task_input.background
@@ -99,13 +99,13 @@ def _child(args: str, task_input: TaskInput) -> NewProcess:
 
 def closing_of(
     row: Any, signals: list[Any], *, now: datetime, timers: Collection[str]
-) -> Change | None:
+) -> TaskChange | None:
     """What is there to close an external task with (a row of read_externals.sql); None: nothing yet.
 
     A signal that was committed before the timer's decision wins; it is taken out of `signals`.
     """
     process_id, task, kind, name, due_at, promise, generation, scope = row[:8]
-    change = Change(process_id, task, "done", row[12], promise=promise, outcome="ok")
+    change = TaskChange(process_id, task, "done", row[12], promise=promise, outcome="ok")
     change.generation, change.scope_id, change.was_external = generation, scope, True
     is_over = due_at is not None and due_at <= now and task in timers
     if kind == "child":
@@ -124,7 +124,7 @@ def closing_of(
     return change
 
 
-def _closed_by_child(change: Change, row: Any) -> Change | None:
+def _closed_by_child(change: TaskChange, row: Any) -> TaskChange | None:
     state, outcome, result, error = row[8:12]
     if state == "finished":
         change.outcome, change.result = outcome, result

@@ -31,8 +31,8 @@ from mainspring.processes.declare.versions import Versions
 from mainspring.processes.record.arguments import fill
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.pulling import (
-    Failed,
-    Held,
+    FailedInput,
+    HeldTask,
     accepted,
     beat_steps,
     busy,
@@ -65,7 +65,7 @@ PAUSE = 0.05
 BEAT_TRIES = 10
 
 
-class Host(Protocol):
+class RemoteHost(Protocol):
     """What a remote actor needs of the application."""
 
     versions: Versions
@@ -86,7 +86,7 @@ class Remote:
         await app.remote.complete(task.ticket, charge_card(**task.args))
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: RemoteHost) -> None:
         self._host = host
 
     # -- async
@@ -147,7 +147,7 @@ class Remote:
         delivered to whoever catches it, or parked."""
         return await self._answer(ticket, failed(type, message, retry), worker)
 
-    async def _answer(self, text: str, answer: Decision | Failed, worker: str) -> str:
+    async def _answer(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
         ticket = Ticket.decode(text)
         shard_count = (await self._host.database()).shard_count
         for _ in range(TRIES):
@@ -209,7 +209,7 @@ class Remote:
         """See fail."""
         return self._answer_sync(ticket, failed(type, message, retry), worker)
 
-    def _answer_sync(self, text: str, answer: Decision | Failed, worker: str) -> str:
+    def _answer_sync(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
         ticket = Ticket.decode(text)
         shard_count = self._host.database_sync().shard_count
         for _ in range(TRIES):
@@ -235,7 +235,7 @@ class Remote:
                 ) from None
         return Decision(result=result)
 
-    def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, TaskInput, Pulled]]]:
+    def _load(self, held: Sequence[HeldTask]) -> Steps[list[tuple[HeldTask, TaskInput, Pulled]]]:
         """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
         that this code cannot read, until its work timeout: others may be able to."""
         wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
@@ -254,7 +254,7 @@ class Remote:
                     log.warning("task.not_pulled", extra={**facts, "error": str(error)})
         return found
 
-    def _pulled(self, one: Held, task_input: TaskInput) -> Pulled:
+    def _pulled(self, one: HeldTask, task_input: TaskInput) -> Pulled:
         visit = one.run.visit
         args: dict[str, Any] = {}
         if task_input.failed_input is None:
@@ -270,7 +270,7 @@ class Remote:
         )  # fmt: skip
 
     def _answer_steps(
-        self, ticket: Ticket, answer: Decision | Failed, shard_count: int, worker_id: UUID
+        self, ticket: Ticket, answer: Decision | FailedInput, shard_count: int, worker_id: UUID
     ) -> Steps[str | None]:
         """Settle an attempt. None: somebody has its rows, send it again."""
         rows = yield SQL["read_remote"], {"queue": ticket.queue}
@@ -291,7 +291,7 @@ class Remote:
         if settled == "settled":
             return "accepted"
         values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
-        values["is_failure"] = isinstance(answer, Failed)
+        values["is_failure"] = isinstance(answer, FailedInput)
         known = yield SQL["was_answered"], values
         if known[0][0]:
             return "already"

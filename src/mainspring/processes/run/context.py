@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 from mainspring.db.steps import Steps
 from mainspring.errors import InvalidDecision, MainspringError
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import Run, Verdict
-from mainspring.processes.commit.change import Change, change_of
+from mainspring.kernel import KERNEL_SQL, Run, Verdict
+from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
@@ -21,7 +20,7 @@ class Seams(Protocol):
     """What a context needs of the layer that runs it."""
 
     def beat(self, run: Run) -> None: ...
-    def prepare(self, change: Change) -> None: ...
+    def prepare(self, change: TaskChange) -> None: ...
 
 
 class ProcessContext(Context):
@@ -72,7 +71,7 @@ class ProcessContext(Context):
             )
         return _Transaction(self._run, self._connections, self)
 
-    def _change(self) -> Change:
+    def _change(self) -> TaskChange:
         """The decision as it stands at the end of the block."""
         if self._records is None:
             decision = Decision(result=self._encode_result(self._result))
@@ -97,13 +96,13 @@ class _Transaction(Transaction):
         if verdict == "locked":
             # Its visit is locked by somebody, likely by the heart that holds it just now: nothing was
             # written. Once the row is ours the decision is judged by what it says then.
-            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
             verdict = yield from self._commit(change)
         if verdict is not None:
             raise self._fenced()  # whatever is not to be settled rolls the whole block back
         yield from super()._steps()
 
-    def _commit(self, change: Change) -> Steps[Verdict]:
+    def _commit(self, change: TaskChange) -> Steps[Verdict]:
         commit = Commit([change], self._context._shard_count, runs=[self._run], waiting=True)
         yield from commit.steps()
         return commit.verdicts[0]

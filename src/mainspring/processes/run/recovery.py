@@ -23,9 +23,9 @@ from mainspring.kernel import (
     Run,
     Visit,
     WorkerPort,
+    clock,
     judge,
 )
-from mainspring.kernel import clock as moment
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
 from mainspring.processes.commit.task_input import TaskInput, TaskInputs, in_background
@@ -136,7 +136,7 @@ class Recovery:
         settings = QueueSettings(
             name=visit.queue, handler=never_run, retry=retry_of(declared, policy), any_pass=False
         )
-        began = moment.local() - max(0.0, row[16] - row[13])
+        began = clock.local() - max(0.0, row[16] - row[13])
         return Late(
             Run(visit, row[12], row[13], began, settings=settings), policy, row[14], row[16]
         )

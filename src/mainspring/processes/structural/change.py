@@ -30,9 +30,9 @@ from mainspring.db.literals import words
 from mainspring.db.sql import Statement
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel import DEFAULT_PRIORITY, KERNEL_SQL, new_id
-from mainspring.processes.commit.change import FIRST_OF, Change
+from mainspring.processes.commit.change import FIRST_OF, TaskChange
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.end_rows import End, end_values
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, deadline_of, decode_options
 from mainspring.processes.commit.visits import (
     QUEUE,
@@ -47,7 +47,7 @@ from mainspring.processes.commit.visits import (
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.compensation import around
-from mainspring.processes.structural.cone import Graph, Node
+from mainspring.processes.structural.cone import TaskGraph, TaskNode
 from mainspring.tasks.declare.promise import Failure
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Answer(msgspec.Struct, frozen=True):
     compensations: int = 0  # tasks that undo what was done, and run from here on
 
 
-class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+class RestartOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a process is to be restarted: from a task, from those of an actor, or from scratch."""
 
     task: str | None = None
@@ -104,7 +104,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int | None = None  # of what is queued at once; None: each task's own
 
     @classmethod
-    def starting(cls, task: str | None, **how: Any) -> Order:
+    def starting(cls, task: str | None, **how: Any) -> RestartOrder:
         """From a task by its id, or from those of an actor: whichever the text is."""
         try:
             return cls(task=None if task is None else str(UUID(task)), **how)
@@ -129,11 +129,11 @@ class Structural:
         self.engine = locked.engine
         return locked
 
-    def read(self) -> Generator[Step, list[Any], Graph]:
+    def read(self) -> Generator[Step, list[Any], TaskGraph]:
         """All of its graph, in two range reads."""
         tasks = yield SQL["read_graph_tasks"], {"id": self.process_id}
         edges = yield SQL["read_graph_edges"], {"id": self.process_id}
-        return Graph(tasks, edges)
+        return TaskGraph(tasks, edges)
 
     def unlock(
         self,
@@ -157,15 +157,17 @@ class Structural:
 
     # -- what is called off
 
-    def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps[Any]:
-        ends = {node.id: End(self.process_id, node.id, "cancelled") for node in nodes}
+    def _write_ends(
+        self, nodes: Sequence[TaskNode], promises: set[str], error: Failure
+    ) -> Steps[Any]:
+        ends = {node.id: TaskEnd(self.process_id, node.id, "cancelled") for node in nodes}
         for promise in promises:
-            end = ends.setdefault(promise, End(self.process_id, promise))
+            end = ends.setdefault(promise, TaskEnd(self.process_id, promise))
             end.outcome, end.error = "err", error
         if ends:
             yield SQL["end_tasks"], end_values(ends.values())
 
-    def _drop(self, tasks: Sequence[str], graph: Graph) -> Generator[Step, list[Any], int]:
+    def _drop(self, tasks: Sequence[str], graph: TaskGraph) -> Generator[Step, list[Any], int]:
         """Visits, counts and waits of tasks that go on no longer as they were."""
         if not tasks:
             return 0
@@ -210,7 +212,7 @@ class Structural:
 
     # -- restart
 
-    def restart(self, order: Order) -> Generator[Step, list[Any], Answer]:
+    def restart(self, order: RestartOrder) -> Generator[Step, list[Any], Answer]:
         """Redo a task (or those of an actor that have ended), what it made and what depends on it;
         without either, all of the process.
 
@@ -277,7 +279,7 @@ class Structural:
 
     def _reset(
         self,
-        graph: Graph,
+        graph: TaskGraph,
         reset: Sequence[str],
         reopened: set[str],
         now: datetime,
@@ -322,7 +324,7 @@ class Structural:
 
     # -- parts of a process, ended while the rest goes on
 
-    def end_tasks(self, locked: Locked, changes: Iterable[Change]) -> Steps[Any]:
+    def end_tasks(self, locked: Locked, changes: Iterable[TaskChange]) -> Steps[Any]:
         """Write ends like decisions do: promises closed, who waits released, the process finished."""
         listed = list(changes)
         if listed:
@@ -330,7 +332,7 @@ class Structural:
             yield from commit.structural_steps(locked.root, locked.type, locked.now, locked.engine)
 
 
-def _refusal(locked: Locked, graph: Graph, start: str, *, force: bool) -> str | None:
+def _refusal(locked: Locked, graph: TaskGraph, start: str, *, force: bool) -> str | None:
     """Why a restart from a task cannot be; None: it can."""
     node = graph.nodes.get(start)
     if node is None:
@@ -352,7 +354,7 @@ def _refusal(locked: Locked, graph: Graph, start: str, *, force: bool) -> str | 
 
 
 def _undone_before(
-    graph: Graph, scopes: Mapping[str, Any], cone: set[str], tasks: Iterable[str]
+    graph: TaskGraph, scopes: Mapping[str, Any], cone: set[str], tasks: Iterable[str]
 ) -> str | None:
     """What was undone is not redone, wherever a restart begins: its scope has ended for good."""
     for id in tasks:
@@ -365,7 +367,7 @@ def _undone_before(
     return None
 
 
-def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
+def _undone_in_race(graph: TaskGraph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
     """A race cannot be run again with a scope that lost it and was undone."""
     for scope in scopes.values():
         if scope[3] not in UNDONE or scope[2] in cone:
@@ -381,7 +383,7 @@ def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> 
 
 
 def visit_of(
-    process_id: str, node: Node, ahead: int = 0, *, engine: str, now: datetime | None = None
+    process_id: str, node: TaskNode, ahead: int = 0, *, engine: str, now: datetime | None = None
 ) -> NewVisit:
     """The visit by which a task is run, now or in a generation to come."""
     options = decode_options(node.options)
@@ -413,7 +415,9 @@ def request_look(
     return _requested("look", process_id, process_id, priority, more)
 
 
-def request_restart(process_id: str, order: Order, priority: int = DEFAULT_PRIORITY) -> NewVisit:
+def request_restart(
+    process_id: str, order: RestartOrder, priority: int = DEFAULT_PRIORITY
+) -> NewVisit:
     """The visit by which a process is restarted."""
     more = msgspec.json.encode(order).decode()
     return _requested("restart", process_id, new_id(), priority, more)

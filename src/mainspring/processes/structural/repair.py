@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.kernel import KERNEL_SQL
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import insert_values, task_visit
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Steps
 from mainspring.processes.structural.change import Locked, Structural, visit_of
-from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.cone import TaskGraph
 
 log = logging.getLogger("mainspring")
 
@@ -71,7 +71,7 @@ class Repairing(Structural):
             facts = {"process_id": self.process_id, "reason": reason}
             log.error("process.inconsistent", extra=facts)
 
-    def _queue(self, locked: Locked, graph: Graph, found: dict[str, list[str]]) -> Steps[Any]:
+    def _queue(self, locked: Locked, graph: TaskGraph, found: dict[str, list[str]]) -> Steps[Any]:
         """Tasks that are ready and not queued; the first of all, if there is none, is made anew."""
         unready = [graph.nodes[task] for task in found[NOT_QUEUED]]
         visits = [
@@ -93,7 +93,7 @@ class Repairing(Structural):
         if unready:
             yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
 
-    def _count(self, graph: Graph, tasks: list[str]) -> Steps[Any]:
+    def _count(self, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
         if tasks:
             counts = [graph.open_inputs(task, set())[0] for task in tasks]
             values = {"process_id": self.process_id, "tasks": tasks, "counts": counts}
@@ -105,7 +105,7 @@ class Repairing(Structural):
         lost += [("child", task) for task in found[NOT_TOLD]]
         yield from self._offer([self._engine_visit(kind, task) for kind, task in lost])
 
-    def _apply(self, locked: Locked, graph: Graph, tasks: list[str]) -> Steps[Any]:
+    def _apply(self, locked: Locked, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
         """Close promises whose results are there."""
         if not tasks:
             return
@@ -113,7 +113,7 @@ class Repairing(Structural):
         for task, outcome, result in (
             yield SQL["read_unapplied"], {"process_id": self.process_id, "tasks": tasks}
         ):
-            change = Change(self.process_id, task, None, graph.nodes[task].actor, task)
+            change = TaskChange(self.process_id, task, None, graph.nodes[task].actor, task)
             change.outcome, change.result = outcome, result
             changes.append(change)
         yield from self.end_tasks(locked, changes)
