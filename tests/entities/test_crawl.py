@@ -11,7 +11,8 @@ import pytest
 
 from mainspring import Kind, Mainspring, Untouched, Update
 from mainspring.entities import crawl
-from mainspring.entities.crawl import Crawl, CrawlOrder
+from mainspring.entities.crawl import CrawlOrder
+from mainspring.entities.declare.kind_settings import Crawl
 from mainspring.entities.runtime import kind_queues
 from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStage
 from mainspring.kernel.jobs import operation

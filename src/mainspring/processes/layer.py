@@ -10,7 +10,7 @@ from mainspring.db.database import Database
 from mainspring.kernel import REMOTE, Layer, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import Process
 from mainspring.processes.operate.retention import thin
-from mainspring.processes.registry import Hub
+from mainspring.processes.registry import Registry
 from mainspring.processes.run.actor import FunctionActor
 from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.sweep import sweep
@@ -25,7 +25,7 @@ class ProcessLayer(Layer):
     chores = (thin, sweep)
 
     def __init__(
-        self, database: Database, worker: WorkerPort, registry: Hub, tasks: TaskLayer
+        self, database: Database, worker: WorkerPort, registry: Registry, tasks: TaskLayer
     ) -> None:
         self._registry = registry
         self._tasks = tasks

@@ -98,7 +98,7 @@ def replace_taken(options: StartOptions) -> Options:
     )
 
 
-class Host(Protocol):
+class ProcessHost(Protocol):
     """What starts processes: the application."""
 
     async def start_process(
@@ -144,7 +144,7 @@ class Process(Calls[P, R]):
         function: Callable[..., Any],
         settings: ProcessSettings,
         signature: Signature,
-        host: Host,
+        host: ProcessHost,
         options: StartOptions | None = None,
     ) -> None:
         self.function = function
