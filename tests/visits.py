@@ -26,8 +26,8 @@ from mainspring.kernel.settle.batches import (
     in_order,
     is_kin,
     is_plain,
+    kind_of,
     settle_arguments,
-    sort_of,
 )
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import (
@@ -150,7 +150,7 @@ class Visits:
         )
         return {row["shard"] for row in rows}
 
-    def bury(self, worker_id: UUID) -> None:
+    def declare_dead(self, worker_id: UUID) -> None:
         """The worker is gone, its leases free, as after a takeover."""
         # It may beat between the two statements.
         beat = "select beat from mainspring.worker where id = %s"
@@ -270,10 +270,10 @@ class Visits:
         given = [run for run, _ in results]
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
         answers = {}
-        for sort in dict.fromkeys(sort_of(run) for run in runs if is_plain(run)):
-            some = [run for run in runs if sort_of(run) == sort]
+        for kind in dict.fromkeys(kind_of(run) for run in runs if is_plain(run)):
+            some = [run for run in runs if kind_of(run) == kind]
             answers |= dict(
-                zip(some, self.settle_short(worker_id, some, is_kin(sort)), strict=True)
+                zip(some, self.settle_short(worker_id, some, is_kin(kind)), strict=True)
             )
         if others := [run for run in runs if answers.get(run) != "settled"]:
             rows = self._answers("settle", settle_arguments(others, worker_id))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 import psycopg
 
-from mainspring.db import database as connect
+from mainspring.db.database import probe
 from mainspring.db.schema import migrate
 from mainspring.db.until_reachable import until_let_in
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
@@ -476,7 +476,7 @@ class Mainspring(DatabaseHost, Advancing):
         from mainspring.assembly import declared
         from mainspring.entities.install import install_kinds
 
-        database = run_apart(connect.probe(self._address()))
+        database = run_apart(probe(self._address()))
         applied = migrate.migrate(database)
         with database.connect_sync("migrate", client=True) as connection:
             queues, _ = declared(self, database)
@@ -494,7 +494,7 @@ class Mainspring(DatabaseHost, Advancing):
             return migrate.script(after)
         from mainspring.entities.install import kinds_script
 
-        database = run_apart(connect.probe(self._address()))
+        database = run_apart(probe(self._address()))
         with database.connect_sync("migrate", client=True) as connection:
             return migrate.script(after, kinds_script(connection, self.kinds.values()))
 
@@ -502,7 +502,7 @@ class Mainspring(DatabaseHost, Advancing):
         """Why kinds cannot stand on their tables as they are, by kind; nothing is changed."""
         from mainspring.entities.install import examine_kinds
 
-        database = run_apart(connect.probe(self._address()))
+        database = run_apart(probe(self._address()))
         with database.connect_sync("check", client=True) as connection:
             return examine_kinds(connection, self.kinds.values())
 

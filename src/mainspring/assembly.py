@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mainspring.db.database import Database
-from mainspring.db.until_reachable import insist
+from mainspring.db.until_reachable import until_reachable
 from mainspring.entities.layer import EntityLayer
 from mainspring.kernel.jobs.layer import JobLayer
 from mainspring.kernel.layer import Layer, Port, WorkerPort, declared_by, queues_of
@@ -50,11 +50,11 @@ async def assemble(
     async with AsyncExitStack() as closing:
         for layer in layers:
             closing.push_async_callback(layer.close)
-            await insist(layer.open)
+            await until_reachable(layer.open)
         worker = Worker(database, queues_of(layers, settings.pool), settings, layers)
         port.attach(worker)
         await worker.start()
         closing.push_async_callback(worker.stop)
         for layer in layers:
-            await insist(layer.start)
+            await until_reachable(layer.start)
         yield worker

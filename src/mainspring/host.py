@@ -13,8 +13,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mainspring.db import database as connect
-from mainspring.db.database import Database
+from mainspring.db.database import Database, check_url, probe
 from mainspring.db.pool import AsyncPool, SyncPool, abandon
 from mainspring.db.schema import migrate
 from mainspring.loops import run_apart
@@ -36,7 +35,7 @@ class DatabaseHost:
     def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
-            connect.check_url(self._url)
+            check_url(self._url)
         self.directory = Path(directory)
         self._server: EmbeddedServer | None = None
         self._database: Database | None = None
@@ -52,7 +51,7 @@ class DatabaseHost:
 
     def redirect(self, url: str) -> None:
         """Use this database whatever was declared; before the first use."""
-        self._url = connect.check_url(url)
+        self._url = check_url(url)
 
     async def database(self) -> Database:
         """The database, looked at once: reachable, new enough, with our schema in it."""
@@ -78,7 +77,7 @@ class DatabaseHost:
         return self._server.url("mainspring")
 
     async def _look(self, url: str) -> Database:
-        database = await connect.probe(url)
+        database = await probe(url)
         if self._server is not None:
             await asyncio.to_thread(migrate.migrate, database)
         connection = await database.connect("probe", client=True)

@@ -29,23 +29,22 @@ from mainspring.errors import (
 from mainspring.kernel import doctor
 from mainspring.kernel.doctor import Finding
 from mainspring.kernel.jobs import operation, recurring
-from mainspring.kernel.jobs.bulk import DELETED, KINDS, DeleteOrder, PutBackOrder, RestartOrder
+from mainspring.kernel.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder, RestartOrder
 from mainspring.kernel.jobs.operation import Item, Operation
 from mainspring.kernel.jobs.recurring import Recurring
 from mainspring.kernel.operate import parked, queues, rights, status
-from mainspring.kernel.operate import visits as live
 from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.kernel.operate.parked import (
     ParkedFilter,
     ParkedGroup,
+    ParkedPlace,
     ParkedPosition,
     ParkedVisit,
-    Place,
 )
 from mainspring.kernel.operate.queues import QueueLoad
 from mainspring.kernel.operate.status import Status
-from mainspring.kernel.operate.visits import LiveVisit
-from mainspring.kernel.operate.why import Why, why
+from mainspring.kernel.operate.visits import LiveVisit, find_visit, list_visits
+from mainspring.kernel.operate.why import Why, why_visit
 from mainspring.kernel.query import ask
 from mainspring.reactive.operate.history import run_queues, search_past
 from mainspring.tasks.statements import SQL as TASKS_SQL
@@ -104,16 +103,14 @@ class Operator:
         self, *, queue: str | None = None, state: str | None = None, limit: int = 100
     ) -> list[LiveVisit]:
         """Visits in the order in which they will run, running ones first."""
-        found: list[LiveVisit] = await self._ask(
-            live.list_visits, queue=queue, state=state, limit=limit
-        )
+        found: list[LiveVisit] = await self._ask(list_visits, queue=queue, state=state, limit=limit)
         return found
 
     async def find(
         self, key: str, *, queue: str | None = None, group: str | None = None
     ) -> list[LiveVisit]:
         """Live visits of a key: a task's id, or its key within its group."""
-        found: list[LiveVisit] = await self._ask(live.find_visit, key, queue=queue, group=group)
+        found: list[LiveVisit] = await self._ask(find_visit, key, queue=queue, group=group)
         return found
 
     async def cancel(
@@ -160,7 +157,7 @@ class Operator:
 
     async def why(self, queue: str, key: str, *, group: str | None = None) -> Why:
         """Why a visit has not run."""
-        answer: Why = await self._ask(why, queue, key, group)
+        answer: Why = await self._ask(why_visit, queue, key, group)
         return answer
 
     # -- parked
@@ -202,7 +199,7 @@ class Operator:
         if not await self._ask(parked.cancel_visits, [place], reason=DELETED, parked_only=True):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
-    async def _parked_place(self, queue: str, key: str, group: str | None) -> Place:
+    async def _parked_place(self, queue: str, key: str, group: str | None) -> ParkedPlace:
         found = await self.find(key, queue=queue, group=group)
         if not found or found[0].state != "parked":
             state = f"; it is {found[0].state}" if found else ""
@@ -260,10 +257,12 @@ class Operator:
         self, kind: str, order: Any, *, source: str, dry_run: bool = False
     ) -> Operation:
         """Begin an operation of a kind; a dry run only counts."""
-        if kind not in KINDS:
-            raise NotFound(f"no kind of operation is named {kind!r}{queues.nearest(kind, KINDS)}")
+        if kind not in OPERATIONS:
+            raise NotFound(
+                f"no kind of operation is named {kind!r}{queues.nearest(kind, OPERATIONS)}"
+            )
         begun: Operation = await self._ask(
-            operation.start, KINDS[kind], order, source=source, dry_run=dry_run
+            operation.start_operation, OPERATIONS[kind], order, source=source, dry_run=dry_run
         )
         return begun
 

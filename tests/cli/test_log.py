@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from mainspring.cli import log
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.outcome import DONE, Again, Done, Expired, Parked, Retry
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.current import running
@@ -61,7 +61,7 @@ def ended(*runs: Run) -> None:
 
 def run_of(key: str = "7", queue: str = "send", outcome: object = DONE) -> Run:
     visit = Visit(1, key, queue, UUID(int=7), None, 5, 0.0, 1, 0, 0, None, "{}")
-    run = Run(visit, 12, 1763424000.25, moment.local())
+    run = Run(visit, 12, 1763424000.25, clock.local())
     run.seconds, run.outcome = 0.000_25, outcome
     return run
 

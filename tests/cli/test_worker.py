@@ -21,9 +21,9 @@ from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import End, Supervisor
 from mainspring.cli.worker import Watch
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import Watchdog
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.testing import wait_until
 
 APP = """
@@ -259,7 +259,7 @@ class Blocking:
 
 def test_a_signal_handler_only_takes_note():
     """T10: whatever is sent or waited for, it is not from within the handler."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, declare_dead=lambda *_: False)
     process = Blocking()
     supervisor._seats[0].process = process
 
@@ -277,7 +277,9 @@ def test_a_signal_handler_only_takes_note():
 
 def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file():
     """Its error is told once, not at every try of a growing pause."""
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=lambda *_: False, gives_up=False)
+    supervisor = Supervisor(
+        Orders("x:y", {}, 0), 1, grace=1, declare_dead=lambda *_: False, gives_up=False
+    )
     (seat,) = supervisor._seats
 
     supervisor._follow(seat, End(1, codes.USAGE, lived=0.1), had_joined=False)
@@ -288,14 +290,14 @@ def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file(
 
 
 def test_a_signal_is_heard_while_a_dead_process_is_buried():
-    """T10: a database that is away keeps the burial, not the supervisor."""
+    """T10: a database that is away keeps the notice of a death, not the supervisor."""
     away, asked = threading.Event(), threading.Event()
 
-    def bury(_: UUID, _fenced: bool) -> bool:
+    def declare_dead(_: UUID, _fenced: bool) -> bool:
         asked.set()
         return away.wait(30)
 
-    supervisor = Supervisor(Orders("x:y", {}, 0), 2, grace=1, bury=bury)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 2, grace=1, declare_dead=declare_dead)
     dead, living = supervisor._seats
     dead.process = subprocess.Popen(["false"])
     dead.worker_id = uuid4()
@@ -312,7 +314,7 @@ def test_a_signal_is_heard_while_a_dead_process_is_buried():
     living.process = None
     assert not supervisor._over()  # others should not wait a lease time for its shards
     away.set()
-    dead.burial._thread.join(10)
+    dead.death_notice._thread.join(10)
     supervisor._turn()
     assert supervisor._over()
 
@@ -322,27 +324,27 @@ def test_a_process_that_was_fenced_is_replaced_at_once_and_its_database_told_whe
     me, told, answers = uuid4(), list[tuple[UUID, bool]](), iter([None, None, True])
     back = threading.Event()
 
-    def bury(worker_id: UUID, fenced: bool) -> bool | None:
+    def declare_dead(worker_id: UUID, fenced: bool) -> bool | None:
         told.append((worker_id, fenced))
         answer = next(answers)
         if answer:
             back.set()
         return answer
 
-    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, bury=bury)
+    supervisor = Supervisor(Orders("x:y", {}, 0), 1, grace=1, declare_dead=declare_dead)
     (seat,) = supervisor._seats
-    hand = Hand()
-    hand.worker_id = me  # not the first id: it was declared dead before, and joined again
+    owned = Owned()
+    owned.worker_id = me  # not the first id: it was declared dead before, and joined again
     seat.mark, seat.worker_id = tempfile.TemporaryFile(), uuid4()  # noqa: SIM115
-    watchdog = Watchdog(hand, 10.0, on=False, mark=seat.mark.fileno())
-    watchdog.beaten(moment.local() - 9.5)
+    watchdog = Watchdog(owned, 10.0, on=False, mark=seat.mark.fileno())
+    watchdog.beaten(clock.local() - 9.5)
     watchdog.asking()
     seat.process = subprocess.Popen(["false"])
     seat.process.wait()
 
     supervisor._turn()
 
-    assert seat.start_at > 0, "nobody waits for its burial"
+    assert seat.start_at > 0, "nobody waits until it is declared dead"
     assert back.wait(10)
     assert told == [(me, True)] * 3
 

@@ -230,7 +230,7 @@ class TestPlans:
             "queues": ["ring"],
             "shards": None,
             "since": visits.now(),
-            "in_hand": ["ring\x1fx"],
+            "known_keys": ["ring\x1fx"],
         }
 
         nodes = plan_of(visits, SQL["next_due"].text, values)
@@ -239,7 +239,7 @@ class TestPlans:
         assert touched(nodes) < 200
 
     def test_timers_of_other_workers_are_not_all_walked_over(self, visits: Visits) -> None:
-        values = {"queues": ["timer"], "shards": [5, 6], "since": visits.now(), "in_hand": []}
+        values = {"queues": ["timer"], "shards": [5, 6], "since": visits.now(), "known_keys": []}
 
         nodes = plan_of(visits, SQL["next_due"].text, values)
 
@@ -262,7 +262,7 @@ class TestPlans:
         }
 
         nodes = plan_of(visits, SQL["give_leases"].text, values)
-        visits.bury(worker_id)
+        visits.declare_dead(worker_id)
 
         assert len(shards) == 1024
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 1024
@@ -276,7 +276,7 @@ class TestPlans:
         values = {"pool": "new", "worker_id": worker_id, "most": 1024, "epoch": 1}
 
         nodes = plan_of(visits, SQL["take_leases"].text, values)
-        visits.bury(worker_id)
+        visits.declare_dead(worker_id)
 
         assert max(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 2048
 
@@ -397,7 +397,7 @@ def test_the_readers_other_looks_are_short_whatever_the_statistics_say(
 ) -> None:
     """The next timer, whether anything is due, and a group."""
     stale.query(f"set plan_cache_mode = force_{mode}_plan")
-    since = {"shards": None, "since": stale.now(), "in_hand": []}
+    since = {"shards": None, "since": stale.now(), "known_keys": []}
     looks = {
         "next_due": {"queues": ["ring"], **since},
         "any_due": {"queues": ["ring"]},

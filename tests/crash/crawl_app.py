@@ -16,7 +16,7 @@ from typing import Any
 
 from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update
 from mainspring.entities import crawl
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.jobs import operation
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
@@ -77,7 +77,7 @@ def stop_at(wanted: str) -> None:
         if f"{step}:{reached[step]}" == wanted:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    steps.listener = count
+    crash_points.listener = count
 
 
 if wish := os.environ.get("CRASH_STOP_AT"):

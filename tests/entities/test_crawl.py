@@ -324,7 +324,9 @@ async def test_a_live_run_that_began_before_the_crawl_is_followed_by_another(sta
         await began.wait()
         stages.offer("listing/Look~")
         taken = ("listing/Look~", "1")
-        await wait_until(lambda: taken in worker.buffer.in_hand or stages.history("listing/Look~"))
+        await wait_until(
+            lambda: taken in worker.buffer.known_keys or stages.history("listing/Look~")
+        )
         go_on.set()
         await stages.rest(worker)
 

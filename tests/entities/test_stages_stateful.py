@@ -33,8 +33,8 @@ from mainspring.entities.kind import Kind
 from mainspring.entities.visit import clock as stage_clock
 from mainspring.entities.visit.system import StaleRead
 from mainspring.kernel.outcome import Outcome, Retry
-from mainspring.kernel.owned import Hand
-from mainspring.kernel.settle.batches import Sort, sort_of
+from mainspring.kernel.owned import Owned
+from mainspring.kernel.settle.batches import BatchKind, kind_of
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.testing import Clock
@@ -253,10 +253,10 @@ class Protocol(RuleBasedStateMachine):
     async def _save(self, batch: list[Run]) -> None:
         """As the settler does: the runs of one sort together, and again what was not where it was read."""
         while batch:
-            sorts: dict[Sort, dict[int, Run]] = {}
+            kinds: dict[BatchKind, dict[int, Run]] = {}
             for run in batch:
-                sorts.setdefault(sort_of(run), {})[run.token] = run
-            for sort, runs in sorts.items():
+                kinds.setdefault(kind_of(run), {})[run.token] = run
+            for sort, runs in kinds.items():
                 await self.settler._settle(self.settler._connection, sort, runs)
             batch = [run for runs in self.settler._waiting.values() for run in runs if run.strayed]
             self.settler._waiting.clear()
@@ -342,14 +342,14 @@ async def _start(app: Mainspring, kind: Kind) -> tuple[stage_runtime.Runtime, Li
     database = await app.database()
     runtime = await stage_runtime.start(database, [kind], threads=1)
     line = Line(database, "settler", lock_timeout="50ms")
-    hand = Hand()
-    hand.worker_id = uuid4()
+    owned = Owned()
+    owned.worker_id = uuid4()
 
     def failed(run: Run, error: Exception) -> Outcome:
         return Retry(after=1, error_type="refused", error=str(error))
 
     settler = Settler(
-        database, line, line, hand, page=100, settled=lambda run, answer: None, failed=failed
+        database, line, line, owned, page=100, settled=lambda run, answer: None, failed=failed
     )
     return runtime, line, settler
 

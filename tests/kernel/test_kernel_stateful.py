@@ -164,7 +164,7 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: self.dead and any(worker.id for worker in self.workers))
     def take_over(self) -> None:
         """A crashed worker is declared dead, its shards are taken and what it held is freed."""
-        self.visits.bury(self.dead.pop(0))
+        self.visits.declare_dead(self.dead.pop(0))
         worker = next(worker for worker in self.workers if worker.id is not None)
         self._take(worker, SHARDS)
         self._recover(worker)
@@ -347,7 +347,7 @@ class Protocol(RuleBasedStateMachine):
             if worker.id is not None:
                 self.dead.append(worker.id)
         for worker_id in self.dead:
-            self.visits.bury(worker_id)
+            self.visits.declare_dead(worker_id)
         last = self.visits.join()
         self.visits.take(last)
         self.visits.recover(shards=range(SHARDS))

@@ -31,7 +31,7 @@ def test_the_lease_does_not_referee_a_settle(visits: Visits, me) -> None:
     """A lease checked by a join is stale exactly when it matters: the token decides alone."""
     visits.offer("a")
     run = visits.start("a")
-    visits.bury(me)
+    visits.declare_dead(me)
     other = visits.join()
     visits.take(other)
 
@@ -44,7 +44,7 @@ def visits_run_again(visits: Visits, run):
 
 
 def test_a_takeover_compares_the_beat_that_was_seen(visits: Visits, me) -> None:
-    """Without it a worker that has just beaten is buried, and a shard has two owners."""
+    """Without it a worker that has just beaten is declared dead, and a shard has two owners."""
     seen = visits.value("select beat from mainspring.worker where id = %s", me)
     visits.call("beat", worker_id=me, slots=4, free=0)
 
@@ -68,7 +68,7 @@ def test_a_beat_and_a_burial_that_race_have_one_winner(visits: Visits, database_
 def test_a_worker_that_was_buried_takes_no_shard(visits: Visits) -> None:
     """A take that arrives late must leave no shard to a dead id."""
     worker = visits.join()
-    visits.bury(worker)
+    visits.declare_dead(worker)
 
     assert visits.take(worker) == set()
 
@@ -248,7 +248,7 @@ def test_innocents_are_not_parked_after_three_kills(visits: Visits) -> None:
         visits.take(worker)
         visits.read(worker)
         visits.hold(worker, visits.start("key 7"))
-        visits.bury(worker)
+        visits.declare_dead(worker)
         visits.recover()
 
     parked = visits.query("select key from mainspring.visit where parked_at is not null")

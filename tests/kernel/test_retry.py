@@ -15,11 +15,11 @@ import mainspring
 from mainspring import RetryPolicy
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Parked, Retry
-from mainspring.kernel.retry import ERROR_BYTES, FRAMES_KEPT, _frames, clean, decide, describe
+from mainspring.kernel.retry import ERROR_BYTES, FRAMES_KEPT, _frames, clean_text, describe, judge
 
 
 def test_a_failure_is_retried_by_default() -> None:
-    outcome = decide(RetryPolicy(), failures=1, error=ValueError("no"))
+    outcome = judge(RetryPolicy(), failures=1, error=ValueError("no"))
 
     assert isinstance(outcome, Retry)
     assert outcome.error_type == "ValueError"
@@ -28,8 +28,8 @@ def test_a_failure_is_retried_by_default() -> None:
 def test_the_last_attempt_parks() -> None:
     policy = RetryPolicy(attempts=3)
 
-    assert isinstance(decide(policy, failures=2, error=ValueError()), Retry)
-    assert isinstance(decide(policy, failures=3, error=ValueError()), Parked)
+    assert isinstance(judge(policy, failures=2, error=ValueError()), Retry)
+    assert isinstance(judge(policy, failures=3, error=ValueError()), Parked)
 
 
 def test_delays_double_up_to_the_most_and_have_jitter() -> None:
@@ -45,15 +45,15 @@ def test_delays_double_up_to_the_most_and_have_jitter() -> None:
 def test_what_is_given_up_on_parks_at_once() -> None:
     policy = RetryPolicy(give_up_on=(ValueError,))
 
-    assert isinstance(decide(policy, failures=1, error=UnicodeError()), Parked)
-    assert isinstance(decide(policy, failures=1, error=KeyError()), Retry)
+    assert isinstance(judge(policy, failures=1, error=UnicodeError()), Parked)
+    assert isinstance(judge(policy, failures=1, error=KeyError()), Retry)
 
 
 def test_only_what_is_named_is_retried() -> None:
     policy = RetryPolicy(only_on=(OSError,))
 
-    assert isinstance(decide(policy, failures=1, error=TimeoutError()), Retry)
-    assert isinstance(decide(policy, failures=1, error=ValueError()), Parked)
+    assert isinstance(judge(policy, failures=1, error=TimeoutError()), Retry)
+    assert isinstance(judge(policy, failures=1, error=ValueError()), Parked)
 
 
 def test_an_exception_has_the_policy_of_its_nearest_class() -> None:
@@ -65,10 +65,10 @@ def test_an_exception_has_the_policy_of_its_nearest_class() -> None:
         },
     )
 
-    assert isinstance(decide(policy, failures=2, error=ConnectionResetError()), Parked)
-    assert isinstance(decide(policy, failures=4, error=FileNotFoundError()), Retry)
-    assert isinstance(decide(policy, failures=5, error=FileNotFoundError()), Parked)
-    assert isinstance(decide(policy, failures=9, error=ValueError()), Retry)
+    assert isinstance(judge(policy, failures=2, error=ConnectionResetError()), Parked)
+    assert isinstance(judge(policy, failures=4, error=FileNotFoundError()), Retry)
+    assert isinstance(judge(policy, failures=5, error=FileNotFoundError()), Parked)
+    assert isinstance(judge(policy, failures=9, error=ValueError()), Retry)
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def test_a_deep_traceback_ends_where_it_failed() -> None:
 @given(st.text(st.characters(), max_size=300), st.integers(100, 400))
 def test_cleaned_text_can_always_be_stored(text: str, most: int) -> None:
     """Without NUL and lone surrogates, never longer than asked."""
-    kept = clean(text, most)
+    kept = clean_text(text, most)
 
     assert "\x00" not in kept
     assert len(kept.encode("utf-8")) <= most
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    assert clean("a\ud800b\x00c", 100) == "a?b\N{REPLACEMENT CHARACTER}c"
+    assert clean_text("a\ud800b\x00c", 100) == "a?b\N{REPLACEMENT CHARACTER}c"
 
 
 def test_a_traceback_begins_in_the_user_s_code() -> None:

@@ -18,7 +18,7 @@ import pytest
 from process_scene import Scene
 from random_graph import decide, expected
 
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.processes.structural.change import (
     ProcessRestart,
     request_cancel,
@@ -69,11 +69,11 @@ def watched(scene: Scene, every: int) -> Iterator[list[Any]]:
                 query = "select * from mainspring.process_violation"
                 broken.extend(connection.execute(query).fetchall())
 
-        before, steps.listener = steps.listener, look
+        before, crash_points.listener = crash_points.listener, look
         try:
             yield broken
         finally:
-            steps.listener = before
+            crash_points.listener = before
     assert looks >= every, "nobody looked"
 
 

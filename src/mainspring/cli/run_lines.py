@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.cli.visible import visible
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.outcome import DONE
 from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
@@ -60,7 +60,7 @@ class Lines:
         part = f"{reset} {cyan}"
         ends = f"{reset}={magenta}"
         tail = f"{part}worker{ends}{worker[:8]}{reset}\n"
-        offset = time.time() - moment.local()
+        offset = time.time() - clock.local()
         heads, of, found = self._heads, self._stamps.of, []
         for run in runs:
             visit, outcome = run.visit, run.outcome
@@ -96,7 +96,7 @@ class JsonLines:
         self._stamps, self._others = _Stamps("%Y-%m-%dT%H:%M:%S"), _Stamps("%Y-%m-%dT%H:%M:%S")
 
     def text(self, runs: Sequence[Run], worker: str) -> str:
-        offset = time.time() - moment.local()
+        offset = time.time() - clock.local()
         of, iso, found = self._stamps.of, self._iso, []
         for run in runs:
             visit, outcome = run.visit, run.outcome

@@ -55,24 +55,26 @@ class End:
 
 
 # Declares a worker dead (or fenced); answers whether it had joined its pool, None if it cannot be told.
-Bury = Callable[[UUID, bool], bool | None]
+DeclareDead = Callable[[UUID, bool], bool | None]
 
 
-class Burial:
+class DeathNotice:
     """Declares a dead process's worker dead, in a thread: while the database is away that takes long,
     and signals must be heard all the same. One that was fenced is not waited for: its database is away,
     and must be told before others come to think that it was killed."""
 
-    def __init__(self, bury: Bury, worker_id: UUID, end: End) -> None:
+    def __init__(self, declare_dead: DeclareDead, worker_id: UUID, end: End) -> None:
         self.end = end
         self.had_joined = end.fenced
-        self._bury = bury
+        self._declare_dead = declare_dead
         self._thread = threading.Thread(target=self._run, args=(worker_id,), daemon=True)
         self._thread.start()
 
     def _run(self, worker_id: UUID) -> None:
         tries = 0
-        while (had_joined := self._bury(worker_id, self.end.fenced)) is None and self.end.fenced:
+        while (
+            had_joined := self._declare_dead(worker_id, self.end.fenced)
+        ) is None and self.end.fenced:
             time.sleep(backoff(tries))
             tries += 1
         self.had_joined = self.had_joined or bool(had_joined)
@@ -92,7 +94,7 @@ class Seat:
     began: float = 0.0
     deaths: int = 0  # in a row, each soon after a start
     start_at: float = 0.0
-    burial: Burial | None = None  # of the process that has just died
+    death_notice: DeathNotice | None = None  # of the process that has just died
     drained: bool = False
     refused: bool = False  # its processes ended with exit code 2, again and again
     given_up: bool = False
@@ -108,12 +110,12 @@ class Supervisor:
         count: int,
         *,
         grace: float,
-        bury: Bury,
+        declare_dead: DeclareDead,
         gives_up: bool = True,
     ) -> None:
         self._orders = orders
         self._grace = grace
-        self._bury = bury
+        self._declare_dead = declare_dead
         self._gives_up = gives_up
         self._seats = [Seat() for _ in range(count)]
         # Set by the handler, which does nothing else; `_turn` passes the first one on.
@@ -148,7 +150,7 @@ class Supervisor:
     def _over(self) -> bool:
         if self._signals > 1:
             return True
-        idle = all(seat.process is None and seat.burial is None for seat in self._seats)
+        idle = all(seat.process is None and seat.death_notice is None for seat in self._seats)
         return idle and (
             self._signals == 1 or all(seat.drained or seat.given_up for seat in self._seats)
         )
@@ -166,10 +168,10 @@ class Supervisor:
         for seat in self._seats:
             if seat.process is not None and (code := seat.process.poll()) is not None:
                 self._ended(seat, code, now)
-            if seat.burial is not None and seat.burial.is_over:
-                burial, seat.burial = seat.burial, None
-                self._follow(seat, burial.end, had_joined=burial.had_joined)
-            over = seat.drained or seat.given_up or self._signals or seat.burial is not None
+            if seat.death_notice is not None and seat.death_notice.is_over:
+                death_notice, seat.death_notice = seat.death_notice, None
+                self._follow(seat, death_notice.end, had_joined=death_notice.had_joined)
+            over = seat.drained or seat.given_up or self._signals or seat.death_notice is not None
             if seat.process is None and not over and now >= seat.start_at:
                 self._start(seat, now)
 
@@ -210,7 +212,7 @@ class Supervisor:
         if code in (codes.OK, codes.WORN_OUT):  # it has left its pool itself
             self._follow(seat, end, had_joined=False)
         else:
-            seat.burial = Burial(self._bury, worker_id, end)
+            seat.death_notice = DeathNotice(self._declare_dead, worker_id, end)
 
     def _follow(self, seat: Seat, end: End, *, had_joined: bool) -> None:
         """What comes after the end of a process: nothing, or another one."""

@@ -21,7 +21,7 @@ from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import named, resolve
 from mainspring.db.until_reachable import until_let_in
 from mainspring.errors import InvalidSetting, MainspringError
-from mainspring.kernel.lease.dead import bury_ended
+from mainspring.kernel.lease.dead import declare_ended
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings
 from mainspring.loops import run_apart
 
@@ -80,7 +80,9 @@ def worker(
     _warn_of_pool(place, pool, sorted(pools))
     orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
     try:
-        code = Supervisor(orders, processes, grace=grace, bury=_burial(app, pool, lease)).run()
+        code = Supervisor(
+            orders, processes, grace=grace, declare_dead=_declaring_dead(app, pool, lease)
+        ).run()
     finally:
         app.close_sync()
     raise typer.Exit(code)
@@ -105,8 +107,10 @@ def dev(
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": _DEV_LEASE}
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
     try:
-        bury = _burial(app, app.default_pool, _DEV_LEASE)
-        supervisor = Supervisor(orders, 1, grace=_DEV_GRACE, bury=bury, gives_up=False)
+        declare_dead = _declaring_dead(app, app.default_pool, _DEV_LEASE)
+        supervisor = Supervisor(
+            orders, 1, grace=_DEV_GRACE, declare_dead=declare_dead, gives_up=False
+        )
         code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
     finally:
         app.close_sync()
@@ -138,19 +142,21 @@ def _warn_of_pool(place: str, pool: str, pools: Sequence[str]) -> None:
         logging.getLogger("mainspring").warning("worker.pool_unused", extra=facts)
 
 
-def _burial(app: Mainspring, pool: str, lease: float) -> Callable[[UUID, bool], bool | None]:
+def _declaring_dead(
+    app: Mainspring, pool: str, lease: float
+) -> Callable[[UUID, bool], bool | None]:
     """How the supervisor declares a worker dead; if it cannot, others will in a lease time."""
 
-    def bury(worker_id: UUID, fenced: bool) -> bool | None:
+    def declare_dead(worker_id: UUID, fenced: bool) -> bool | None:
         try:
             database = app.database_sync()
-            return bury_ended(database, pool=pool, dead_id=worker_id, lease=lease, fenced=fenced)
+            return declare_ended(database, pool=pool, dead_id=worker_id, lease=lease, fenced=fenced)
         except (MainspringError, psycopg.Error, OSError) as error:
             facts = {"worker": str(worker_id), "error": str(error)}
             logging.getLogger("mainspring").warning("worker.not_buried", extra=facts)
             return None
 
-    return bury
+    return declare_dead
 
 
 class Watch:

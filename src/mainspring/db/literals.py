@@ -32,7 +32,7 @@ def texts(values: Sequence[str | None]) -> str:
     return _encode(values).decode()
 
 
-def rows(values: Sequence[object]) -> str:
+def as_rows(values: Sequence[object]) -> str:
     """For `json_to_recordset(..::text::json)`."""
     return _encode(values).decode()
 

@@ -1,4 +1,4 @@
-"""Insisting: what a worker does at its start is tried again while the database is away."""
+"""What a worker does at its start is tried again until the database is reachable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("mainspring")
 T = TypeVar("T")
 
 
-async def insist(step: Callable[[], Awaitable[T]]) -> T:
+async def until_reachable(step: Callable[[], Awaitable[T]]) -> T:
     """Do a step that may be repeated. What is no matter of the connection or the server is raised at
     once: missing rights, a schema that does not fit."""
     tries = 0

@@ -36,33 +36,31 @@ from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.kernel.doctor import LEVELS, Finding
-    from mainspring.kernel.jobs.bulk import KINDS as OPERATIONS
+    from mainspring.kernel.jobs.bulk import OPERATIONS
     from mainspring.kernel.jobs.cron import check_schedule, next_tick
-    from mainspring.kernel.jobs.operation import Kind as OperationKind
-    from mainspring.kernel.jobs.operation import Operation, list_operations
-    from mainspring.kernel.jobs.operation import Page as OperationPage
-    from mainspring.kernel.jobs.operation import Result as ItemResult
-    from mainspring.kernel.jobs.operation import start as start_operation
+    from mainspring.kernel.jobs.operation import (
+        ItemResult,
+        Operation,
+        OperationKind,
+        OperationPage,
+        list_operations,
+        start_operation,
+    )
     from mainspring.kernel.jobs.recurring import Schedule, sync_recurring
     from mainspring.kernel.layer import Layer, WorkerPort
-    from mainspring.kernel.lease.session import cut as cut_socket
-    from mainspring.kernel.offer import Offer
-    from mainspring.kernel.offer import offer as offer_visits
-    from mainspring.kernel.offer import offer_new as offer_new_visits
+    from mainspring.kernel.lease.session import cut_socket
+    from mainspring.kernel.offer import Offer, offer_new_visits, offer_visits
     from mainspring.kernel.operate.history import (
         HistoryFilter,
         HistoryPosition,
         PastRun,
         search_history,
     )
-    from mainspring.kernel.operate.parked import Place as ParkedPlace
-    from mainspring.kernel.operate.parked import restart_parked
-    from mainspring.kernel.operate.queues import LIMITS as QUEUE_LIMITS
-    from mainspring.kernel.operate.queues import check_limit, nearest
-    from mainspring.kernel.operate.register import register as register_queues
+    from mainspring.kernel.operate.parked import ParkedPlace, restart_parked
+    from mainspring.kernel.operate.queues import QUEUE_LIMITS, check_limit, nearest
+    from mainspring.kernel.operate.register import register_queues
     from mainspring.kernel.operate.rights import explaining, missing_rights
-    from mainspring.kernel.operate.why import REMEDIES as VISIT_REMEDIES
-    from mainspring.kernel.operate.why import why as why_visit
+    from mainspring.kernel.operate.why import VISIT_REMEDIES, why_visit
     from mainspring.kernel.outcome import (
         DONE,
         Again,
@@ -76,17 +74,17 @@ if TYPE_CHECKING:
         Verdict,
     )
     from mainspring.kernel.query import ask, check_page, decoded
-    from mainspring.kernel.read.background import LANE as BACKGROUND_BELOW
+    from mainspring.kernel.read.background import BACKGROUND_BELOW
     from mainspring.kernel.retry import (
         LONGEST_DELAY,
         MOST_ATTEMPTS,
         STEEPEST,
         RetryPolicy,
+        clean_text,
         describe,
+        judge,
     )
-    from mainspring.kernel.retry import clean as clean_text
-    from mainspring.kernel.retry import decide as judge
-    from mainspring.kernel.run.hanging import MOST as MOST_HANGING
+    from mainspring.kernel.run.hanging import MOST_HANGING
     from mainspring.kernel.run.threads import to_its_end
     from mainspring.kernel.settings import (
         DEFAULT_POOL,
@@ -126,27 +124,26 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "jobs.bulk": "KINDS:OPERATIONS",
+            "jobs.bulk": "OPERATIONS",
             "jobs.cron": "check_schedule next_tick",
-            "jobs.operation": "Kind:OperationKind Operation Page:OperationPage Result:ItemResult "
-            "list_operations start:start_operation",
+            "jobs.operation": "OperationKind Operation OperationPage ItemResult "
+            "list_operations start_operation",
             "jobs.recurring": "Schedule sync_recurring",
             "layer": "Layer WorkerPort",
-            "lease.session": "cut:cut_socket",
-            "offer": "Offer offer:offer_visits offer_new:offer_new_visits",
+            "lease.session": "cut_socket",
+            "offer": "Offer offer_visits offer_new_visits",
             "doctor": "Finding LEVELS",
             "operate.history": "HistoryFilter HistoryPosition PastRun search_history",
-            "operate.parked": "Place:ParkedPlace restart_parked",
-            "operate.queues": "LIMITS:QUEUE_LIMITS check_limit nearest",
-            "operate.register": "register:register_queues",
+            "operate.parked": "ParkedPlace restart_parked",
+            "operate.queues": "QUEUE_LIMITS check_limit nearest",
+            "operate.register": "register_queues",
             "operate.rights": "explaining missing_rights",
-            "operate.why": "REMEDIES:VISIT_REMEDIES why:why_visit",
+            "operate.why": "VISIT_REMEDIES why_visit",
             "outcome": "Again Alone Cancelled DONE Done Failed Outcome Parked Retry Verdict",
             "query": "ask check_page decoded",
-            "read.background": "LANE:BACKGROUND_BELOW",
-            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST clean:clean_text decide:judge "
-            "describe",
-            "run.hanging": "MOST:MOST_HANGING",
+            "read.background": "BACKGROUND_BELOW",
+            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST clean_text judge describe",
+            "run.hanging": "MOST_HANGING",
             "run.threads": "to_its_end",
             "settings": "DEFAULT_POOL Handler POSITIVE QueueSettings REMOTE SECONDS STARTS WorkerSettings "
             "check_number check_whole own_queue",

@@ -1,6 +1,6 @@
 """Named steps of the worker: the places where tests observe it or make it die.
 
-`reach(step)` costs a comparison when nobody listens. The list is the contract of the crash tests:
+`passed(step)` costs a comparison when nobody listens. The list is the contract of the crash tests:
 a worker is killed at each of them and the promises are checked after.
 """
 
@@ -37,7 +37,7 @@ STEPS = (
 listener: Callable[[str], None] | None = None
 
 
-def reach(step: str) -> None:
+def passed(step: str) -> None:
     """Tell the listener, if there is one, that this step was reached."""
     if listener is not None:
         listener(step)

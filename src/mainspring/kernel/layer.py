@@ -16,7 +16,7 @@ from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettin
 from mainspring.kernel.visit import Run, Visit
 
 if TYPE_CHECKING:
-    from mainspring.kernel.jobs.operation import Kind
+    from mainspring.kernel.jobs.operation import OperationKind
 
 
 class WorkerPort(Protocol):
@@ -59,7 +59,7 @@ class Layer(Protocol):
 
     # What upkeep calls, and kinds of bulk operations by name.
     chores: Sequence[Chore] = ()
-    operations: Mapping[str, Kind] = {}
+    operations: Mapping[str, OperationKind] = {}
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         """The queues that the workers of a pool should serve. Those of other pools may be among them.

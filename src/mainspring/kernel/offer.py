@@ -23,12 +23,12 @@ class Offer:
     payload: str = "{}"  # a JSON object, united with that of the visit that is there
 
 
-async def offer(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+async def offer_visits(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
     """Offer visits: a run under way that has not settled yet will be followed by another."""
     await ask(database, connection, "offer", **_values(database, offers))
 
 
-async def offer_new(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+async def offer_new_visits(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
     """Offer visits where there are none; one that is there is left as it is."""
     values = _values(database, offers)
     await ask(database, connection, "insert_new", expires_ats=[None] * len(offers), **values)

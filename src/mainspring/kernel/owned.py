@@ -1,4 +1,4 @@
-"""What a worker has in hand, shared by its event loop and its heart's thread.
+"""What a worker owns: its shards, its runs and its lease, shared by its event loop and its heart's thread.
 
 The gate is held for moments only: to start a run under a lease that is in force, and to let go of
 shards. So no run starts in a shard after the heart has decided to give it away.
@@ -10,11 +10,11 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.visit import Position, Run, Visit
 
 
-class Hand:
+class Owned:
     """Shards, runs and the lease's end."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Hand:
         # By shard: how far its dead owner had read in each level.
         self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
         self.bundles = False  # all workers of the pool find what is in bundles of history
-        self.time = moment.DatabaseTime()
+        self.time = clock.DatabaseTime()
 
     def start(self, run: Run) -> bool:
         """Enter a run, if its shard is mine and the lease in force."""

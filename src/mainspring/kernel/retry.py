@@ -86,7 +86,7 @@ class RetryPolicy:
         return self
 
 
-def decide(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcome:
+def judge(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcome:
     """What the failure number `failures` of a visit leads to."""
     policy = policy.applying_to(error)
     name, text = describe(error)
@@ -109,7 +109,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     for each in shown:
         with suppress(BaseException):
             frames += _frames_of(each)
-    return clean(name, 500), clean(
+    return clean_text(name, 500), clean_text(
         f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
     )
 
@@ -164,7 +164,7 @@ def _below(trace: TracebackType | None) -> TracebackType | None:
     return trace if found is None else found
 
 
-def clean(text: str, most: int) -> str:
+def clean_text(text: str, most: int) -> str:
     """Text without NUL and lone surrogates, of at most so many bytes; what is cut is said."""
     raw = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
     if len(raw) <= most:

@@ -16,19 +16,19 @@ from uuid import UUID
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
-from mainspring.db.until_reachable import insist
-from mainspring.kernel import clock as moment
+from mainspring.db.until_reachable import until_reachable
+from mainspring.kernel import clock
 from mainspring.kernel.jobs import flood, upkeep
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
-from mainspring.kernel.lease.loop_port import SHARE_AFTER, Mind
-from mainspring.kernel.operate.register import register
+from mainspring.kernel.lease.loop_port import SHARE_AFTER, LoopPort
+from mainspring.kernel.operate.register import register_queues
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
-from mainspring.kernel.retry import decide
+from mainspring.kernel.retry import judge
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
@@ -67,8 +67,8 @@ class Worker:
         watched = {
             q.name: QueueState(q) for q in listed if q.name not in served and q.terms is not None
         }
-        self.hand = Hand()
-        self.buffer = Buffer(self._declared, self.hand.gate, slots=settings.concurrency)
+        self.owned = Owned()
+        self.buffer = Buffer(self._declared, self.owned.gate, slots=settings.concurrency)
         # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
         self._reading = Line(database, "reader", synchronous_commit="off", **READS_IN_ORDER)
         # One locked visit must not hold up a batch for long.
@@ -79,7 +79,7 @@ class Worker:
         self.reader = Reader(
             database,
             self._reading,
-            self.hand,
+            self.owned,
             self.buffer,
             settings,
             unsettled=lambda: self.settler.unsettled,
@@ -89,7 +89,7 @@ class Worker:
             database,
             self._settling,
             self._settling_too,
-            self.hand,
+            self.owned,
             page=settings.page,
             settled=self._settled,
             failed=self._refused,
@@ -97,7 +97,7 @@ class Worker:
             wrote=self.reader.wake if database.pooled else self.reader.has_room,
         )
         self.runner = Runner(
-            self.hand,
+            self.owned,
             self.buffer,
             concurrency=settings.concurrency,
             hold=self._hold_now,
@@ -105,9 +105,9 @@ class Worker:
             wants_more=self._slot_idle,
             left=self.reader.left,
         )
-        self.mind = Mind(
+        self.loop_port = LoopPort(
             database,
-            self.hand,
+            self.owned,
             self.buffer,
             self.reader,
             self.runner,
@@ -118,7 +118,7 @@ class Worker:
             end=lambda: self.heart.end(),
             layers=layers,
         )
-        self.heart = Heart(database, self.hand, self.mind, settings, self._declared, watched)
+        self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
         self._filling = False  # a look for what can be started is on its way
@@ -129,8 +129,8 @@ class Worker:
 
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
-        self.mind.open()
-        await insist(self._prepare)
+        self.loop_port.open()
+        await until_reachable(self._prepare)
         self.heart.start()
         for part in self._loops():
             self._begin(part)
@@ -150,7 +150,7 @@ class Worker:
         try:
             connection = await self._side.get()
             await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-            await register(self._database, connection, self._declared, update=True)
+            await register_queues(self._database, connection, self._declared, update=True)
         except BaseException:
             await self._side.lost()
             raise
@@ -182,7 +182,7 @@ class Worker:
 
     async def ready(self) -> None:
         """Wait until the worker has its shards and has read once."""
-        while not (self.heart.joined.is_set() and self.hand.shards and self.reader.passes):
+        while not (self.heart.joined.is_set() and self.owned.shards and self.reader.passes):
             self._check_welcome()
             await asyncio.sleep(0.01)
 
@@ -193,8 +193,8 @@ class Worker:
             await asyncio.sleep(0.1)
 
     def _check_welcome(self) -> None:
-        if self.mind.turned_away_by is not None:
-            raise self.mind.turned_away_by
+        if self.loop_port.turned_away_by is not None:
+            raise self.loop_port.turned_away_by
 
     async def drained(self) -> None:
         """Wait until nothing is due in these queues and nothing is under way here."""
@@ -205,7 +205,7 @@ class Worker:
             await asyncio.sleep(0.05)
 
     def _at_rest(self) -> bool:
-        return not (self.hand.runs or self.settler.unsettled)
+        return not (self.owned.runs or self.settler.unsettled)
 
     async def _anything_due(self) -> bool:
         try:
@@ -229,10 +229,10 @@ class Worker:
         while True:
             self.heart.loop.turned()
             await asyncio.sleep(self.settings.lease / 20)
-            now = moment.local()
-            if now > self.hand.good_until:
-                if self.hand.active():
-                    self.mind.stop_fenced()
+            now = clock.local()
+            if now > self.owned.good_until:
+                if self.owned.active():
+                    self.loop_port.stop_fenced()
                 self.heart.watchdog.call_off_if_idle()
                 self.heart.cut()
 
@@ -244,23 +244,23 @@ class Worker:
     async def stop(self, *, grace: float | None = None) -> None:
         """Stop in order (T10): take nothing new, let runs end, give back what is left at once."""
         grace = self.settings.grace if grace is None else grace
-        began = moment.local()
-        log.info("worker.stopping", extra={"worker": str(self.hand.worker_id), "grace": grace})
-        self.hand.closed = True
+        began = clock.local()
+        log.info("worker.stopping", extra={"worker": str(self.owned.worker_id), "grace": grace})
+        self.owned.closed = True
         self.runner.close()
         self._leave_pool()
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
-        self.mind.interrupt(self.hand.snapshot())
+        self.loop_port.interrupt(self.owned.snapshot())
         await self.runner.ended(min(2.0, 1.0 + grace))
-        await self._settle_rest(max(1.0, grace - (moment.local() - began)))
+        await self._settle_rest(max(1.0, grace - (clock.local() - began)))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.heart.end()
         await self._in_time(self.heart.join)
         try:
-            if self.hand.worker_id is not None:
+            if self.owned.worker_id is not None:
                 await self._in_time(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
@@ -274,7 +274,7 @@ class Worker:
             await line.close()
         log.info(
             "worker.stopped",
-            extra={"worker": str(self.hand.worker_id), "seconds": round(moment.local() - began, 3)},
+            extra={"worker": str(self.owned.worker_id), "seconds": round(clock.local() - began, 3)},
         )
 
     async def _in_time(self, part: Callable[[], None]) -> None:
@@ -290,14 +290,14 @@ class Worker:
 
     async def _settle_rest(self, timeout: float) -> None:
         """Results that are in must get out, if the database is there to take them."""
-        deadline = moment.local() + timeout
-        while self.settler.unsettled and moment.local() < deadline:
+        deadline = clock.local() + timeout
+        while self.settler.unsettled and clock.local() < deadline:
             await asyncio.sleep(0.01)
 
     # -- the life of a run
 
     async def _hold_now(self, run: Run, work_timeout: float | None) -> bool:
-        values = hold_arguments([(run, work_timeout)], self.hand.worker_id)
+        values = hold_arguments([(run, work_timeout)], self.owned.worker_id)
         async with self._side.lock:
             try:
                 connection = await self._side.get()
@@ -320,7 +320,7 @@ class Worker:
             asyncio.get_running_loop().call_later(SHARE_AFTER, self._share)
 
     def _is_overfull(self) -> bool:
-        return self.runner.free < self.buffer.startable(moment.local())
+        return self.runner.free < self.buffer.startable(clock.local())
 
     def _share(self) -> None:
         self._sharing = False
@@ -331,19 +331,19 @@ class Worker:
 
     @property
     def worker_id(self) -> UUID | None:
-        return self.hand.worker_id
+        return self.owned.worker_id
 
     def offered(self, queue: str, due_at: datetime) -> None:
         self.reader.hint(queue, due_at)
 
     def call_soon(self, action: Callable[..., None], *values: Any) -> None:
-        self.mind.tell(action, *values)
+        self.loop_port.tell(action, *values)
 
     def take_in(self, visits: Sequence[Visit]) -> None:
         """Visits that this worker has just committed: those of its shards start without a read."""
         room = TAKEN_IN - self.buffer.size - self.settler.unsettled
         known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
-        fresh = self.buffer.new_of(self.hand.own_of(known), self.hand.shards)
+        fresh = self.buffer.new_of(self.owned.own_of(known), self.owned.shards)
         if fresh:
             self.buffer.add(fresh)
             self.reader.met(fresh)
@@ -362,7 +362,7 @@ class Worker:
             layer.forget(versions)
 
     def _doubtful(self) -> list[Run]:
-        runs = [*self.hand.active(), *self.runner.hanging.hopeful()]
+        runs = [*self.owned.active(), *self.runner.hanging.hopeful()]
         found = [run for run in runs if run.visit.version in self._doubted]
         self._doubted &= {run.visit.version for run in found}
         return found
@@ -380,7 +380,7 @@ class Worker:
                     )
                 lost = lost_of(runs, rows)
                 void = [run for run in runs if lost.get(run.token) in ("gone", "changed")]
-                self.mind.overtaken(void, void=True)
+                self.loop_port.overtaken(void, void=True)
                 await asyncio.sleep(LOOK_UP_EVERY)
         except Exception as error:  # the heart's next looks find them
             log.warning("call_off.waiting", extra={"error": str(error)})
@@ -390,14 +390,16 @@ class Worker:
 
     def serves(self, queue: str, shard: int) -> bool:
         """Whether a visit of this queue and shard is this worker's to start."""
-        return queue in self.buffer.queues and shard in self.hand.shards_of(queue)
+        return queue in self.buffer.queues and shard in self.owned.shards_of(queue)
 
     def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
         """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on without
         its slot, or (`void`: its result does not count any more) is stopped. The visit may be run again,
         here too."""
         versions = {visit.version for visit in visits}
-        self.mind.overtaken([r for r in self.hand.active() if r.visit.version in versions], void)
+        self.loop_port.overtaken(
+            [r for r in self.owned.active() if r.visit.version in versions], void
+        )
         for visit in visits:
             if visit.queue in self.buffer.queues:
                 self.buffer.forget(visit)
@@ -412,10 +414,10 @@ class Worker:
     def _refused(self, run: Run, error: Exception) -> Outcome:
         """The server would not store the outcome: that is a failure of the run."""
         policy = self.buffer.queues[run.visit.queue].settings.retry
-        return decide(policy, failures=run.visit.attempt + 1, error=error)
+        return judge(policy, failures=run.visit.attempt + 1, error=error)
 
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
-        self.hand.end(runs)
+        self.owned.end(runs)
         if self.buffer.settled(self._in_place(runs)):
             self._fill_soon()
         if answer == "settled":
@@ -433,7 +435,7 @@ class Worker:
         """Its visit goes on, or a group has room: what the reader and the slots should look at."""
         # Nothing is made due before the end of its run (by the database's clock as it was, or as it is
         # should it have jumped): what was due before that is not read again.
-        ended = min(run.started, self.hand.time.at(run.began)) + run.seconds
+        ended = min(run.started, self.owned.time.at(run.began)) + run.seconds
         match run.outcome, answer:
             case (_, "superseded" | "rerun"):
                 self.reader.left(run.visit)

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import conninfo, sql
 
-from mainspring.db import database as connect
+from mainspring.db.database import probe
 from mainspring.db.embedded.binaries import binaries
 from mainspring.db.embedded.server import EmbeddedServer
 from mainspring.db.schema import migrate
@@ -137,7 +137,7 @@ class TestServer:
 
 async def _prepare(url: str) -> None:
     """Migrate, and make the days of history that every worker would make at its start."""
-    database = await connect.probe(url)
+    database = await probe(url)
     await asyncio.to_thread(migrate.migrate, database)
     connection = await database.connect("test")
     try:

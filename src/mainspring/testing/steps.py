@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.crash_points import STEPS, die_at
 
 __all__ = ["STEPS", "Seen", "die_at", "watch"]
@@ -77,9 +77,9 @@ def _known(step: str) -> str:
 @asynccontextmanager
 async def watch() -> AsyncIterator[Seen]:
     """Watch the steps of all workers in this process, for as long as the block lasts."""
-    seen, before = Seen(asyncio.get_running_loop()), steps.listener
-    steps.listener = seen._reached
+    seen, before = Seen(asyncio.get_running_loop()), crash_points.listener
+    crash_points.listener = seen._reached
     try:
         yield seen
     finally:
-        steps.listener = before
+        crash_points.listener = before

@@ -305,7 +305,7 @@ async def test_two_workers_share_the_work(
         await first.ready()
         await stack.enter_async_context(other)
         second = await stack.enter_async_context(other.worker(**WORKER, concurrency=2))
-        await wait_until(lambda: bool(second.hand.shards) and len(first.hand.shards) == 512, 10)
+        await wait_until(lambda: bool(second.owned.shards) and len(first.owned.shards) == 512, 10)
         handles = await app.tasks["double"].enqueue_many({"n": n} for n in range(200))
         results = [await handle.result(timeout=10) for handle in handles]
 

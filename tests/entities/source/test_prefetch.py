@@ -245,7 +245,7 @@ async def test_a_stage_is_asked_with_the_state_that_it_has_saved(stages: Stages)
     async with stages.working() as worker:
         await once.began.wait()
         stages.offer("listing~", payload={"new": 1})
-        await wait_until(lambda: ("listing~", "1") in worker.buffer.in_hand)
+        await wait_until(lambda: ("listing~", "1") in worker.buffer.known_keys)
         once.go_on.set()
         await stages.rest(worker)
 
@@ -422,7 +422,7 @@ async def test_nothing_is_prepared_by_a_users_own_code(stages: Stages):
     await kind.changed(["1"])
     async with stages.working() as worker:
         await wait_until(lambda: dao.loads > 0)
-        assert [run.visit.queue for run in worker.hand.active()] == ["order"]
+        assert [run.visit.queue for run in worker.owned.active()] == ["order"]
         dao.gate.set()
         await stages.rest(worker)
     assert len(stages.history("order/A")) == 1

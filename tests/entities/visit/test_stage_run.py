@@ -564,7 +564,7 @@ async def test_a_slow_stage_without_a_limit_leaves_room_for_others(
     stages.query("update listing set title = 'x' where id <= 40")
     async with stages.working(concurrency=8) as worker:
         try:
-            await wait_until(lambda: len(worker.hand.active()) == 6, timeout=15)
+            await wait_until(lambda: len(worker.owned.active()) == 6, timeout=15)
             stages.query("update listing set price = 1 where id > 40")
             done = "select count(*) from listing where note = 'done'"
             await wait_until(lambda: stages.value(done) == 20, timeout=15)

@@ -13,7 +13,7 @@ from mainspring import Mainspring
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.jobs import bulk, operation
 from mainspring.kernel.jobs.bulk import PutBackOrder
-from mainspring.kernel.jobs.operation import Kind, Page, Result
+from mainspring.kernel.jobs.operation import ItemResult, OperationKind, OperationPage
 from mainspring.kernel.operate.history import HistoryFilter
 from mainspring.kernel.operate.parked import ParkedFilter
 from mainspring.testing import WorkerProcess, run_until_idle, wait_until
@@ -147,18 +147,18 @@ async def test_a_step_that_fails_leaves_neither_effect_nor_progress(
     parked, app, monkeypatch: pytest.MonkeyPatch
 ):
     """Effect and progress are one transaction: a step is repeated as a whole."""
-    kind = bulk.KINDS["restart_parked"]
+    kind = bulk.OPERATIONS["restart_parked"]
     seen: list[int] = []
 
-    async def apply(database: Any, tx: Any, order: Any, items: Any) -> list[Result]:
+    async def apply(database: Any, tx: Any, order: Any, items: Any) -> list[ItemResult]:
         results = await kind.apply(database, tx, order, items)
         seen.append(len(results))
         if len(seen) == 1:
             raise ConnectionError("lost in the middle of the step")
         return results
 
-    flaky = Kind(kind.name, kind.order, kind.freeze, kind.count, kind.page, apply)
-    monkeypatch.setitem(bulk.KINDS, kind.name, flaky)
+    flaky = OperationKind(kind.name, kind.order, kind.freeze, kind.count, kind.page, apply)
+    monkeypatch.setitem(bulk.OPERATIONS, kind.name, flaky)
     begun = await app.operator.restart_parked(ParkedFilter(), source="ann")
 
     async def ended() -> bool:
@@ -195,11 +195,11 @@ async def test_a_worker_that_dies_within_an_operation_repeats_and_loses_nothing(
 async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
     app, clock, monkeypatch: pytest.MonkeyPatch
 ):
-    async def page(*_: Any) -> Page:
+    async def page(*_: Any) -> OperationPage:
         raise RuntimeError("cannot be read")
 
-    kind = replace(bulk.KINDS["put_back"], name="broken")
-    monkeypatch.setitem(bulk.KINDS, "broken", replace(kind, page=page))
+    kind = replace(bulk.OPERATIONS["put_back"], name="broken")
+    monkeypatch.setitem(bulk.OPERATIONS, "broken", replace(kind, page=page))
     order = PutBackOrder(HistoryFilter(key="x"))
     begun = await app.operator.start("broken", order, source="ann")
 
@@ -213,7 +213,7 @@ async def test_an_operation_whose_step_keeps_failing_ends_as_failed(
     assert "cannot be read" in (await app.operator.operation(begun.id)).error
 
     # Whoever has mended what was wrong has it go on.
-    monkeypatch.setitem(bulk.KINDS, "broken", kind)
+    monkeypatch.setitem(bulk.OPERATIONS, "broken", kind)
     await app.operator.resume_operation(begun.id)
     await run_until_idle(app)
 
@@ -226,7 +226,7 @@ def park_step(visits: Visits, id: int) -> None:
     for _ in range(3):
         dead = visits.join()
         visits.hold(dead, visits.start(visits.visit(str(id), operation.QUEUE)))
-        visits.bury(dead)
+        visits.declare_dead(dead)
         visits.recover()
     visits.query("update mainspring.lease set worker_id = null")
 
@@ -271,17 +271,21 @@ async def test_a_step_may_wait_and_items_may_be_counted_only(app, monkeypatch):
     async def count(*_: Any) -> int:
         return 4
 
-    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> OperationPage:
         calls.append(position)
         if len(calls) == 1:
-            return Page([], "0", wait=0.01, why="the world is busy")
-        return Page([1, 2], '"half"', wait=0.01) if position is None else Page([3, 4], None)
+            return OperationPage([], "0", wait=0.01, why="the world is busy")
+        return (
+            OperationPage([1, 2], '"half"', wait=0.01)
+            if position is None
+            else OperationPage([3, 4], None)
+        )
 
-    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[Result]:
-        return [Result("q", str(item)) for item in items]
+    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[ItemResult]:
+        return [ItemResult("q", str(item)) for item in items]
 
-    slow = Kind("slow", PutBackOrder, lambda o, now: o, count, page, apply, counted=True)
-    monkeypatch.setitem(bulk.KINDS, "slow", slow)
+    slow = OperationKind("slow", PutBackOrder, lambda o, now: o, count, page, apply, counted=True)
+    monkeypatch.setitem(bulk.OPERATIONS, "slow", slow)
     begun = await app.operator.start("slow", PutBackOrder(HistoryFilter(key="x")), source="ann")
 
     async def ended() -> bool:
@@ -302,15 +306,15 @@ async def test_only_the_last_step_waits_for_the_disk(app, monkeypatch):
     async def count(*_: Any) -> int:
         return 2
 
-    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
-        return Page([1], '"half"') if position is None else Page([2], None)
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> OperationPage:
+        return OperationPage([1], '"half"') if position is None else OperationPage([2], None)
 
-    async def apply(_: Any, connection: Any, ___: Any, items: Any) -> list[Result]:
+    async def apply(_: Any, connection: Any, ___: Any, items: Any) -> list[ItemResult]:
         flushed.append(await connection.fetchval("show synchronous_commit"))
-        return [Result("q", str(item)) for item in items]
+        return [ItemResult("q", str(item)) for item in items]
 
-    quick = Kind("quick", PutBackOrder, lambda o, now: o, count, page, apply)
-    monkeypatch.setitem(bulk.KINDS, "quick", quick)
+    quick = OperationKind("quick", PutBackOrder, lambda o, now: o, count, page, apply)
+    monkeypatch.setitem(bulk.OPERATIONS, "quick", quick)
     begun = await app.operator.start("quick", PutBackOrder(HistoryFilter(key="x")), source="ann")
 
     async def ended() -> bool:
@@ -329,22 +333,24 @@ async def test_of_two_workers_with_the_same_page_the_second_does_nothing(app, mo
     async def count(*_: Any) -> int:
         return 2
 
-    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> Page:
+    async def page(_: Any, __: Any, ___: Any, position: str | None, most: int) -> OperationPage:
         await both.wait()  # each worker has read where the operation stands
-        return Page([1], '"half"') if position is None else Page([2], None)
+        return OperationPage([1], '"half"') if position is None else OperationPage([2], None)
 
-    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[Result]:
+    async def apply(_: Any, __: Any, ___: Any, items: Any) -> list[ItemResult]:
         applied.extend(items)
         return []
 
     both = asyncio.Barrier(2)
-    putting_off = Kind("off", PutBackOrder, lambda o, now: o, count, page, apply)
-    monkeypatch.setitem(bulk.KINDS, "off", putting_off)
+    putting_off = OperationKind("off", PutBackOrder, lambda o, now: o, count, page, apply)
+    monkeypatch.setitem(bulk.OPERATIONS, "off", putting_off)
     begun = await app.operator.start("off", PutBackOrder(HistoryFilter(key="x")), source="ann")
     database = await app.database()
     connections = [await database.connect("test") for _ in range(2)]
 
-    await asyncio.gather(*(operation._step(database, c, bulk.KINDS, begun) for c in connections))
+    await asyncio.gather(
+        *(operation._step(database, c, bulk.OPERATIONS, begun) for c in connections)
+    )
 
     for connection in connections:
         await connection.close()

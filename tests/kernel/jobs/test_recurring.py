@@ -203,10 +203,10 @@ async def test_a_schedule_is_not_parked_for_what_killed_workers_beside_it(hourly
     for _ in range(5):
         run = visits.start(visits.visit("tick", "mainspring.recurring"))
         assert visits.hold(worker_id, run)
-        visits.bury(worker_id)
+        visits.declare_dead(worker_id)
         assert [row["crashes"] for row in visits.recover()]
         worker_id = visits.join(queues=["mainspring.recurring"])
-    visits.bury(worker_id)
+    visits.declare_dead(worker_id)
 
     row = visits.row("tick", "mainspring.recurring")
     assert row is not None

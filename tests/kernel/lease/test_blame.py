@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel.lease.dead import bury, bury_ended, deny_death
+from mainspring.kernel.lease.dead import declare_dead, declare_ended, deny_death
 from mainspring.kernel.lease.session import Session
 from mainspring.testing import Clock
 from visits import Visits, queue
@@ -26,7 +26,7 @@ def dies(visits: Visits, session: Session, worker_id: UUID, *, fenced: bool = Fa
     """It is declared dead, as by another worker or its supervisor."""
     beat = visits.value("select beat from mainspring.worker where id = %s", worker_id)
     values = {"pool": "default", "dead_id": worker_id, "beat": beat}
-    assert bury(session, **values, lease=LEASE, fenced=fenced) is not None
+    assert declare_dead(session, **values, lease=LEASE, fenced=fenced) is not None
 
 
 def holder(visits: Visits, *keys: str) -> UUID:
@@ -141,7 +141,7 @@ def test_what_is_parked_stays_parked(visits: Visits, me, session: Session) -> No
     assert visits.row("a")["parked_at"] is not None
 
 
-@pytest.mark.parametrize("seen", ["silent", "buried"])
+@pytest.mark.parametrize("seen", ["silent", "declared"])
 def test_when_several_fall_silent_at_once_only_runs_that_had_just_begun_are_blamed(
     visits: Visits, me, session: Session, clock: Clock, seen: str
 ) -> None:
@@ -155,7 +155,7 @@ def test_when_several_fall_silent_at_once_only_runs_that_had_just_begun_are_blam
     clock.advance_sync(1)
     beats(visits, other)
     clock.advance_sync(LEASE)
-    if seen == "buried":
+    if seen == "declared":
         dies(visits, session, other)
     dies(visits, session, one)
 
@@ -229,7 +229,7 @@ def test_a_supervisor_says_of_one_that_was_fenced_that_others_had_buried_it_wron
     assert crashes(visits, "a") == [1]
 
     values = {"pool": "default", "dead_id": worker_id, "lease": LEASE}
-    assert not bury_ended(Database(database_url), **values, fenced=True)
+    assert not declare_ended(Database(database_url), **values, fenced=True)
 
     assert crashes(visits, "a") == [0]
 

@@ -23,17 +23,17 @@ def owners(visits: Visits) -> Counter:
 
 async def test_alone_a_worker_has_every_shard(visits: Visits, database_url: str) -> None:
     async with working(database_url, queue()) as worker:
-        assert len(worker.hand.shards) == 1024
-        assert worker.hand.all_shards
+        assert len(worker.owned.shards) == 1024
+        assert worker.owned.all_shards
 
 
 async def test_a_second_worker_gets_half_of_the_shards(visits: Visits, database_url: str) -> None:
     """T2."""
     async with working(database_url, queue()) as one, working(database_url, queue()) as two:
-        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+        await wait_until(lambda: len(one.owned.shards) == len(two.owned.shards) == 512, 10)
 
-        assert owners(visits) == {one.hand.worker_id: 512, two.hand.worker_id: 512}
-        assert not one.hand.shards & two.hand.shards
+        assert owners(visits) == {one.owned.worker_id: 512, two.owned.worker_id: 512}
+        assert not one.owned.shards & two.owned.shards
 
 
 async def test_a_worker_that_comes_does_not_wait_for_the_beats_of_others(
@@ -44,7 +44,7 @@ async def test_a_worker_that_comes_does_not_wait_for_the_beats_of_others(
         working(database_url, queue(), lease=600) as one,
         working(database_url, queue(), lease=600) as two,
     ):
-        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+        await wait_until(lambda: len(one.owned.shards) == len(two.owned.shards) == 512, 10)
 
 
 async def test_who_has_joined_and_could_not_say_so_does_not_join_again(
@@ -63,7 +63,7 @@ async def test_who_has_joined_and_could_not_say_so_does_not_join_again(
     async with working(database_url, queue()) as worker:
         assert lost
         assert visits.value("select array_agg(id) from mainspring.worker") == [
-            worker.hand.worker_id
+            worker.owned.worker_id
         ]
 
 
@@ -77,9 +77,9 @@ async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(
     async with working(database_url, queue(handler=gate), lease=5.0) as one:
         await wait_until(lambda: gate.keys == set(keys))
         async with working(database_url, queue(handler=other), lease=5.0) as two:
-            await wait_until(lambda: len(two.hand.shards) == 512, 10)
+            await wait_until(lambda: len(two.owned.shards) == 512, 10)
             await wait_until(lambda: two.reader.passes > 2)
-            given = [run for run in gate.runs if run.visit.shard not in one.hand.shards]
+            given = [run for run in gate.runs if run.visit.shard not in one.owned.shards]
             assert given
             assert all(run.held for run in given)
             assert other.started == []
@@ -101,8 +101,8 @@ async def test_waiting_work_goes_to_a_worker_with_free_slots(
         working(database_url, ring, concurrency=4) as one,
         working(database_url, ring, concurrency=4) as two,
     ):
-        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
-        mine = [k for k in (f"key {n}" for n in range(200)) if shard(k) in one.hand.shards][:8]
+        await wait_until(lambda: len(one.owned.shards) == len(two.owned.shards) == 512, 10)
+        mine = [k for k in (f"key {n}" for n in range(200)) if shard(k) in one.owned.shards][:8]
 
         visits.offer(*mine)
         await wait_until(lambda: len(gate.runs) == 8, 10)
@@ -133,7 +133,7 @@ async def test_a_give_whose_answer_is_lost_loses_nothing(visits: Visits, databas
         seen.at("shards.given", lose)
         async with working(database_url, queue(handler=gauge)) as two:
             await wait_until(
-                lambda: lost and len(one.hand.shards) == len(two.hand.shards) == 512, 10
+                lambda: lost and len(one.owned.shards) == len(two.owned.shards) == 512, 10
             )
             visits.offer(*(f"key {n}" for n in range(100)))
             await wait_until(lambda: len(gauge.started) == 100)
@@ -146,15 +146,15 @@ async def test_a_worker_that_was_declared_dead_comes_back_under_another_id(
 ) -> None:
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge)) as worker:
-        before = worker.hand.worker_id
+        before = worker.owned.worker_id
         launch = visits.value("select launch from mainspring.worker where id = %s", before)
-        visits.bury(before)
+        visits.declare_dead(before)
 
-        await wait_until(lambda: worker.hand.worker_id not in (None, before), 5)
-        now = worker.hand.worker_id
+        await wait_until(lambda: worker.owned.worker_id not in (None, before), 5)
+        now = worker.owned.worker_id
         assert launch is not None
         assert visits.value("select launch from mainspring.worker where id = %s", now) == launch
-        await wait_until(lambda: len(worker.hand.shards) == 1024, 5)
+        await wait_until(lambda: len(worker.owned.shards) == 1024, 5)
         visits.offer("a")
         await wait_until(lambda: gauge.started == ["a"])
 
@@ -180,9 +180,9 @@ async def test_a_worker_of_another_pool_takes_nothing_of_this_one(
     gauge = Gauge(seconds=0)
     visits.offer("a")
     async with working(database_url, queue("far", pool="far"), pool="far") as far:
-        assert len(far.hand.shards) == 1024
+        assert len(far.owned.shards) == 1024
         async with working(database_url, queue(handler=gauge)) as near:
-            assert len(near.hand.shards) == 1024
+            assert len(near.owned.shards) == 1024
             await wait_until(lambda: gauge.started == ["a"])
 
 
@@ -192,7 +192,7 @@ async def test_a_suspect_is_held_before_it_starts(visits: Visits, database_url: 
     visits.take(dead)
     visits.offer(*(f"key {n}" for n in range(10)))
     visits.read(dead)  # it had read this far
-    visits.bury(dead)
+    visits.declare_dead(dead)
     visits.offer("innocent")
     gate = Gate()
 
@@ -202,7 +202,7 @@ async def test_a_suspect_is_held_before_it_starts(visits: Visits, database_url: 
         assert all(run.held for run in gate.runs if run.suspect)
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
-        await wait_until(lambda: not worker.hand.suspects)
+        await wait_until(lambda: not worker.owned.suspects)
 
     suspected = "select count(*) from mainspring.lease where suspect_of is not null"
     assert visits.value(suspected) == 0
@@ -242,7 +242,7 @@ async def test_of_a_bulk_only_what_was_read_is_suspect(visits: Visits, database_
     visits.take(dead)
     visits.offer(*"abcdefgh", at=visits.now())
     visits.read(dead, most=3)
-    visits.bury(dead)
+    visits.declare_dead(dead)
 
     async with working(database_url, queue(handler=handler), lease=0.5):
         await wait_until(lambda: len(seen) == 8)
@@ -280,7 +280,7 @@ async def test_suspects_that_had_to_wait_are_still_suspects(
             visits.offer("same", queue=name)
     for each in queues:
         visits.read(dead, queue=each.name)
-    visits.bury(dead)
+    visits.declare_dead(dead)
     if how == "groups":
         visits.offer("urgent", queue="one", group="g", priority=9)
     else:
@@ -288,7 +288,7 @@ async def test_suspects_that_had_to_wait_are_still_suspects(
 
     async with working(database_url, *queues, lease=0.5) as worker:
         await wait_until(lambda: len(seen) == 4)
-        await wait_until(lambda: not worker.hand.suspects)
+        await wait_until(lambda: not worker.owned.suspects)
 
     assert [suspect for suspect, _, _ in seen] == [False, True, True, True]
     assert all(held for suspect, held, _ in seen if suspect)
@@ -302,13 +302,13 @@ async def test_shards_that_come_with_suspects_are_looked_at_before_they_are_clea
     """A6: a loop that is busy while the heart takes shards over has not looked at them yet."""
     gate = Gate()
     async with working(database_url, queue(handler=gate)) as worker:
-        await wait_until(worker.mind.suspects_done)
+        await wait_until(worker.loop_port.suspects_done)
 
-        worker.hand.own(worker.hand.shards, count=1024)  # by the heart, and the loop is busy
+        worker.owned.own(worker.owned.shards, count=1024)  # by the heart, and the loop is busy
 
-        assert not worker.mind.suspects_done()
-        worker.mind.shards_changed()
-        await wait_until(worker.mind.suspects_done)
+        assert not worker.loop_port.suspects_done()
+        worker.loop_port.shards_changed()
+        await wait_until(worker.loop_port.suspects_done)
 
 
 async def test_a_worker_that_joins_under_load_shares_no_shard_with_another(
@@ -326,7 +326,7 @@ async def test_a_worker_that_joins_under_load_shares_no_shard_with_another(
     ):
         while visits.value("select count(*) from mainspring.visit"):
             for _ in range(10):
-                twice |= one.hand.shards & two.hand.shards
+                twice |= one.owned.shards & two.owned.shards
                 await asyncio.sleep(0.002)
 
     assert twice == set()

@@ -17,7 +17,7 @@ import pytest
 
 import mainspring.kernel.run.loop_watch
 import mainspring.kernel.worker
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.outcome import Done
@@ -70,7 +70,7 @@ async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
         try:
             return await gate(run)
         finally:
-            ended.append(moment.local())
+            ended.append(clock.local())
 
     visits.offer("a")
     async with working(database_url, queue(handler=handler), lease=0.6) as worker:
@@ -79,10 +79,10 @@ async def test_with_a_heart_that_hangs_the_loop_stops_its_runs_within_the_lease(
             await wait_until(lambda: len(ended) == 1, 2)
 
             assert gate.runs[0].stopped == "fenced"
-            beaten = worker.hand.good_until - 0.7 * 0.6
+            beaten = worker.owned.good_until - 0.7 * 0.6
             assert ended[0] - beaten < 0.6
 
-            await wait_until(lambda: moment.local() < worker.hand.good_until, 20)
+            await wait_until(lambda: clock.local() < worker.owned.good_until, 20)
             assert visits.query(f"{_HEART} and pid <> %s", pid)
             gate.open.set()
             await wait_until(lambda: visits.row("a") is None)
@@ -120,7 +120,7 @@ async def test_what_runs_here_is_held_though_looking_after_others_fails(
     visits.offer("a")
     async with working(database_url, queue(handler=gate, hold_after=0.05)) as worker:
         monkeypatch.setattr(worker.heart, "_look_after_shards", fail)
-        await wait_until(lambda: visits.row("a")["holder"] == worker.hand.worker_id)
+        await wait_until(lambda: visits.row("a")["holder"] == worker.owned.worker_id)
         gate.open.set()
         await wait_until(lambda: visits.row("a") is None)
         monkeypatch.undo()

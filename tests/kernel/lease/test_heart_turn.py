@@ -83,7 +83,7 @@ async def test_a_turn_of_slow_statements_beats_between_them(
         await wait_until(lambda: sent.count("trim_reach") == 3, 30)
 
         assert sent.count("beat") > sent.count("read_workers") + 3
-        assert worker.hand.worker_id is not None
+        assert worker.owned.worker_id is not None
         gate.open.set()
         await wait_until(lambda: visits.row("a") is None, 10)
         monkeypatch.undo()

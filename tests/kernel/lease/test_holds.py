@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
@@ -44,7 +44,7 @@ def test_a_worker_that_was_declared_dead_holds_nothing(visits: Visits, me) -> No
     """T2: sent before and arrived after, it would be taken for a crash of the visit."""
     visits.offer("a")
     run = visits.start("a")
-    visits.bury(me)
+    visits.declare_dead(me)
 
     assert visits.hold(me, run) == set()
 
@@ -150,13 +150,13 @@ async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pa
         async with working(
             database_url, queue(handler=gauge, hold_after=0), poll=10.0, lease=30.0
         ) as worker:
-            monkeypatch.setattr(steps, "listener", lambda step: pages.append(step))
+            monkeypatch.setattr(crash_points, "listener", lambda step: pages.append(step))
             await asyncio.sleep(1)
             tried = pages.count("page.read")
             assert not gauge.started
 
             other.rollback()
-            await wait_until(lambda: gauge.started == ["a"] and not worker.hand.runs, 3)
+            await wait_until(lambda: gauge.started == ["a"] and not worker.owned.runs, 3)
 
     assert 2 <= tried <= 60
 
@@ -200,8 +200,8 @@ async def test_a_hold_that_arrives_after_its_run_was_given_up_is_cleared(
         with visits.connection.transaction():
             visits.offer("a")
             run = visits.start("a")
-            assert worker.hand.worker_id is not None
-            assert visits.hold(worker.hand.worker_id, run) == {run.token}
+            assert worker.owned.worker_id is not None
+            assert visits.hold(worker.owned.worker_id, run) == {run.token}
 
         await wait_until(lambda: gauge.started == ["a"], 10)
         await wait_until(lambda: visits.row("a") is None)

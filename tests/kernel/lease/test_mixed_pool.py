@@ -48,8 +48,8 @@ def assert_sound(visits: Visits) -> None:
 async def whole(visits: Visits, *workers: Worker) -> None:
     """Wait until the pool is whole, and the workers have all of it between them."""
     await wait_until(lambda: visits.value(BANDS) == 0)
-    await wait_until(lambda: sum(len(w.hand.shards) for w in workers) == 1024)
-    await wait_until(lambda: not any(w.hand.by_queue for w in workers))
+    await wait_until(lambda: sum(len(w.owned.shards) for w in workers) == 1024)
+    await wait_until(lambda: not any(w.owned.by_queue for w in workers))
 
 
 async def test_services_without_a_queue_in_common_share_a_pool(
@@ -66,10 +66,10 @@ async def test_services_without_a_queue_in_common_share_a_pool(
         await wait_until(lambda: visits.value(WAITING) == 0)
 
         assert (bill.keys("bill"), mail.keys("mail")) == (100, 100)
-        await wait_until(lambda: len(two.hand.shards_of("mail")) == 1024)
-        assert len(one.hand.shards_of("bill")) == 1024
-        await wait_until(lambda: len(two.hand.shards_of(OWN.name)) == 512)
-        await wait_until(lambda: len(one.hand.shards_of(OWN.name)) == 512)
+        await wait_until(lambda: len(two.owned.shards_of("mail")) == 1024)
+        assert len(one.owned.shards_of("bill")) == 1024
+        await wait_until(lambda: len(two.owned.shards_of(OWN.name)) == 512)
+        await wait_until(lambda: len(one.owned.shards_of(OWN.name)) == 512)
         assert_sound(visits)
 
 
@@ -108,8 +108,8 @@ async def test_a_canary_runs_its_new_queue_and_leaves_the_pool_whole(
             visits.offer(*(f"r{n}" for n in range(100)))
             await wait_until(lambda: visits.value(WAITING) == 0)
             assert (new.keys("new"), old.keys("ring")) == (100, 100)
-            await wait_until(lambda: len(canary.hand.shards_of("ring")) == 256)
-            assert len(canary.hand.shards_of("new")) == 1024
+            await wait_until(lambda: len(canary.owned.shards_of("ring")) == 256)
+            assert len(canary.owned.shards_of("new")) == 1024
             assert_sound(visits)
 
         await whole(visits, *workers)
@@ -129,7 +129,7 @@ async def test_a_stranger_of_the_release_before_is_not_joined(
     def turned_away() -> bool:
         visits.call("beat", worker_id=before, slots=4, free=4)
         worker.heart.poke_beat()
-        return worker.mind.turned_away_by is not None
+        return worker.loop_port.turned_away_by is not None
 
     async with working(database_url, queue("mail"), OWN, wait=False) as worker:
         await wait_until(turned_away)
@@ -145,7 +145,7 @@ async def test_a_stranger_that_leaves_is_no_hindrance(visits: Visits, database_u
     visits.call("beat", worker_id=leaving, slots=0, free=0)
 
     async with working(database_url, queue("mail")) as worker:
-        assert len(worker.hand.shards) == 1024
+        assert len(worker.owned.shards) == 1024
 
 
 async def test_a_queue_that_moves_to_another_pool_is_run_there_alone(
@@ -186,7 +186,7 @@ async def test_a_turn_that_is_held_in_a_queue_i_lack_is_waited_for(
         async with working(database_url, second, wait=False) as new:
             await wait_until(new.heart.joined.is_set)
             leaving = asyncio.create_task(old.stop())
-            await wait_until(lambda: len(new.hand.shards_of("two")) == 1024, 20)
+            await wait_until(lambda: len(new.owned.shards_of("two")) == 1024, 20)
             visits.offer("a", *(f"b{n}" for n in range(100)), queue="two")
             await wait_until(lambda: visits.value(WAITING) == 2)
             passes = new.reader.passes

@@ -1,4 +1,4 @@
-"""The hand: no run starts in a shard that went away, not even if it came back."""
+"""What a worker owns: no run starts in a shard that went away, not even if it came back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
-from mainspring.kernel.owned import Hand
+from mainspring.kernel import clock
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import ShardsChanged
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import Run, Visit
@@ -27,72 +27,72 @@ def run(shard: int, token: int = 1) -> Run:
 
 
 @pytest.fixture
-def hand() -> Hand:
-    found = Hand()
+def owned() -> Owned:
+    found = Owned()
     found.own(range(4), count=4)
     found.good_until = 10.0
     return found
 
 
-def test_a_run_starts_in_a_shard_of_mine_under_a_good_lease(hand: Hand) -> None:
-    assert hand.start(run(1))
-    assert not hand.start(run(9, 2))
+def test_a_run_starts_in_a_shard_of_mine_under_a_good_lease(owned: Owned) -> None:
+    assert owned.start(run(1))
+    assert not owned.start(run(9, 2))
 
-    hand.good_until = 0.5
-    assert not hand.start(run(1, 3))
-    assert list(hand.runs) == [1]
+    owned.good_until = 0.5
+    assert not owned.start(run(1, 3))
+    assert list(owned.runs) == [1]
 
 
-def test_what_was_read_before_a_shard_went_away_and_came_back_is_not_started(hand: Hand) -> None:
+def test_what_was_read_before_a_shard_went_away_and_came_back_is_not_started(owned: Owned) -> None:
     """B5: another worker may have run it in between."""
-    hand.let_go([1])
-    hand.own(range(4), count=4)
+    owned.let_go([1])
+    owned.own(range(4), count=4)
 
-    assert not hand.start(run(1))
-    assert hand.start(run(2, 2))
+    assert not owned.start(run(1))
+    assert owned.start(run(2, 2))
 
-    hand.loop_looked(frozenset({1}))
-    assert hand.start(run(1, 3))
-
-
-def test_a_shard_that_goes_away_while_the_loop_looks_is_looked_at_again(hand: Hand) -> None:
-    hand.let_go([1])
-    looked = frozenset(hand.let_go_of)
-    hand.let_go([2])
-    hand.own(range(4), count=4)
-
-    hand.loop_looked(looked)
-
-    assert hand.let_go_of == {2}
+    owned.loop_looked(frozenset({1}))
+    assert owned.start(run(1, 3))
 
 
-def test_letting_go_answers_what_runs_there(hand: Hand) -> None:
+def test_a_shard_that_goes_away_while_the_loop_looks_is_looked_at_again(owned: Owned) -> None:
+    owned.let_go([1])
+    looked = frozenset(owned.let_go_of)
+    owned.let_go([2])
+    owned.own(range(4), count=4)
+
+    owned.loop_looked(looked)
+
+    assert owned.let_go_of == {2}
+
+
+def test_letting_go_answers_what_runs_there(owned: Owned) -> None:
     mine, other = run(1), run(2, 2)
-    hand.start(mine)
-    hand.start(other)
+    owned.start(mine)
+    owned.start(other)
 
-    assert hand.let_go([1, 3]) == [mine]
-    assert hand.shards == {0, 2}
-    assert not hand.all_shards
+    assert owned.let_go([1, 3]) == [mine]
+    assert owned.shards == {0, 2}
+    assert not owned.all_shards
 
 
-def test_letting_go_is_safe_while_runs_end(hand: Hand) -> None:
+def test_letting_go_is_safe_while_runs_end(owned: Owned) -> None:
     """Runs end in the loop without the gate, while the heart counts them."""
     for n in range(3000):
-        hand.runs[n] = run(1, n)
+        owned.runs[n] = run(1, n)
 
     def end_all() -> None:
         for each in [run(1, n) for n in range(3000)]:
-            hand.end([each])
+            owned.end([each])
 
     ending = threading.Thread(target=end_all)
     ending.start()
     while ending.is_alive():
-        hand.let_go([9])
-        hand.snapshot()
+        owned.let_go([9])
+        owned.snapshot()
     ending.join()
 
-    assert hand.runs == {}
+    assert owned.runs == {}
 
 
 async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
@@ -101,26 +101,26 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
     """B5: what it shows as free may be another worker's by now."""
     visits.offer("a")
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
-    worker.hand.worker_id = me
-    worker.hand.own(range(1024), count=1024)
-    worker.hand.good_until = moment.local() + 60
+    worker.owned.worker_id = me
+    worker.owned.own(range(1024), count=1024)
+    worker.owned.good_until = clock.local() + 60
     cursors = list(worker.reader._cursors.values())
 
     async with watch() as seen:
 
         def change() -> None:
-            if not worker.hand.let_go_of:
-                worker.hand.let_go([7])
+            if not worker.owned.let_go_of:
+                worker.owned.let_go([7])
 
         seen.at("page.read", change)
         with pytest.raises(ShardsChanged):
             await worker.reader._read_levels(cursors, [])
-        assert worker.buffer.in_hand == set()
+        assert worker.buffer.known_keys == set()
 
         await worker.reader._read_levels(cursors, [])
     await worker._reading.close()
 
-    assert worker.buffer.in_hand == {("ring", "a")}
+    assert worker.buffer.known_keys == {("ring", "a")}
     worker.runner.close()
     await worker.runner.ended(1)
 
@@ -131,9 +131,9 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
     """B5: the same for what a full group had left in the database."""
     visits.offer("a", "b", group="g")
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
-    worker.hand.worker_id = me
-    worker.hand.own(range(1024), count=1024)
-    worker.hand.good_until = moment.local() + 60
+    worker.owned.worker_id = me
+    worker.owned.own(range(1024), count=1024)
+    worker.owned.good_until = clock.local() + 60
     groups, first = worker.buffer.queues["ring"].groups, visits.visit("a")
     groups.limit(1, None, 0.0)
     groups.admit(first, 0.0)
@@ -143,18 +143,18 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
 
     async def fetch_while_shards_change(*given):
         rows = await fetch(*given)
-        worker.hand.let_go([7])
+        worker.owned.let_go([7])
         return rows
 
     with monkeypatch.context() as patched:
         patched.setattr(Database, "fetch", fetch_while_shards_change)
         with pytest.raises(ShardsChanged):
             await worker.reader._read_groups()
-    assert worker.buffer.in_hand == set()
+    assert worker.buffer.known_keys == set()
 
     await worker.reader._read_groups()
     await worker._reading.close()
 
-    assert worker.buffer.in_hand == {("ring", "a"), ("ring", "b")}
+    assert worker.buffer.known_keys == {("ring", "a"), ("ring", "b")}
     worker.runner.close()
     await worker.runner.ended(1)

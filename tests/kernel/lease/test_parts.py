@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -22,8 +22,8 @@ async def worker(visits: Visits, database_url: str) -> AsyncIterator[Worker]:
     """A worker that was not started, with five permits and all of a rate."""
     visits.register(queue(concurrency=5, rate=10))
     found = Worker(Database(database_url), [queue()], WorkerSettings())
-    found.mind.open()
-    found.hand.worker_id = visits.join()
+    found.loop_port.open()
+    found.owned.worker_id = visits.join()
     state = found.buffer.queues["ring"]
     state.limit(paused=False, concurrency=5, rate=10)
     state.wants_part = True
@@ -48,8 +48,8 @@ async def test_a_late_grow_never_undoes_a_shrink(worker: Worker) -> None:
     """B7: the loop is busy while the heart grows the part and then lends it."""
     state = worker.buffer.queues["ring"]
 
-    worker.mind.part_set("ring", 4, 8.0)
-    worker.mind.part_shrink("ring", 1, 2.0)
+    worker.loop_port.part_set("ring", 4, 8.0)
+    worker.loop_port.part_shrink("ring", 1, 2.0)
     await asyncio.sleep(0.01)
 
     assert (state.part, state.bucket.rate) == (1, 2.0)
@@ -91,7 +91,7 @@ async def test_an_idle_worker_keeps_no_token_of_a_rate_that_others_use(
     parts.keep()
 
     assert state.bucket.rate == 5.0
-    assert state.bucket.ready_at(moment.local()) > moment.local() + 0.1
+    assert state.bucket.ready_at(clock.local()) > clock.local() + 0.1
 
 
 async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
@@ -103,7 +103,7 @@ async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
     state.wants_part = True
     parts.keep()
 
-    assert state.bucket.ready_at(moment.local()) <= moment.local()
+    assert state.bucket.ready_at(clock.local()) <= clock.local()
 
 
 async def test_what_runs_is_kept_though_the_limit_was_lowered(

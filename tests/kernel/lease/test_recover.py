@@ -18,7 +18,7 @@ def held_by_the_dead(visits: Visits, key: str):
     dead = visits.join()
     run = visits.start(key)
     visits.hold(dead, run)
-    visits.bury(dead)
+    visits.declare_dead(dead)
     return dead, run
 
 
@@ -166,9 +166,9 @@ def test_many_notes_of_the_reach_are_forgotten_in_one_go(visits: Visits, me) -> 
 def suspect_all(worker: Worker, visits: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a death: whatever comes within the hour was read by the dead one."""
     reached = {("ring", 5): (visits.now().timestamp() + 3600, "")}
-    worker.hand.suspects = dict.fromkeys(range(1024), reached)
+    worker.owned.suspects = dict.fromkeys(range(1024), reached)
     # Nothing is there yet, so a beat that comes now would find that all of them have been tried.
-    monkeypatch.setattr(type(worker.mind), "suspects_done", lambda _: False)
+    monkeypatch.setattr(type(worker.loop_port), "suspects_done", lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
             visits.change("last", crashes=2)
         await wait_until(lambda: gate.keys == {"last"})
         visits.offer("other")
-        await wait_until(lambda: worker.runner.tries.waiting == 1)
+        await wait_until(lambda: worker.runner.suspects.waiting == 1)
         assert gate.keys == {"last"}
 
         gate.open.set()
@@ -233,7 +233,7 @@ async def test_suspects_that_run_long_make_room_for_others(
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
-        assert worker.runner.tries.running == 0
+        assert worker.runner.suspects.running == 0
 
 
 async def test_many_suspects_are_not_all_looked_at_again_at_each_try(

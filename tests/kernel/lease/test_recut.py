@@ -10,13 +10,13 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
-from mainspring.kernel.lease.dead import bury
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.dead import declare_dead
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import token
 from visits import Visits, queue
@@ -26,7 +26,7 @@ ALL = frozenset(range(1024))
 
 
 class Thoughtless:
-    """A mind that has nothing to say."""
+    """A loop port that has nothing to say."""
 
     def waiting_by_shard(self, _queues: Collection[str]) -> dict[int, int]:
         return {}
@@ -62,14 +62,14 @@ class Owner:
 
     def __init__(self, url: str, visits: Visits, *names: str, turns: str | None = None) -> None:
         self.session = Counting(Database(url, pooled=True))
-        self.hand = Hand()
-        mind: Mind = Thoughtless()  # type: ignore[assignment]
+        self.owned = Owned()
+        loop_port: LoopPort = Thoughtless()  # type: ignore[assignment]
         self.code: Code = code_of(names, [turns] * len(names))
-        self.shards = Shards(self.session, self.hand, mind, SETTINGS, self.code)
-        self.hand.worker_id = uuid4()
+        self.shards = Shards(self.session, self.owned, loop_port, SETTINGS, self.code)
+        self.owned.worker_id = uuid4()
         visits.call(
             "join_pool",
-            worker_id=self.hand.worker_id,
+            worker_id=self.owned.worker_id,
             pool="default",
             queues=list(names),
             slots=4,
@@ -98,7 +98,7 @@ class Owner:
         self.shards.tidy()
 
     def has(self, name: str) -> frozenset[int]:
-        return self.hand.shards_of(name) if name in self.code.queues else frozenset()
+        return self.owned.shards_of(name) if name in self.code.queues else frozenset()
 
 
 Make = Callable[..., Owner]
@@ -144,7 +144,7 @@ def assert_exact(visits: Visits, *owners: Owner) -> None:
     for name in sorted({name for owner in owners for name in owner.code.queues}):
         of = table(visits, name)
         for owner in owners:
-            assert owner.has(name) <= {s for s, who in of.items() if who == owner.hand.worker_id}
+            assert owner.has(name) <= {s for s, who in of.items() if who == owner.owned.worker_id}
     assert visits.query("select * from mainspring.violation") == []
 
 
@@ -164,7 +164,7 @@ def test_a_cut_takes_nothing_from_anybody(visits: Visits, make: Make) -> None:
 
     assert new.shards.recut()
 
-    assert set(table(visits, "ring").values()) == {old.hand.worker_id}
+    assert set(table(visits, "ring").values()) == {old.owned.worker_id}
     assert set(table(visits, "new").values()) == {None}
     assert old.has("ring") == ALL, "its memory is old, but not wrong"
     assert_exact(visits, old, new)
@@ -182,7 +182,7 @@ def test_pools_of_two_codes_are_shared_by_band_and_then_whole_again(
     assert_exact(visits, old, new, third)
 
     old.shards.give_all()
-    visits.call("leave_pool", worker_id=old.hand.worker_id)
+    visits.call("leave_pool", worker_id=old.owned.worker_id)
     at_rest(new, third)
 
     assert bands(visits) == 0
@@ -226,13 +226,13 @@ def test_a_late_give_of_what_was_cut_comes_to_nothing(visits: Visits, make: Make
     new = make("ring", "new")
     new.look()
     epochs = dict(old.shards._epochs)
-    old.hand.let_go([5])
+    old.owned.let_go([5])
     assert new.shards.recut()
 
-    late = {"pool": "default", "worker_id": old.hand.worker_id, "offered_to": None, "epoch": 1}
+    late = {"pool": "default", "worker_id": old.owned.worker_id, "offered_to": None, "epoch": 1}
     assert visits.call("give_leases", **late, shards=[5], epochs=[epochs["default", 5]]) == []
 
-    assert table(visits, "ring")[5] == old.hand.worker_id
+    assert table(visits, "ring")[5] == old.owned.worker_id
     old.look()
     assert old.has("ring") == old.has("old") == ALL
     assert_exact(visits, old, new)
@@ -245,7 +245,7 @@ def test_a_late_take_of_the_whole_comes_to_nothing_beside_bands(visits: Visits, 
     assert new.shards.recut()
 
     taken = visits.call(
-        "take_leases", pool="default", worker_id=old.hand.worker_id, most=1024, epoch=token()
+        "take_leases", pool="default", worker_id=old.owned.worker_id, most=1024, epoch=token()
     )
 
     assert taken == []
@@ -261,7 +261,7 @@ def test_a_renewal_that_was_late_adopts_the_pieces(visits: Visits, make: Make) -
     with old.session.transaction():
         peers = old.session.fetch("read_workers", pool="default")
         leases = old.session.fetch("read_leases", pool="default")
-    old.hand.let_go([7])  # memory differs, so it will renew
+    old.owned.let_go([7])  # memory differs, so it will renew
     assert new.shards.recut()
 
     old.shards.seen(peers, leases)
@@ -278,12 +278,12 @@ def test_a_worker_fenced_over_a_cut_and_a_merge_goes_on_with_what_it_has(
     at_rest(fenced, canary)
     mine = fenced.has("old")
     canary.shards.give_all()
-    visits.call("leave_pool", worker_id=canary.hand.worker_id)
+    visits.call("leave_pool", worker_id=canary.owned.worker_id)
     other = make("ring", "old")
     other.beat()
     other.beat()
     assert bands(visits) == 0
-    assert {s for s, who in table(visits, "old").items() if who == fenced.hand.worker_id} == mine
+    assert {s for s, who in table(visits, "old").items() if who == fenced.owned.worker_id} == mine
 
     fenced.look()
 
@@ -294,14 +294,14 @@ def test_a_worker_fenced_over_a_cut_and_a_merge_goes_on_with_what_it_has(
 
 
 def test_the_bands_of_a_worker_that_dies_go_to_others(visits: Visits, make: Make) -> None:
-    """T2: its burial frees them, in the pool and in its bands; what only it had waits for an heir."""
+    """T2: declared dead, its bands are free as its shards are; what only it had waits for an heir."""
     dead, other = make("ring", "new"), make("ring")
     at_rest(dead, other)
     visits.offer("a")
     visits.offer("b", queue="new")
-    visits.read(dead.hand.worker_id)
-    visits.read(dead.hand.worker_id, queue="new")
-    visits.bury(dead.hand.worker_id)
+    visits.read(dead.owned.worker_id)
+    visits.read(dead.owned.worker_id, queue="new")
+    visits.declare_dead(dead.owned.worker_id)
     heir = make("ring", "new", "more")
 
     at_rest(other, heir)
@@ -315,8 +315,8 @@ def test_the_pool_is_whole_after_two_deaths_at_once(visits: Visits, make: Make) 
     """T2: pieces with different suspects stay apart only until these were looked at."""
     dead, other, left = make("ring", "a"), make("ring", "b"), make("ring")
     at_rest(dead, other, left)
-    visits.bury(dead.hand.worker_id)
-    visits.bury(other.hand.worker_id)
+    visits.declare_dead(dead.owned.worker_id)
+    visits.declare_dead(other.owned.worker_id)
 
     at_rest(left)
 
@@ -331,10 +331,10 @@ def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) ->
     dead, other = make("poison"), make("ring")
     at_rest(dead, other)
     visits.offer("a", queue="poison")
-    visits.read(dead.hand.worker_id, queue="poison")
-    visits.bury(dead.hand.worker_id)
+    visits.read(dead.owned.worker_id, queue="poison")
+    visits.declare_dead(dead.owned.worker_id)
     values = {
-        "worker_id": dead.hand.worker_id,
+        "worker_id": dead.owned.worker_id,
         "beat_at": visits.now(),
         "lease": 1,
         "fenced": False,
@@ -349,7 +349,7 @@ def test_suspects_are_left_to_who_has_their_queue(visits: Visits, make: Make) ->
     at_rest(other, heir)
 
     assert heir.has("poison") == ALL
-    levels = [level for found in heir.hand.suspects.values() for level in found]
+    levels = [level for found in heir.owned.suspects.values() for level in found]
     assert levels == [("poison", 5)] * 1024
 
 
@@ -364,14 +364,14 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
     visits.query("set lock_timeout = '100ms'")
     refused: list[str] = []
 
-    def bury(step: str) -> None:
+    def declare_dead_at(step: str) -> None:
         if step == "recut.workers_read" and not refused:
             try:
-                visits.call("declare_dead", dead_id=old.hand.worker_id, beat=0)
+                visits.call("declare_dead", dead_id=old.owned.worker_id, beat=0)
             except Exception as error:
                 refused.append(type(error).__name__)
 
-    monkeypatch.setattr(steps, "listener", bury)
+    monkeypatch.setattr(crash_points, "listener", declare_dead_at)
     assert new.shards.recut()
 
     assert refused == ["LockNotAvailable"]
@@ -380,21 +380,21 @@ def test_a_burial_waits_for_a_recut_that_names_its_worker(
 def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
     visits: Visits, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T2: the burial waits for the leases that the recut has, and gives up; its worker beats again."""
+    """T2: to declare it dead waits for the leases that the recut has, and gives up; it beats again."""
     old = make("ring")
     old.beat()
     new = make("ring", "new")
     new.look()
 
-    def bury(step: str) -> None:
+    def declare_dead_at(step: str) -> None:
         if step == "recut.locking":
             visits.query("begin")
-            visits.call("declare_dead", dead_id=old.hand.worker_id, beat=0)
+            visits.call("declare_dead", dead_id=old.owned.worker_id, beat=0)
         elif step == "recut.workers_read":
             visits.query("rollback")
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "listener", bury)
+        patch.setattr(crash_points, "listener", declare_dead_at)
         new.shards.recut()
 
     assert_exact(visits, old)
@@ -403,10 +403,10 @@ def test_an_owner_whose_burial_may_come_to_nothing_keeps_what_it_has(
 
 
 def test_an_owner_without_a_row_is_taken_for_dead(visits: Visits, make: Make) -> None:
-    """T2: a worker of the release before has buried it, and knew nothing of its bands."""
+    """T2: a worker of the release before has declared it dead, and knew nothing of its bands."""
     gone, other = make("ring", "new"), make("ring")
     at_rest(gone, other)
-    visits.query("delete from mainspring.worker where id = %s", gone.hand.worker_id)
+    visits.query("delete from mainspring.worker where id = %s", gone.owned.worker_id)
 
     at_rest(other)
 
@@ -429,7 +429,7 @@ def test_the_release_before_finds_a_whole_pool_and_shares_it(visits: Visits, mak
     at_rest(one, two)
     assert_exact(visits, one, two)
 
-    visits.bury(before)
+    visits.declare_dead(before)
     at_rest(one, two)
     assert bands(visits) == 2
     assert two.has("new") == ALL
@@ -442,15 +442,15 @@ def test_the_last_worker_that_knows_bands_opens_the_pool(visits: Visits, make: M
     at_rest(one, two)
     before = visits.join(knows_bands=False)
     one.shards.give_all()
-    visits.call("leave_pool", worker_id=one.hand.worker_id)
+    visits.call("leave_pool", worker_id=one.owned.worker_id)
     assert bands(visits) == 2
 
-    visits.query("delete from mainspring.worker where id = %s", two.hand.worker_id)
+    visits.query("delete from mainspring.worker where id = %s", two.owned.worker_id)
 
     assert bands(visits) == 0
     assert visits.take(before) == ALL
     suspected = "select count(*) from mainspring.lease where suspect_of = %s"
-    assert visits.value(suspected, two.hand.worker_id) == 1024
+    assert visits.value(suspected, two.owned.worker_id) == 1024
     assert visits.query("select * from mainspring.violation") == []
 
 
@@ -463,16 +463,16 @@ def test_the_last_one_that_knows_bands_is_suspect_only_if_it_died(
     at_rest(one, two)
     visits.join(knows_bands=False)
     one.shards.give_all()
-    visits.call("leave_pool", worker_id=one.hand.worker_id)
+    visits.call("leave_pool", worker_id=one.owned.worker_id)
 
-    beat = visits.value("select beat from mainspring.worker where id = %s", two.hand.worker_id)
-    dead = {"pool": "default", "dead_id": two.hand.worker_id, "beat": beat}
-    assert bury(two.session, **dead, lease=60, fenced=fenced) is not None
+    beat = visits.value("select beat from mainspring.worker where id = %s", two.owned.worker_id)
+    dead = {"pool": "default", "dead_id": two.owned.worker_id, "beat": beat}
+    assert declare_dead(two.session, **dead, lease=60, fenced=fenced) is not None
 
     assert bands(visits) == 0
     assert visits.value("select count(*) from mainspring.lease where worker_id is null") == 1024
     suspected = "select count(*) from mainspring.lease where suspect_of = %s"
-    assert visits.value(suspected, two.hand.worker_id) == (0 if fenced else 1024)
+    assert visits.value(suspected, two.owned.worker_id) == (0 if fenced else 1024)
 
 
 def test_queues_that_take_turns_stay_with_one_owner(visits: Visits, make: Make) -> None:
@@ -509,7 +509,7 @@ async def test_a_stage_that_waits_for_its_turn_class_is_named_by_the_doctor(
 
 def standing(visits: Visits, *owners: Owner) -> int:
     """Shards of queues that some living worker has, and whose owner lacks them or is nobody."""
-    of = {owner.hand.worker_id: owner.code for owner in owners}
+    of = {owner.owned.worker_id: owner.code for owner in owners}
     names = {name for code in of.values() for name in code.queues}
     return sum(
         worker_id not in of or name not in of[worker_id].queues
@@ -552,7 +552,7 @@ def test_fifty_workers_that_join_one_by_one_leave_nothing_standing(
         waits.append(settle())
     for _ in range(10):
         living[0].shards.give_all()
-        visits.call("leave_pool", worker_id=living.pop(0).hand.worker_id)
+        visits.call("leave_pool", worker_id=living.pop(0).owned.worker_id)
         waits.append(settle())
     at_rest(*living)
 

@@ -11,10 +11,10 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.kernel.lease.bands import code_of
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import WorkerSettings
 from visits import Visits, queue
 
@@ -22,7 +22,7 @@ SETTINGS = WorkerSettings()
 
 
 class Thoughtless:
-    """A mind that has nothing to say; what waits and what is free is set by the test."""
+    """A loop port that has nothing to say; what waits and what is free is set by the test."""
 
     waiting: dict[int, int]
     free = 0
@@ -51,10 +51,12 @@ class Owner:
 
     def __init__(self, url: str, visits: Visits) -> None:
         self.session = Session(Database(url, pooled=True))
-        self.hand, self.thoughts = Hand(), Thoughtless()
-        mind: Mind = self.thoughts  # type: ignore[assignment]
-        self.shards = Shards(self.session, self.hand, mind, SETTINGS, code_of(["ring"], [None]))
-        self.hand.worker_id = visits.join()
+        self.owned, self.thoughts = Owned(), Thoughtless()
+        loop_port: LoopPort = self.thoughts  # type: ignore[assignment]
+        self.shards = Shards(
+            self.session, self.owned, loop_port, SETTINGS, code_of(["ring"], [None])
+        )
+        self.owned.worker_id = visits.join()
 
     def look(self) -> None:
         """What a beat reads."""
@@ -79,7 +81,7 @@ def owners(visits: Visits, database_url: str) -> Iterator[list[Owner]]:
 
 def table(visits: Visits, owner: Owner) -> set[int]:
     rows = visits.query(
-        "select shard from mainspring.lease where worker_id = %s", owner.hand.worker_id
+        "select shard from mainspring.lease where worker_id = %s", owner.owned.worker_id
     )
     return {row["shard"] for row in rows}
 
@@ -91,14 +93,14 @@ def test_shares_between_two_beats_give_each_shard_once(visits: Visits, owners) -
     one.shards.share(look=True)
     two.look()
     two.shards.take()
-    assert len(two.hand.shards) == 512
+    assert len(two.owned.shards) == 512
 
     for _ in range(3):
         one.shards.share(look=True)
 
-    assert table(visits, one) == one.hand.shards
-    assert table(visits, two) == two.hand.shards
-    assert len(one.hand.shards) == len(two.hand.shards) == 512
+    assert table(visits, one) == one.owned.shards
+    assert table(visits, two) == two.owned.shards
+    assert len(one.owned.shards) == len(two.owned.shards) == 512
 
 
 @pytest.mark.usefixtures("visits")
@@ -108,29 +110,29 @@ def test_what_is_given_twice_is_not_owned_again(visits: Visits, owners) -> None:
     one.look()
     stale = dict(one.shards._leases)
     given = tuple(range(100))
-    one.shards._give("default", given, two.hand.worker_id)
+    one.shards._give("default", given, two.owned.worker_id)
     two.look()
     two.shards.take()
     one.shards._leases = stale
 
     one.shards._give("default", given, None)
 
-    assert not one.hand.shards & two.hand.shards
+    assert not one.owned.shards & two.owned.shards
     assert set(given) <= table(visits, two)
     one.look()
-    assert table(visits, one) == one.hand.shards
+    assert table(visits, one) == one.owned.shards
 
 
 def test_waiting_visits_are_given_by_load_once(visits: Visits, owners) -> None:
     """A3: with slots free there, what waits here goes there, and is not counted as mine again."""
     one, two = owners
-    visits.call("beat", worker_id=two.hand.worker_id, slots=4, free=4)
+    visits.call("beat", worker_id=two.owned.worker_id, slots=4, free=4)
     one.look()
     one.shards.share()  # the fair share
     two.look()
     two.shards.take()
     one.look()
-    one.thoughts.waiting = {shard: 1 for shard in list(one.hand.shards)[:2]}
+    one.thoughts.waiting = {shard: 1 for shard in list(one.owned.shards)[:2]}
     going = set(one.thoughts.waiting)
 
     one.shards.share(look=True)
@@ -138,9 +140,9 @@ def test_waiting_visits_are_given_by_load_once(visits: Visits, owners) -> None:
     two.shards.take()
     one.shards.share(look=True)
 
-    assert going <= two.hand.shards
-    assert not one.hand.shards & two.hand.shards
-    assert one.hand.shards == table(visits, one)
+    assert going <= two.owned.shards
+    assert not one.owned.shards & two.owned.shards
+    assert one.owned.shards == table(visits, one)
 
 
 def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners) -> None:
@@ -150,17 +152,17 @@ def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners
     one.shards.share()  # the fair share
     two.look()
     two.shards.take()
-    visits.call("beat", worker_id=one.hand.worker_id, slots=4, free=4)
+    visits.call("beat", worker_id=one.owned.worker_id, slots=4, free=4)
     two.look()
-    two.thoughts.waiting = {(shard := max(two.hand.shards)): 1}
+    two.thoughts.waiting = {(shard := max(two.owned.shards)): 1}
 
     two.shards.share()
 
-    assert shard not in two.hand.shards
+    assert shard not in two.owned.shards
     one.look()
     one.shards.take()
     assert shard in table(visits, one)
-    visits.call("beat", worker_id=two.hand.worker_id, slots=4, free=4)
+    visits.call("beat", worker_id=two.owned.worker_id, slots=4, free=4)
     one.look()
     one.thoughts.waiting = {shard: 1}
     one.shards.share()
@@ -172,15 +174,15 @@ def test_a_shard_whose_run_cannot_be_held_stays(visits: Visits, owners) -> None:
     visits.offer("a")
     one.look()
     run = visits.start("a")
-    one.hand.runs[run.token] = run
+    one.owned.runs[run.token] = run
     visits.query("delete from mainspring.visit")  # there is nothing to hold any more
     shard = run.visit.shard
 
-    one.shards._give("default", (shard, (shard + 1) % 1024), two.hand.worker_id)
+    one.shards._give("default", (shard, (shard + 1) % 1024), two.owned.worker_id)
 
-    assert shard in one.hand.shards
-    assert shard in one.hand.let_go_of  # what the loop had of it is dropped all the same
-    assert table(visits, one) == one.hand.shards
+    assert shard in one.owned.shards
+    assert shard in one.owned.let_go_of  # what the loop had of it is dropped all the same
+    assert table(visits, one) == one.owned.shards
 
 
 def test_a_late_give_of_a_shard_that_was_adopted_again_comes_to_nothing(
@@ -190,11 +192,11 @@ def test_a_late_give_of_a_shard_that_was_adopted_again_comes_to_nothing(
     one, _ = owners
     one.look()
     epochs = dict(one.shards._epochs)
-    one.hand.let_go([5])
+    one.owned.let_go([5])
     one.look()
-    assert 5 in one.hand.shards
+    assert 5 in one.owned.shards
 
-    late = {"pool": "default", "worker_id": one.hand.worker_id, "shards": [5], "offered_to": None}
+    late = {"pool": "default", "worker_id": one.owned.worker_id, "shards": [5], "offered_to": None}
     assert visits.call("give_leases", **late, epochs=[epochs["default", 5]], epoch=1) == []
     assert 5 in table(visits, one)
 
@@ -207,35 +209,35 @@ def test_a_shard_offered_to_a_worker_that_is_leaving_is_anyone_s(visits: Visits,
     """B9: it will not take it, and until its row is gone nobody else would."""
     one, two = owners
     one.look()
-    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
-    leaving(visits, two.hand.worker_id)
+    one.shards._give("default", (1, 2, 3), two.owned.worker_id)
+    leaving(visits, two.owned.worker_id)
 
     one.look()
     one.shards.take()
 
-    assert len(one.hand.shards) == 1024
-    assert table(visits, one) == one.hand.shards
+    assert len(one.owned.shards) == 1024
+    assert table(visits, one) == one.owned.shards
 
 
 def test_a_shard_offered_to_a_worker_that_stays_is_left_to_it(visits: Visits, owners) -> None:
     one, two = owners
     one.look()
-    one.shards._give("default", (1, 2, 3), two.hand.worker_id)
+    one.shards._give("default", (1, 2, 3), two.owned.worker_id)
 
     one.look()
     one.shards.take()
 
-    assert not {1, 2, 3} & one.hand.shards
+    assert not {1, 2, 3} & one.owned.shards
 
 
 def test_nothing_is_given_to_a_worker_that_is_leaving(visits: Visits, owners) -> None:
     one, two = owners
-    leaving(visits, two.hand.worker_id)
+    leaving(visits, two.owned.worker_id)
     one.look()
 
     one.shards.share(look=True)
 
-    assert len(one.hand.shards) == 1024
+    assert len(one.owned.shards) == 1024
 
 
 def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owners) -> None:
@@ -246,18 +248,18 @@ def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owner
     one.shards.share()
     two.look()
     two.shards.take()
-    visits.read(two.hand.worker_id)
-    visits.bury(two.hand.worker_id)
+    visits.read(two.owned.worker_id)
+    visits.declare_dead(two.owned.worker_id)
     one.look()
     one.shards.take()
     suspected = "select count(*) from mainspring.lease where suspect_of is not null"
 
     one.shards.tidy()
-    assert (len(one.hand.suspects), visits.value(suspected)) == (512, 512)
+    assert (len(one.owned.suspects), visits.value(suspected)) == (512, 512)
 
     one.thoughts.suspects_done = lambda: True
     one.shards.tidy()
-    assert (one.hand.suspects, visits.value(suspected)) == ({}, 0)
+    assert (one.owned.suspects, visits.value(suspected)) == ({}, 0)
 
 
 def test_leases_are_noted_as_given(owners) -> None:
@@ -265,7 +267,7 @@ def test_leases_are_noted_as_given(owners) -> None:
     one.look()
     before = {lease.shard: lease for lease in one.shards._leases["default"]}
 
-    one.shards._give("default", (7,), two.hand.worker_id)
+    one.shards._give("default", (7,), two.owned.worker_id)
 
-    expected = replace(before[7], worker_id=None, offered_to=two.hand.worker_id)
+    expected = replace(before[7], worker_id=None, offered_to=two.owned.worker_id)
     assert next(lease for lease in one.shards._leases["default"] if lease.shard == 7) == expected

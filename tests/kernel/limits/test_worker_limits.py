@@ -113,7 +113,7 @@ async def test_one_permit_serves_two_workers_with_work_in_both(
     ring = queue(handler=gauge, concurrency=1)
     visits.register(ring)
     async with working(database_url, ring) as one, working(database_url, ring) as two:
-        await wait_until(lambda: len(one.hand.shards) == len(two.hand.shards) == 512, 10)
+        await wait_until(lambda: len(one.owned.shards) == len(two.owned.shards) == 512, 10)
 
         visits.offer(*keys(12))
         await wait_until(lambda: left(visits) == 0, 30)
@@ -362,7 +362,7 @@ async def test_a_transaction_that_has_many_queues_keeps_no_heart_from_beating(
             )
 
             assert gate.runs[0].stopped is None
-            assert worker.hand.worker_id == visits.value("select id from mainspring.worker")
+            assert worker.owned.worker_id == visits.value("select id from mainspring.worker")
         gate.open.set()
         await wait_until(lambda: visits.row("a") is None)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import Mainspring
-from mainspring.kernel.operate.why import REMEDIES, Cause
+from mainspring.kernel.operate.why import VISIT_REMEDIES, Cause
 from mainspring.kernel.outcome import Done
 from visits import QUEUE, queue
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_is_silent_is_named_with_how_long(visits, me, app):
 async def test_a_hold_of_a_dead_worker_is_an_orphan(visits, me, app):
     visits.offer("a")
     visits.hold(me, visits.start("a"))
-    visits.bury(me)
+    visits.declare_dead(me)
 
     assert {"orphaned"} == set(await causes(app))
 
@@ -96,7 +96,7 @@ async def test_what_a_dead_worker_had_read_is_a_suspect(visits, me, app):
     visits.offer("a")
     visits.read(me)
     visits.offer("b", after=0.001)
-    visits.bury(me)
+    visits.declare_dead(me)
     visits.take(visits.join())
 
     assert {"suspect"} == set(await causes(app, "a"))
@@ -223,6 +223,6 @@ async def test_a_queue_that_is_near_to_none_names_those_that_are_there(visits, a
     )
 
 
-@pytest.mark.parametrize("name", REMEDIES)
+@pytest.mark.parametrize("name", VISIT_REMEDIES)
 def test_every_cause_has_a_remedy(name):
     assert Cause(name, "").remedy

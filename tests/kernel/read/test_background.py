@@ -1,4 +1,4 @@
-"""The low lane: background priorities give way while other work is about (T4, P10, S18)."""
+"""Background priorities give way while other work is about (T4, P10, S18)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mainspring.kernel.read.background import (
     LONGEST_COUNTED,
     RESTS,
     RESTS_OPERATING,
-    LowLane,
+    Background,
 )
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, Gauge, working
 
 
-def busy() -> LowLane:
+def busy() -> Background:
     """With other work read at 100 s, and a burst sent for at the same moment."""
-    low = LowLane()
+    low = Background()
     low.met(100.0)
     low.burst(100.0)
     return low
 
 
 def opens_at(
-    low: LowLane,
+    low: Background,
     now: float,
     *,
     waiting: bool = False,
@@ -43,7 +43,7 @@ def opens_at(
 
 
 def test_alone_it_is_open_whatever_is_under_way() -> None:
-    low = LowLane()
+    low = Background()
     low.burst(100.0)
 
     assert not low.gives_way(100.0)
@@ -124,14 +124,14 @@ async def test_other_priorities_do_not_give_way(
 ) -> None:
     """3 and 4 are only behind 5."""
     monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
-    monkeypatch.setattr(LowLane, "opens_at", lambda *_, **__: math.inf)
+    monkeypatch.setattr(Background, "opens_at", lambda *_, **__: math.inf)
     gate = Gate()
     queues = [queue(handler=gate), queue("behind", handler=gate)]
     async with working(database_url, *queues, lease=60.0, concurrency=500):
         visits.offer("live")
         await wait_until(lambda: len(gate.runs) == 1)
         keys = [f"low {n:03}" for n in range(3 * BURST)]
-        visits.offer(*keys, queue="behind", priority=lane.LANE)
+        visits.offer(*keys, queue="behind", priority=lane.BACKGROUND_BELOW)
 
         await wait_until(lambda: len(gate.runs) == 1 + 3 * BURST, 15)
 
@@ -143,7 +143,7 @@ async def test_a_share_of_the_starts_is_had_in_a_closed_lane_and_no_more(
 ) -> None:
     """S18: live work keeps its latency beside a crawl, and the crawl keeps its share."""
     monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
-    monkeypatch.setattr(LowLane, "opens_at", lambda *_, **__: math.inf)
+    monkeypatch.setattr(Background, "opens_at", lambda *_, **__: math.inf)
     gate = Gate()
     queues = [queue(handler=gate), queue("behind", handler=gate, share=0.5)]
     crawled = [f"low {n:03}" for n in range(5 * BURST)]
@@ -203,13 +203,13 @@ async def test_a_worker_knows_when_an_operation_is_under_way(
     """P10: the rests beside it are longer."""
     monkeypatch.setattr(lane, "ABOUT_SECONDS", 1000.0)
     told: list[bool] = []
-    opens = LowLane.opens_at
+    opens = Background.opens_at
 
-    def telling(self: LowLane, now: float, *, operating: bool, **rest: Any) -> float:
+    def telling(self: Background, now: float, *, operating: bool, **rest: Any) -> float:
         told.append(operating)
         return opens(self, now, operating=operating, **rest)
 
-    monkeypatch.setattr(LowLane, "opens_at", telling)
+    monkeypatch.setattr(Background, "opens_at", telling)
     gate = Gate()
     operations = queue("op", handler=gate, kind="operation", beside=True)
     async with working(database_url, queue(handler=Gauge(seconds=0)), operations, lease=60.0):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring.db.database import Database
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.settings import WorkerSettings
@@ -28,8 +28,8 @@ def worker_of(url: str) -> Worker:
 
 def ended(worker: Worker, outcome: Outcome, *, waited: float = 0.0) -> Run:
     """A run that began two seconds ago and took one, of a visit that was due so long before."""
-    began = moment.local() - 2
-    started = worker.hand.time.at(began)
+    began = clock.local() - 2
+    started = worker.owned.time.at(began)
     due = visit("a", due=started - waited)
     return Run(due, 1, started, began, seconds=1.0, outcome=outcome)
 
@@ -98,8 +98,8 @@ async def test_one_that_was_settled_by_another_clock_is_read(
     """Before the clock jumped or after it: either time is read from."""
     worker = worker_of(database_url)
     run = ended(worker, FAILED)
-    now = moment.local()
-    worker.hand.time.seen(worker.hand.time.at(now) + jump, sent=now, received=now)
+    now = clock.local()
+    worker.owned.time.seen(worker.owned.time.at(now) + jump, sent=now, received=now)
     cursor = cursor_at(worker, PASSED)
 
     worker._settled([run], "settled")

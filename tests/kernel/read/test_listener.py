@@ -189,7 +189,7 @@ async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
         )
         swept = worker.reader.passes + 5
         await wait_until(lambda: worker.reader.passes >= swept, 15)
-        assert len(worker.buffer.in_hand) <= 300
+        assert len(worker.buffer.known_keys) <= 300
 
         gate.open.set()
         await wait_until(

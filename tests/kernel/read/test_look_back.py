@@ -21,9 +21,9 @@ from workers import working
 async def worker(visits: Visits, me: UUID, database_url: str) -> AsyncIterator[Worker]:
     """One that has all shards and whose heart beats only when it is told to."""
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
-    worker.hand.worker_id = me
-    worker.hand.own(range(1024), count=1024)
-    worker.mind.open()
+    worker.owned.worker_id = me
+    worker.owned.own(range(1024), count=1024)
+    worker.loop_port.open()
     yield worker
     worker.heart._session.disconnect()
     worker.runner.close()
@@ -55,7 +55,7 @@ async def test_a_visit_must_be_gone_at_two_looks_before_its_run_is_stopped(
     run = visits.start("a")
     run.held = True
     run.slot = asyncio.create_task(asyncio.Event().wait())
-    worker.hand.runs[run.token] = run
+    worker.owned.runs[run.token] = run
     visits.query("delete from mainspring.visit")
 
     worker.heart._holds.look()

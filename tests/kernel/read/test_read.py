@@ -173,10 +173,10 @@ def next_due(
     since: datetime,
     *,
     shards: Sequence[int] | None = None,
-    in_hand: Sequence[str] = (),
+    known_keys: Sequence[str] = (),
 ) -> float:
     """Seconds; infinite if nothing is."""
-    values = {"queues": ["ring"], "shards": shards, "since": since, "in_hand": list(in_hand)}
+    values = {"queues": ["ring"], "shards": shards, "since": since, "known_keys": list(known_keys)}
     seconds = visits.call("next_due", **values)[0]["seconds"]
     return math.inf if seconds is None else seconds
 
@@ -212,8 +212,8 @@ def test_next_due_passes_over_what_is_in_hand(visits: Visits) -> None:
     visits.offer("read", at=since + timedelta(milliseconds=1))
     visits.offer("later", after=60)
 
-    mine = next_due(visits, since, in_hand=[f"ring{UNIT}read"])
-    others = next_due(visits, since, in_hand=[f"rung{UNIT}read", f"ring{UNIT}other"])
+    mine = next_due(visits, since, known_keys=[f"ring{UNIT}read"])
+    others = next_due(visits, since, known_keys=[f"rung{UNIT}read", f"ring{UNIT}other"])
 
     assert 50 < mine <= 60
     assert others <= 0

@@ -154,7 +154,7 @@ def test_a_full_group_leaves_the_rest_in_the_database() -> None:
     popped(found)
 
     assert found.behind_groups() == [("ring", "g")]
-    assert len(found.in_hand) == KEEPS + 1
+    assert len(found.known_keys) == KEEPS + 1
 
 
 def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
@@ -228,7 +228,7 @@ def test_a_turn_that_another_worker_has_is_left_in_the_database() -> None:
     found.add([visit("a", name="one")])
 
     assert popped(found) == []
-    assert ("one", "a") not in found.in_hand
+    assert ("one", "a") not in found.known_keys
 
 
 def test_dropped_visits_are_no_longer_in_hand() -> None:
@@ -241,7 +241,7 @@ def test_dropped_visits_are_no_longer_in_hand() -> None:
     found.drop(lambda each: each.shard == 1, frozenset({2}))
 
     assert popped(found) == ["d"]
-    assert found.in_hand == {("ring", key) for key in "abdg"}
+    assert found.known_keys == {("ring", key) for key in "abdg"}
     assert not found.holds_any(lambda each: True)
 
 
@@ -297,7 +297,7 @@ def test_a_visit_that_waited_too_long_is_read_again() -> None:
     assert popped(found, late) == ["new"]
     assert [each.key for each in found.take_stale()] == ["old"]
     assert found.take_stale() == []
-    assert ("ring", "old") not in found.in_hand
+    assert ("ring", "old") not in found.known_keys
 
 
 def test_a_stale_visit_spends_no_token_of_its_queue() -> None:
@@ -322,7 +322,7 @@ def test_a_stale_visit_spends_no_token_of_its_group() -> None:
     assert popped(found, 0.0) == []
 
     assert popped(found, 10.0) == []
-    assert found.in_hand == set()
+    assert found.known_keys == set()
     assert found.hungry_groups() == [("ring", "g")]
 
     found.refill("ring", "g", [visit(key, group="g", read_at=10.0) for key in "abc"], more=False)

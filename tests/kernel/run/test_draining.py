@@ -16,7 +16,7 @@ async def test_running_work_ends_within_the_grace(visits: Visits, database_url: 
     async with working(database_url, queue(handler=gate), grace=5.0) as worker:
         await wait_until(lambda: gate.keys == {"a"})
         stopping = asyncio.create_task(worker.stop())
-        await wait_until(lambda: worker.hand.closed)
+        await wait_until(lambda: worker.owned.closed)
 
         gate.open.set()
         await stopping
@@ -162,7 +162,7 @@ async def test_a_stop_gives_results_back_that_are_in_although_the_visit_is_locke
             other.execute("select from mainspring.visit where key = 'a' for update")
             await wait_until(lambda: gauge.started == ["a"])
             stopping = asyncio.create_task(worker.stop())
-            await wait_until(lambda: worker.hand.closed)
+            await wait_until(lambda: worker.owned.closed)
             other.rollback()
             await stopping
 

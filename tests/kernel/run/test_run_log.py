@@ -19,7 +19,7 @@ async def test_the_end_of_a_run_is_one_event_with_both_its_times(
     visits.offer("a")
     async with working(database_url, queue(handler=Gauge(seconds=0.01))) as worker:
         await wait_until(lambda: visits.row("a") is None)
-        worker_id = str(worker.hand.worker_id)
+        worker_id = str(worker.owned.worker_id)
 
     [ended] = [record for record in caplog.records if record.msg.startswith("run.")]
     assert ended.msg == "run.ended"

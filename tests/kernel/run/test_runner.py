@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import BESIDE, YIELD_EVERY, Runner
@@ -33,15 +33,15 @@ class Bench:
     def __init__(
         self, handler: Callable[[Run], Awaitable[Outcome]], *, slots: int = 10, **settings: Any
     ) -> None:
-        self.hand = Hand()
-        self.hand.shards = frozenset(range(1024))
-        self.hand.good_until = moment.local() + 3600
+        self.owned = Owned()
+        self.owned.shards = frozenset(range(1024))
+        self.owned.good_until = clock.local() + 3600
         self.buffer = Buffer([QueueSettings("ring", handler, **settings)], threading.Lock())
         self.ended: list[Run] = []
         self.left: list[str] = []
         self.holds: list[str] = []
         self.runner = Runner(
-            self.hand,
+            self.owned,
             self.buffer,
             concurrency=slots,
             hold=self._hold,
@@ -191,7 +191,7 @@ async def test_whatever_a_handler_raises_ends_its_run_only(suspends: bool) -> No
 
 async def test_the_timeout_counts_from_the_start_not_from_the_first_suspension() -> None:
     """T5: what a handler did before it first waited is part of its time."""
-    local, moved = moment.local, 0.0
+    local, moved = clock.local, 0.0
 
     async def handler(run: Run) -> Outcome:
         nonlocal moved
@@ -200,7 +200,7 @@ async def test_the_timeout_counts_from_the_start_not_from_the_first_suspension()
         return Done()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moment, "local", lambda: local() + moved)
+        patch.setattr(clock, "local", lambda: local() + moved)
         async with Bench(handler, timeout=20.0) as bench:
             bench.give("slow")
             await bench.rest(1)
@@ -213,9 +213,9 @@ async def test_a_visit_that_its_rate_keeps_back_starts_when_the_rate_allows() ->
     async with Bench(done) as bench:
         ring = bench.buffer.queues["ring"]
         ring.limit(paused=False, concurrency=None, rate=50.0)
-        ring.bucket = Bucket(50.0, moment.local())
-        while ring.bucket.ready_at(moment.local()) <= moment.local():
-            ring.bucket.take(moment.local())
+        ring.bucket = Bucket(50.0, clock.local())
+        while ring.bucket.ready_at(clock.local()) <= clock.local():
+            ring.bucket.take(clock.local())
 
         bench.give("a")
         assert bench.ended == []
@@ -232,12 +232,12 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
 
     async with Bench(wait, slots=2) as bench:
         bench.give("a", "b")
-        await wait_until(lambda: len(bench.hand.runs) == 2)
+        await wait_until(lambda: len(bench.owned.runs) == 2)
         bench.runner.stop_all("fenced")
         await wait_until(lambda: sorted(bench.left) == ["a", "b"])
-        assert not bench.buffer.in_hand
+        assert not bench.buffer.known_keys
 
-        bench.hand.good_until = 0.0  # the lease has ended: nothing starts
+        bench.owned.good_until = 0.0  # the lease has ended: nothing starts
         bench.give("c")
         await wait_until(lambda: bench.left[-1] == "c")
         assert not bench.ended
@@ -248,7 +248,7 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
 
 async def followed(bench: Bench, count: int) -> list[str]:
     """The keys of so many runs, in the order in which they ended."""
-    bench.runner._yielded_at = moment.local()  # else the first one is alone
+    bench.runner._yielded_at = clock.local()  # else the first one is alone
     bench.runner.fill()
     await bench.rest(count)
     return [run.visit.key for run in bench.ended]
@@ -343,7 +343,7 @@ async def test_a_run_of_a_group_is_not_followed_before_its_place_in_the_group_is
 
 async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
     async def handler(run: Run) -> Outcome:
-        bench.hand.good_until = 0.0
+        bench.owned.good_until = 0.0
         return Done()
 
     async with Bench(handler) as bench:
@@ -356,7 +356,7 @@ async def test_nothing_follows_when_the_lease_has_ended_meanwhile() -> None:
 
 async def test_nothing_follows_in_a_shard_that_was_given_away_meanwhile() -> None:
     async def handler(run: Run) -> Outcome:
-        bench.hand.let_go([3])
+        bench.owned.let_go([3])
         return Done()
 
     async with Bench(handler) as bench:
@@ -370,7 +370,7 @@ async def test_nothing_follows_once_a_worker_s_death_has_left_suspects() -> None
     """Each visit must then be looked at: it may be one of them."""
 
     async def handler(run: Run) -> Outcome:
-        bench.hand.suspects = {7: {("ring", 5): (NOON.timestamp() + 3600, "")}}
+        bench.owned.suspects = {7: {("ring", 5): (NOON.timestamp() + 3600, "")}}
         return Done()
 
     async with Bench(handler) as bench:
@@ -390,8 +390,8 @@ async def test_runs_that_block_let_the_other_loops_run_between_them() -> None:
 
     async def handler(run: Run) -> Outcome:
         seen.append(turns)
-        until = moment.local() + 2 * YIELD_EVERY
-        while moment.local() < until:
+        until = clock.local() + 2 * YIELD_EVERY
+        while clock.local() < until:
             pass
         return Done()
 

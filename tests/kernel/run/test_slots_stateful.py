@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.visit import Run, Visit
@@ -45,19 +45,19 @@ class World:
         self.rows: dict[tuple[str, str], Row] = {}
         self.versions = 0
         self.unsettled: list[Run] = []
-        self.hand = Hand()
-        self.hand.good_until = float("inf")
-        self.hand.shards = frozenset(range(SHARDS))
+        self.owned = Owned()
+        self.owned.good_until = float("inf")
+        self.owned.shards = frozenset(range(SHARDS))
         declared = [queue(name, handler=self.handle, turns="entity") for name in QUEUES]
-        self.buffer = Buffer(declared, self.hand.gate, slots=6)
+        self.buffer = Buffer(declared, self.owned.gate, slots=6)
         limited = self.buffer.queues["d"]
         limited.limit(paused=False, concurrency=2, rate=None)
         limited.part = 2
         for shard in range(SHARDS):
             if self.random.random() < 0.5:
-                self.hand.suspects[shard] = {(name, 5): (NOON.timestamp(), "") for name in QUEUES}
+                self.owned.suspects[shard] = {(name, 5): (NOON.timestamp(), "") for name in QUEUES}
         self.runner = Runner(
-            self.hand,
+            self.owned,
             self.buffer,
             concurrency=6,
             hold=self.hold,
@@ -93,7 +93,7 @@ class World:
     def read(self) -> None:
         self.buffer.read_sent()
         found = sorted((self.visit_of(*key) for key in self.rows), key=lambda v: v.position)
-        fresh = self.buffer.new_of(found, self.hand.shards)
+        fresh = self.buffer.new_of(found, self.owned.shards)
         for name in QUEUES:
             self.buffer.add_page(name, 5, [each for each in fresh if each.queue == name])
         self.runner.fill()
@@ -106,7 +106,7 @@ class World:
             at=row.at,
             name=name,
             shard=int(key) % SHARDS,
-            read_at=moment.local() - waited,
+            read_at=clock.local() - waited,
             **facts,
         )
 
@@ -121,7 +121,7 @@ class World:
                 else:
                     self.versions += 1
                     row.version = self.versions
-            self.hand.end([run])
+            self.owned.end([run])
             if self.buffer.settled([run]):
                 self.runner.fill()
 
@@ -129,27 +129,27 @@ class World:
         self.runner.stop_all("fenced")
 
     def give(self) -> None:
-        self.hand.let_go({n for n in range(SHARDS) if self.random.random() < 0.3})
+        self.owned.let_go({n for n in range(SHARDS) if self.random.random() < 0.3})
 
     def adopt(self) -> None:
-        self.hand.own(range(SHARDS), count=SHARDS)
+        self.owned.own(range(SHARDS), count=SHARDS)
 
     def look(self) -> None:
         """The loop learns which shards came and went."""
-        shards, gone = self.hand.shards, frozenset(self.hand.let_go_of)
+        shards, gone = self.owned.shards, frozenset(self.owned.let_go_of)
 
         def unwanted(each: Visit) -> bool:
             return each.shard not in shards or each.shard in gone
 
         self.buffer.drop(unwanted, shards)
-        self.runner.tries.drop(unwanted)
-        self.hand.loop_looked(gone)
+        self.runner.suspects.drop(unwanted)
+        self.owned.loop_looked(gone)
 
     def hold_elsewhere(self) -> None:
         self.buffer.turns.foreign = {("entity", str(self.random.randrange(KEYS)))}
 
     def clear_suspects(self) -> None:
-        self.hand.suspects = {}
+        self.owned.suspects = {}
 
     async def live(self, steps: int) -> None:
         common = [self.offer, self.read, self.settle] * 4
@@ -163,7 +163,7 @@ class World:
         self.adopt()
         self.look()
         for _ in range(1000):
-            if not (self.rows or self.hand.runs):
+            if not (self.rows or self.owned.runs):
                 return
             self.read()
             self.settle()
@@ -171,13 +171,13 @@ class World:
 
 
 async def test_whatever_happens_every_visit_ends(caplog: pytest.LogCaptureFixture) -> None:
-    """T1: nothing that a worker has in its hand is ever forgotten there."""
+    """T1: nothing that a worker owns is ever forgotten there."""
     caplog.set_level(logging.CRITICAL, "mainspring")
     for seed in range(100):
         world = World(seed)
         await world.live(150)
         await world.come_to_rest()
-        left = (world.rows, world.hand.runs, world.buffer.in_hand, world.buffer.size)
+        left = (world.rows, world.owned.runs, world.buffer.known_keys, world.buffer.size)
         assert left == ({}, {}, set(), 0), f"seed {seed}"
         world.runner.close()
         await world.runner.ended(1)

@@ -18,9 +18,9 @@ from mainspring.db.database import Database
 from mainspring.kernel.jobs import upkeep
 from mainspring.kernel.operate.history import HistoryFilter, PastRun, count_history
 from mainspring.kernel.outcome import Done, Parked, Retry
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle import batches as settling
-from mainspring.kernel.settle.batches import OTHER, PLAIN, is_kin, short_form, sort_of
+from mainspring.kernel.settle.batches import OTHER, PLAIN, is_kin, kind_of, short_form
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run, new_ids
@@ -58,24 +58,24 @@ def ended(**fields: Any) -> Run:
     ],
 )
 def test_only_the_first_quiet_success_of_a_task_can_be_in_a_bundle(what, sort) -> None:
-    assert is_kin(sort_of(ended()))
-    assert sort_of(ended(**what)) == sort
+    assert is_kin(kind_of(ended()))
+    assert kind_of(ended(**what)) == sort
 
 
 def test_runs_of_one_bundle_share_queue_priority_and_the_minute_of_their_ids() -> None:
     later = "0190a5d1" + A_KEY[8:]
     sorts = [
-        sort_of(ended()),
-        sort_of(ended(priority=6)),
-        sort_of(ended(name="other")),
-        sort_of(ended(key=later, id=UUID(later))),
+        kind_of(ended()),
+        kind_of(ended(priority=6)),
+        kind_of(ended(name="other")),
+        kind_of(ended(key=later, id=UUID(later))),
     ]
 
     assert len(set(sorts)) == 4
 
 
 def test_few_runs_have_a_row_each() -> None:
-    kin = sort_of(ended())
+    kin = kind_of(ended())
 
     assert short_form(kin, bundled=True) == "settle_bundle"
     assert short_form(kin, bundled=False) == "settle_done"
@@ -102,7 +102,7 @@ async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
     one, other = Line(), Line()
     settler = Settler(
         *(cast("Database", Stuck()), one, other),
-        cast("Hand", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
+        cast("Owned", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
         page=1000,
         settled=lambda *_: None,
         failed=lambda *_: Parked("E", "no"),

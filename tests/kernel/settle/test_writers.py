@@ -75,7 +75,7 @@ async def test_many_runs_share_the_transaction_of_their_writer(
 
     visits.offer(*(f"key {n}" for n in range(40)))
     async with working(database_url, queue(handler=handler)) as worker:
-        await wait_until(lambda: len(worker.hand.runs) == 40)
+        await wait_until(lambda: len(worker.owned.runs) == 40)
         gate.set()
         await wait_until(lambda: left(visits) == 0)
 
@@ -112,7 +112,7 @@ async def test_two_batches_of_a_writer_that_says_so_are_written_at_once(
 
     visits.offer(*(f"key {n}" for n in range(8)))
     async with working(database_url, queue(handler=handler)) as worker:
-        await wait_until(lambda: len(worker.hand.runs) == 8)
+        await wait_until(lambda: len(worker.owned.runs) == 8)
         gate.set()
         await wait_until(lambda: left(visits) == 0)
 
@@ -131,7 +131,7 @@ async def test_a_run_whose_writes_fail_fails_alone(
 
     visits.offer(*(f"bad {n}" for n in range(4)))
     async with working(database_url, queue(handler=handler, retry=ONCE)) as worker:
-        await wait_until(lambda: len(worker.hand.runs) == 4)
+        await wait_until(lambda: len(worker.owned.runs) == 4)
         gate.set()
         parked = "select count(*) from mainspring.visit where parked_at is not null"
         await wait_until(lambda: visits.value(parked) == 4)
@@ -289,7 +289,7 @@ async def test_a_writer_may_settle_a_run_with_another_outcome(
 
     visits.offer("a", "bad to park", "c")
     async with working(database_url, queue(handler=handler)) as worker:
-        await wait_until(lambda: len(worker.hand.runs) == 3)
+        await wait_until(lambda: len(worker.owned.runs) == 3)
         gate.set()
         await wait_until(lambda: left(visits) == 1)
 
@@ -313,7 +313,7 @@ async def test_another_outcome_is_taken_back_when_its_batch_is_rolled_back(
 
     visits.offer(first, "bad", "c")
     async with working(database_url, queue(handler=handler, retry=ONCE)) as worker:
-        await wait_until(lambda: len(worker.hand.runs) == 3)
+        await wait_until(lambda: len(worker.owned.runs) == 3)
         gate.set()
         await wait_until(lambda: left(visits) == 1)
 

@@ -59,7 +59,7 @@ async def test_a_run_is_stopped_when_its_process_is_cancelled(
         answer = await app.operator.processes.cancel(handle.id)
         assert answer.tasks == 1
         await asyncio.wait_for(running.stopped.wait(), 5)
-        await within(lambda: not worker.hand.runs)
+        await within(lambda: not worker.owned.runs)
     assert await handle.status() == "cancelled"
 
 
@@ -87,7 +87,7 @@ async def test_a_plain_function_sees_that_it_is_stopped(app: Mainspring) -> None
         await within(begun.is_set)
         await app.operator.processes.cancel(handle.id)
         await within(seen.is_set)
-        await within(lambda: not worker.hand.runs)
+        await within(lambda: not worker.owned.runs)
 
 
 async def test_runs_of_a_scope_that_fails_are_stopped(app: Mainspring) -> None:
@@ -154,7 +154,7 @@ async def test_a_run_whose_visit_is_gone_is_stopped_without_a_notification(
     handle = await order.start()
     async with app.worker(**FAST) as worker:
         await asyncio.wait_for(running.begun.wait(), 10)
-        await within(lambda: any(run.held for run in worker.hand.snapshot()))
+        await within(lambda: any(run.held for run in worker.owned.snapshot()))
         await handle.cancel()
         await asyncio.wait_for(running.stopped.wait(), 10)
     assert await handle.status() == "cancelled"

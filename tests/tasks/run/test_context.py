@@ -391,7 +391,7 @@ class TestTransaction:
         async with watch() as seen, app.worker(lease=1.0, poll=0.05, grace=0.0) as worker:
             await seen.wait("transaction.committed")
             await worker.stop()
-            assert worker.hand.snapshot() == []
+            assert worker.owned.snapshot() == []
 
         assert self.paid(table) == [1]
         assert await handle.status() == "done"

@@ -157,15 +157,15 @@ async def test_a_fenced_run_counts_no_attempt_though_its_thread_ends_first(app) 
     handle = await busy.enqueue()
     async with app.worker(**FAST_SETTINGS) as worker:
         await wait_until(running.is_set)
-        interrupt = worker.mind.interrupt
+        interrupt = worker.loop_port.interrupt
 
         def slowly(runs: Any) -> None:
             interrupt(runs)
             time.sleep(0.3)  # the heart's thread is not scheduled for a while
 
-        worker.mind.interrupt = slowly
-        await asyncio.to_thread(worker.mind.fenced)
-        worker.mind.interrupt = interrupt
+        worker.loop_port.interrupt = slowly
+        await asyncio.to_thread(worker.loop_port.fenced)
+        worker.loop_port.interrupt = interrupt
         assert await handle.result(5) == 1
         runs = await app.operator.history(HistoryFilter(queue="busy"))
 

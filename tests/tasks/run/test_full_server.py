@@ -79,7 +79,7 @@ async def test_a_run_is_settled_before_its_connection_is_made_ready_for_others(
     give_back = connections.Connections._give_back
 
     async def look(self: Any, connection: Any) -> None:
-        seen.extend(run.settled for run in worker.hand.snapshot())
+        seen.extend(run.settled for run in worker.owned.snapshot())
         await give_back(self, connection)
 
     monkeypatch.setattr(connections.Connections, "_give_back", look)

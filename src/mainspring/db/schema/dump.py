@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mainspring.db import database as connect
+from mainspring.db.database import probe
 from mainspring.db.embedded.binaries import binaries
 from mainspring.db.embedded.server import EmbeddedServer
 from mainspring.db.schema import migrate
@@ -53,7 +53,7 @@ def main() -> None:
         try:
             server.create_database("mainspring")
             url = server.url("mainspring")
-            migrate.migrate(asyncio.run(connect.probe(url)))
+            migrate.migrate(asyncio.run(probe(url)))
             sys.stdout.write(dump(url))
         finally:
             server.stop(fast_seconds=2)

@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.jobs.operation import Kind, Page, Result
+from mainspring.kernel.jobs.operation import ItemResult, OperationKind, OperationPage
 from mainspring.kernel.operate.history import (
     FINAL,
     HistoryFilter,
@@ -23,9 +23,9 @@ from mainspring.kernel.operate.history import (
 )
 from mainspring.kernel.operate.parked import (
     ParkedFilter,
+    ParkedPlace,
     ParkedPosition,
     ParkedVisit,
-    Place,
     cancel_visits,
     count_parked,
     list_parked,
@@ -94,35 +94,35 @@ async def _page_parked(
     order: RestartOrder | DeleteOrder,
     position: str | None,
     most: int,
-) -> Page:
+) -> OperationPage:
     before = None if position is None else msgspec.json.decode(position, type=ParkedPosition)
     found = await list_parked(database, connection, order.wanted, limit=most, before=before)
-    return Page(found, _encoded(found[-1].position) if len(found) == most else None)
+    return OperationPage(found, _encoded(found[-1].position) if len(found) == most else None)
 
 
 async def _restart(
     database: Database, connection: Any, order: RestartOrder, items: Sequence[ParkedVisit]
-) -> list[Result]:
+) -> list[ItemResult]:
     changed = await restart_parked(database, connection, _places(items), fresh_ids=order.fresh_ids)
     return _results(items, {(c.queue, c.key) for c in changed})
 
 
 async def _delete(
     database: Database, connection: Any, order: DeleteOrder, items: Sequence[ParkedVisit]
-) -> list[Result]:
+) -> list[ItemResult]:
     changed = await cancel_visits(
         database, connection, _places(items), reason=order.reason, parked_only=True
     )
     return _results(items, {(c.queue, c.key) for c in changed})
 
 
-def _places(items: Sequence[ParkedVisit]) -> list[Place]:
-    return [Place(item.shard, item.key, item.queue) for item in items]
+def _places(items: Sequence[ParkedVisit]) -> list[ParkedPlace]:
+    return [ParkedPlace(item.shard, item.key, item.queue) for item in items]
 
 
-def _results(items: Sequence[ParkedVisit], changed: set[tuple[str, str]]) -> list[Result]:
+def _results(items: Sequence[ParkedVisit], changed: set[tuple[str, str]]) -> list[ItemResult]:
     return [
-        Result(item.queue, item.key, None if (item.queue, item.key) in changed else _MISSED)
+        ItemResult(item.queue, item.key, None if (item.queue, item.key) in changed else _MISSED)
         for item in items
     ]
 
@@ -142,21 +142,21 @@ async def _count_past(database: Database, connection: Any, order: PutBackOrder) 
 
 async def _page_past(
     database: Database, connection: Any, order: PutBackOrder, position: str | None, most: int
-) -> Page:
+) -> OperationPage:
     before = None if position is None else msgspec.json.decode(position, type=HistoryPosition)
     found = await search_history(database, connection, order.wanted, limit=most, before=before)
-    return Page(found, _encoded(found[-1].position) if len(found) == most else None)
+    return OperationPage(found, _encoded(found[-1].position) if len(found) == most else None)
 
 
 async def _put_back(
     database: Database, connection: Any, order: PutBackOrder, items: Sequence[PastRun]
-) -> list[Result]:
+) -> list[ItemResult]:
     past = [p for p in items if not p.superseded and not p.queue.startswith("mainspring.")]
     until = order.wanted.until
     assert until is not None, "frozen at the start"
     answers = await put_back(database, connection, past, until=until, fresh_ids=order.fresh_ids)
     return [
-        Result(a.queue, a.key, _LIVE if a.answer == "live" else None)
+        ItemResult(a.queue, a.key, _LIVE if a.answer == "live" else None)
         for a in answers
         if a.answer != "repeated"
     ]
@@ -171,11 +171,15 @@ def _encoded(position: ParkedPosition | HistoryPosition) -> str:
 
 
 # By name. Layers above add their own before a worker starts.
-KINDS: dict[str, Kind] = {
+OPERATIONS: dict[str, OperationKind] = {
     kind.name: kind
     for kind in (
-        Kind("restart_parked", RestartOrder, _freeze_parked, _count_parked, _page_parked, _restart),
-        Kind("delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete),
-        Kind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
+        OperationKind(
+            "restart_parked", RestartOrder, _freeze_parked, _count_parked, _page_parked, _restart
+        ),
+        OperationKind(
+            "delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete
+        ),
+        OperationKind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
     )
 }

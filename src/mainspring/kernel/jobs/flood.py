@@ -13,7 +13,7 @@ import random
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.query import ask
 
 log = logging.getLogger("mainspring")
@@ -26,10 +26,10 @@ async def run(database: Database, side: Line) -> None:
     while True:
         seconds = 0.0
         try:
-            began = moment.local()
+            began = clock.local()
             async with side.lock:
                 await mark(database, await side.get())
-            seconds = moment.local() - began
+            seconds = clock.local() - began
         except Exception as error:
             log.warning("flood.waiting", extra={"error": str(error)})
             await side.lost()

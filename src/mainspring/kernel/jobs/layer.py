@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.db.database import Database
-from mainspring.kernel.jobs.bulk import KINDS
+from mainspring.kernel.jobs.bulk import OPERATIONS
 from mainspring.kernel.jobs.operation import adopt, operation_queue
 from mainspring.kernel.jobs.recurring import recurring_queue
 from mainspring.kernel.layer import Layer
@@ -18,7 +18,7 @@ class JobLayer(Layer):
     def __init__(self, database: Database, layers: Sequence[Layer], *, pool: str) -> None:
         self._database = database
         self._pool = pool
-        kinds = [KINDS, *(layer.operations for layer in layers)]
+        kinds = [OPERATIONS, *(layer.operations for layer in layers)]
         self._kinds = {name: kind for some in kinds for name, kind in some.items()}
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:

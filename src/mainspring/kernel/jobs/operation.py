@@ -20,10 +20,9 @@ import msgspec
 from mainspring.db.database import Database, is_transient
 from mainspring.db.literals import texts
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
-from mainspring.kernel.offer import Offer, offer
-from mainspring.kernel.operate.parked import Place, restart_parked
+from mainspring.kernel import clock, crash_points
+from mainspring.kernel.offer import Offer, offer_visits
+from mainspring.kernel.operate.parked import ParkedPlace, restart_parked
 from mainspring.kernel.operate.queues import nearest
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.query import ask, check_page, decoded
@@ -77,7 +76,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ItemResult:
     """What a step did to one item."""
 
     queue: str
@@ -86,7 +85,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class OperationPage:
     """The items of a step, and where the next one begins (JSON); None: this step is the last.
 
     A step that goes slowly waits after its items; one without items that is not the last only waits.
@@ -99,7 +98,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperationKind:
     """A kind of operation. `order` is the dataclass that says what is asked; it is kept as JSON.
 
     `freeze` fixes the order at its start, so that what happens later does not widen it. `count`
@@ -110,8 +109,8 @@ class Kind:
     order: type
     freeze: Callable[[Any, datetime], Any]
     count: Callable[[Database, Any, Any], Awaitable[int | None]]
-    page: Callable[[Database, Any, Any, str | None, int], Awaitable[Page]]
-    apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[Result]]]
+    page: Callable[[Database, Any, Any, str | None, int], Awaitable[OperationPage]]
+    apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[ItemResult]]]
     counted: bool = (
         False  # items are only counted: there may be millions, and each is seen elsewhere
     )
@@ -120,8 +119,14 @@ class Kind:
 # -- orders
 
 
-async def start(
-    database: Database, connection: Any, kind: Kind, order: Any, *, source: str, dry_run: bool
+async def start_operation(
+    database: Database,
+    connection: Any,
+    kind: OperationKind,
+    order: Any,
+    *,
+    source: str,
+    dry_run: bool,
 ) -> Operation:
     """Begin an operation, in the caller's transaction; a dry run only counts."""
     now = (await ask(database, connection, "read_clock"))[0]["now"]
@@ -212,7 +217,7 @@ async def cancel(database: Database, connection: Any, id: int) -> None:
 async def _free_step(database: Database, connection: Any, id: int) -> None:
     """A step that was parked (it killed its workers, say) may run again."""
     rows = await ask(database, connection, "list_steps", key=str(id))
-    await restart_parked(database, connection, [Place(**dict(row)) for row in rows])
+    await restart_parked(database, connection, [ParkedPlace(**dict(row)) for row in rows])
 
 
 async def _offer(database: Database, connection: Any, id: int) -> None:
@@ -230,7 +235,7 @@ async def adopt(database: Database, connection: Any, pool: str) -> None:
     queue = own_queue(QUEUE, pool)
     rows = await ask(database, connection, "adopt_operations", queue=queue)
     if rows:
-        await offer(database, connection, [Offer(queue, row["key"]) for row in rows])
+        await offer_visits(database, connection, [Offer(queue, row["key"]) for row in rows])
 
 
 async def _change(
@@ -255,7 +260,9 @@ def _operation(row: Any) -> Operation:
 # -- running
 
 
-def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> QueueSettings:
+def operation_queue(
+    database: Database, kinds: Mapping[str, OperationKind], pool: str
+) -> QueueSettings:
     """The queue whose visits are the steps of the operations that a pool has."""
     turn = asyncio.Semaphore(1)  # one operation at a time needs one connection
 
@@ -275,17 +282,17 @@ def operation_queue(database: Database, kinds: Mapping[str, Kind], pool: str) ->
 
 
 async def _steps(
-    database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
+    database: Database, connection: Any, kinds: Mapping[str, OperationKind], run: Run
 ) -> Outcome:
     """Step after step for a while: between two of them nothing is read and nobody waited for."""
     if run.visit.attempt >= ATTEMPTS:
         return Done(writer=_failing(database, run))
-    until = moment.local() + RUN_SECONDS
+    until = clock.local() + RUN_SECONDS
     found: Operation | None = None  # as the step before left it
     outcome: Outcome | None = None
     stepped = False
     while outcome is None:
-        began = moment.local()
+        began = clock.local()
         try:
             if found is None:
                 found = await read_operation(database, connection, int(run.visit.key))
@@ -305,7 +312,7 @@ async def _steps(
             await asyncio.sleep(outcome.after)
             why, outcome = outcome.error, None
         if outcome is None:
-            now = moment.local()
+            now = clock.local()
             if now > until:
                 return Again(error=why)  # what it waits for is shown with its visit
             await asyncio.sleep(STEP_RESTS * (now - began))
@@ -313,7 +320,7 @@ async def _steps(
 
 
 async def _step(
-    database: Database, connection: Any, kinds: Mapping[str, Kind], found: Operation
+    database: Database, connection: Any, kinds: Mapping[str, OperationKind], found: Operation
 ) -> tuple[Operation | None, Outcome | None]:
     """A page: what is done with it and where the next one begins are one transaction.
 
@@ -335,8 +342,8 @@ async def _step(
     if page.items or last:
         async with database.transaction(connection):
             left = await _write(database, connection, kind, found, order, page)
-            steps.reach("operation.stepping")
-        steps.reach("operation.stepped")
+            crash_points.passed("operation.stepping")
+        crash_points.passed("operation.stepped")
         if left is None:
             return None, None  # paused or cancelled meanwhile, or another worker went first
     if last:
@@ -346,7 +353,12 @@ async def _step(
 
 
 async def _write(
-    database: Database, tx: Any, kind: Kind, found: Operation, order: Any, page: Page
+    database: Database,
+    tx: Any,
+    kind: OperationKind,
+    found: Operation,
+    order: Any,
+    page: OperationPage,
 ) -> Operation | None:
     """Do a page if the operation stands as it was read; answers how it stands then."""
     at = found.done + found.failed

@@ -21,7 +21,7 @@ from uuid import UUID
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel.jobs.cron import check_schedule, last_tick, next_tick
-from mainspring.kernel.offer import Offer, offer, offer_new
+from mainspring.kernel.offer import Offer, offer_new_visits, offer_visits
 from mainspring.kernel.operate.queues import nearest
 from mainspring.kernel.outcome import Again, Alone, Done, Outcome
 from mainspring.kernel.query import ask, decoded
@@ -104,9 +104,9 @@ async def sync_recurring(
         for s in declared
     }
     # A visit that is there keeps its time: if that has passed, a tick was missed.
-    await offer_new(database, connection, list(offers.values()))
+    await offer_new_visits(database, connection, list(offers.values()))
     if changed:
-        await offer(database, connection, [offers[name] for name in sorted(changed)])
+        await offer_visits(database, connection, [offers[name] for name in sorted(changed)])
 
 
 async def list_recurring(database: Database, connection: Any) -> list[Recurring]:
@@ -133,7 +133,7 @@ async def resume_recurring(database: Database, connection: Any, name: str) -> No
     """Go on with the next tick; those of the pause are skipped. In the caller's transaction."""
     row = await _pause(database, connection, name, paused=False)
     at = next_tick(row["cron"], row["zone"], await _now(database, connection))
-    await offer(database, connection, [Offer(own_queue(QUEUE, row["pool"]), name, at)])
+    await offer_visits(database, connection, [Offer(own_queue(QUEUE, row["pool"]), name, at)])
 
 
 async def remove_recurring(database: Database, connection: Any, name: str) -> None:

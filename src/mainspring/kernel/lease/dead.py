@@ -1,4 +1,4 @@
-"""Burial: a dead worker's row goes, its shards are free, and what it had read is suspect.
+"""Declaring a worker dead: a dead worker's row goes, its shards are free, and what it had read is suspect.
 
 Others declare a worker dead when its counter has stood still for a lease time. Whoever started its
 process and saw it end knows at once.
@@ -10,7 +10,7 @@ import logging
 from uuid import UUID
 
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.visit import token
 
@@ -19,7 +19,7 @@ log = logging.getLogger("mainspring")
 TRIES = 3
 
 
-def bury(
+def declare_dead(
     session: Session, *, pool: str, dead_id: UUID, beat: int, lease: float, fenced: bool = False
 ) -> int | None:
     """Declare a worker dead, if its counter still stands there; answers how many shards it had."""
@@ -33,7 +33,7 @@ def bury(
             "free_leases", dead_id=dead_id, pool=pool, epoch=token(), fenced=fenced
         )
         session.fetch("wake_all", pool=pool)
-    steps.reach("dead.declared")
+    crash_points.passed("dead.declared")
     return len(freed)
 
 
@@ -45,7 +45,7 @@ def deny_death(session: Session, worker_id: UUID | None) -> None:
     log.info("worker.lived", extra={"worker": str(worker_id), "visits": len(freed)})
 
 
-def bury_ended(
+def declare_ended(
     database: Database, *, pool: str, dead_id: UUID, lease: float, fenced: bool = False
 ) -> bool:
     """Declare a worker dead whose process has ended for certain. False: it had no row.
@@ -64,7 +64,7 @@ def bury_ended(
                 if fenced:
                     deny_death(session, dead_id)
                 return False
-            shards = bury(
+            shards = declare_dead(
                 session, pool=pool, dead_id=dead_id, beat=beats[dead_id], lease=lease, fenced=fenced
             )
             if shards is not None:

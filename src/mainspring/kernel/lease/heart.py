@@ -19,18 +19,17 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 from mainspring.db.database import Database, backoff
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease import parts
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death
 from mainspring.kernel.lease.holds import Holds
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.parts import Parts
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.shards import Shards
 from mainspring.kernel.lease.watchdog import Watchdog
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.loop_watch import LoopWatch
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 
@@ -60,28 +59,28 @@ class Heart(threading.Thread):
     def __init__(
         self,
         database: Database,
-        hand: Hand,
-        mind: Mind,
+        owned: Owned,
+        loop_port: LoopPort,
         settings: WorkerSettings,
         queues: Iterable[QueueSettings],
         watched: Iterable[str] = (),
     ) -> None:
         super().__init__(name="mainspring.heart", daemon=True)
-        self._hand = hand
-        self._mind = mind
+        self._owned = owned
+        self._loop_port = loop_port
         self._settings = settings
         self._turns = {queue.name: queue.turns for queue in queues}
         self._watched = [*self._turns, *watched]  # whose settings are read
         self._session = Session(database, patience=settings.lease * CONNECT_WITHIN)
         self._session.between = self._beat_if_due
         self.watchdog = Watchdog(
-            hand, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
+            owned, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
         )
         code = code_of(self._turns.keys(), self._turns.values())
         self._digest = code.digest
-        self._shards = Shards(self._session, hand, mind, settings, code)
-        self._holds = Holds(self._session, hand, mind, retry_after=settings.beat_every)
-        self._parts = Parts(self._session, hand, mind)
+        self._shards = Shards(self._session, owned, loop_port, settings, code)
+        self._holds = Holds(self._session, owned, loop_port, retry_after=settings.beat_every)
+        self._parts = Parts(self._session, owned, loop_port)
         self._first_id = settings.worker_id
         self._launch = uuid4()  # the same under every id, so others know who came back
         self._poke = threading.Event()
@@ -110,7 +109,7 @@ class Heart(threading.Thread):
         tries = 0
         while not self._ending.is_set():
             try:
-                self._turn_at = moment.local()
+                self._turn_at = clock.local()
                 self.watchdog.asking()
                 self._turn()
                 self.watchdog.answered()
@@ -134,7 +133,7 @@ class Heart(threading.Thread):
     def cut(self) -> None:
         """The lease has ended and no beat came: break off what the thread waits for, if it hangs."""
         began = self._turn_at
-        if began and moment.local() - began > self._settings.lease / 2:
+        if began and clock.local() - began > self._settings.lease / 2:
             self._session.cut()
 
     def break_off(self) -> None:
@@ -153,27 +152,27 @@ class Heart(threading.Thread):
 
     def poke_share(self) -> None:
         """Visits wait here for a slot: if another worker is idle, it should have them now."""
-        if len(self._shards.peers) > 1 and moment.local() - self._shared_at > SHARE_EVERY:
-            self._shared_at = moment.local()
+        if len(self._shards.peers) > 1 and clock.local() - self._shared_at > SHARE_EVERY:
+            self._shared_at = clock.local()
             self._overfull = True
             self._poke.set()
 
     def _until_next(self) -> float:
-        now = moment.local()
+        now = clock.local()
         if self._beat_now:
             return 0.0
         wait = min(self._look_at + self._settings.beat_every - now, self._holds.next_in(now))
         if self._parts.unmet:
             wait = min(wait, parts.EVERY)
         # A run that begins while this thread sleeps must be held in time too.
-        wait = min(wait, max(0.05, self._mind.shortest_hold_after() / 2))
+        wait = min(wait, max(0.05, self._loop_port.shortest_hold_after() / 2))
         return max(0.01, wait)
 
     def _fence_if_late(self) -> None:
-        if moment.local() > self._hand.good_until and not self._was_fenced:
+        if clock.local() > self._owned.good_until and not self._was_fenced:
             self._was_fenced = True
-            log.warning("worker.fenced", extra={"worker": str(self._hand.worker_id)})
-            self._mind.fenced()
+            log.warning("worker.fenced", extra={"worker": str(self._owned.worker_id)})
+            self._loop_port.fenced()
         self.watchdog.call_off_if_idle()
 
     # -- one turn
@@ -185,11 +184,9 @@ class Heart(threading.Thread):
             self._declared_dead()
 
     def _look_after_all(self) -> None:
-        if self._hand.worker_id is None or self._is_dead:
+        if self._owned.worker_id is None or self._is_dead:
             self._join()
-        looks = self._beat_now or (
-            moment.local() >= self._look_at + self._settings.beat_every * 0.9
-        )
+        looks = self._beat_now or (clock.local() >= self._look_at + self._settings.beat_every * 0.9)
         if looks:
             self._beat_now = False
             self._beat()
@@ -203,7 +200,7 @@ class Heart(threading.Thread):
 
     def _look_after_shards(self, *, look: bool) -> None:
         if look:
-            self._shards.bury(self._look_at, self._read_at)
+            self._shards.declare_dead(self._look_at, self._read_at)
             if not self.leaving.is_set():
                 self._take_part()
             self._holds.look()
@@ -225,7 +222,7 @@ class Heart(threading.Thread):
         settings, self._beat_at = self._settings, 0.0
         if self._is_dead:
             # Nothing that ran here has killed anybody.
-            deny_death(self._session, self._hand.worker_id)
+            deny_death(self._session, self._owned.worker_id)
         self._session.call("make_leases", pool=settings.pool)
         worker_id = self._first_id or uuid4()
         self._first_id = None  # used, even if the answer is lost
@@ -241,48 +238,48 @@ class Heart(threading.Thread):
             process=os.getpid(),
             launch=self._launch,
         )
-        self._hand.worker_id = worker_id
+        self._owned.worker_id = worker_id
         self._is_dead = False
         self._look_at = 0.0
         # The others should share now. Lost, they will at their next beat; but we have joined.
         self._session.call("wake_all", pool=settings.pool)
-        steps.reach("pool.joined")
+        crash_points.passed("pool.joined")
         log.info("worker.joined", extra={"worker": str(worker_id), "pool": settings.pool})
 
     def _beat(self) -> None:
         """Beat, and see all others, all leases and all settings as they are after it."""
         settings, session = self._settings, self._session
-        sent = moment.local()
+        sent = clock.local()
         self._send_beat()
         peers = session.call("read_workers", pool=settings.pool)
         leases = session.call("read_leases", pool=settings.pool)
         queues = session.call("read_queues", queues=self._watched)
-        self._look_at, self._read_at = sent, moment.local()
-        self._mind.settings_read(queues)
+        self._look_at, self._read_at = sent, clock.local()
+        self._loop_port.settings_read(queues)
         self._shards.seen(peers, leases)
         self.joined.set()
 
     def _beat_if_due(self) -> None:
         """Between two statements: a turn of many must not last longer than the lease."""
-        if self._beat_at and moment.local() >= self._beat_at + self._settings.beat_every:
+        if self._beat_at and clock.local() >= self._beat_at + self._settings.beat_every:
             self._send_beat()
 
     def _send_beat(self) -> None:
-        hand, settings = self._hand, self._settings
+        owned, settings = self._owned, self._settings
         slots = 0 if self.leaving.is_set() else settings.concurrency
-        sent = moment.local()
+        sent = clock.local()
         beaten = self._session.alone(
-            "beat", worker_id=hand.worker_id, slots=slots, free=self._mind.free_slots()
+            "beat", worker_id=owned.worker_id, slots=slots, free=self._loop_port.free_slots()
         )
-        received = moment.local()
+        received = clock.local()
         if not beaten:
             raise _DeclaredDead
         self._beat_at = sent
         self.watchdog.beaten(sent)
         self._was_fenced = False
-        jump = hand.time.seen(beaten[0][1], sent=sent, received=received)
+        jump = owned.time.seen(beaten[0][1], sent=sent, received=received)
         if abs(jump) > JUMP and self.joined.is_set():
-            self._mind.clock_jumped(jump)
+            self._loop_port.clock_jumped(jump)
         self._warn_of_short_lease(received - sent)
 
     def _warn_of_short_lease(self, round_trip: float) -> None:
@@ -302,11 +299,11 @@ class Heart(threading.Thread):
 
     def _declared_dead(self) -> None:
         """Others believe me dead: stop everything, then come back as somebody else."""
-        log.warning("worker.declared_dead", extra={"worker": str(self._hand.worker_id)})
-        self._hand.let_go(self._hand.shards)
-        self._hand.good_until = 0.0
-        self._mind.fenced()
-        self._mind.shards_changed()
+        log.warning("worker.declared_dead", extra={"worker": str(self._owned.worker_id)})
+        self._owned.let_go(self._owned.shards)
+        self._owned.good_until = 0.0
+        self._loop_port.fenced()
+        self._loop_port.shards_changed()
         self._parts.lose()
         self._is_dead = True
         self._look_at = self._beat_at = 0.0
@@ -316,8 +313,8 @@ class Heart(threading.Thread):
 
     def leave(self) -> None:
         """What is left goes back at once, and my row goes. Called after the thread has ended."""
-        steps.reach("pool.leaving")
-        session, me, pool = self._session, self._hand.worker_id, self._settings.pool
+        crash_points.passed("pool.leaving")
+        session, me, pool = self._session, self._owned.worker_id, self._settings.pool
         session.disconnect()  # a new one: that of the thread may hang
         # No clock is to be looked at any more, and a beat would set the watchdog on a process that ends.
         session.patience, session.between = None, lambda: None

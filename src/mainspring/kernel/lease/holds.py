@@ -14,11 +14,10 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.literals import numbers
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel import clock, crash_points
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.run import run_log
 from mainspring.kernel.visit import Run
 
@@ -28,10 +27,12 @@ log = logging.getLogger("mainspring")
 class Holds:
     """The heart's work on holds."""
 
-    def __init__(self, session: Session, hand: Hand, mind: Mind, *, retry_after: float) -> None:
+    def __init__(
+        self, session: Session, owned: Owned, loop_port: LoopPort, *, retry_after: float
+    ) -> None:
         self._session = session
-        self._hand = hand
-        self._mind = mind
+        self._owned = owned
+        self._loop_port = loop_port
         self._retry_after = retry_after
         self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
         self._late: set[int] = set()  # of these, my own
@@ -45,33 +46,33 @@ class Holds:
     def next_in(self, now: float) -> float:
         """Seconds until the next run has lasted long enough to be held."""
         times = [
-            max(run.hold_at, run.began + self._mind.hold_after(run)[0])
-            for run in self._hand.snapshot()
+            max(run.hold_at, run.began + self._loop_port.hold_after(run)[0])
+            for run in self._owned.snapshot()
             if not run.held and not run.settled and run.outcome is None
         ]
         return min(times, default=float("inf")) - now
 
     def write_due(self) -> None:
         """Mark the runs that last: from here on they are seen, and survive one by one."""
-        now = moment.local()
+        now = clock.local()
         due: list[tuple[Run, float | None]] = []
-        for run in self._hand.snapshot():
+        for run in self._owned.snapshot():
             if run.held or run.outcome is not None or run.settled:
                 continue
-            after, work_timeout = self._mind.hold_after(run)
+            after, work_timeout = self._loop_port.hold_after(run)
             if now >= max(run.hold_at, run.began + after):
                 run.hold_at = now + self._retry_after
                 due.append((run, work_timeout))
         if not due:
             return
-        steps.reach("hold.writing")
-        rows = self._session.call("hold", **hold_arguments(due, self._hand.worker_id))
+        crash_points.passed("hold.writing")
+        rows = self._session.call("hold", **hold_arguments(due, self._owned.worker_id))
         held = {row[0] for row in rows}
         for run, _ in due:
             run.held = run.held or run.token in held
         told = [run for run, _ in due if run.token in held]
-        run_log.held(told, str(self._hand.worker_id))
-        steps.reach("hold.written")
+        run_log.held(told, str(self._owned.worker_id))
+        crash_points.passed("hold.written")
 
     def look(self) -> None:
         """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
@@ -79,24 +80,24 @@ class Holds:
         visits are gone."""
         self._let_go_of_lost(self._release_lost())
         self._list_hanging()
-        if not self._hand.shards:
+        if not self._owned.shards:
             return
-        shards = list(self._hand.shards)
+        shards = list(self._owned.shards)
         rows = self._session.call("read_held", shards=numbers(shards))
         late = {row[4] for row in rows if row[6]}
         overdue, self._overdue = late & self._overdue, late
         orphaned = [row[4] for row in rows if row[7]]
         if overdue:
-            overdue -= self._mind.overdue([row for row in rows if row[4] in overdue])
+            overdue -= self._loop_port.overdue([row for row in rows if row[4] in overdue])
         if overdue or orphaned:
             self._recover(shards, orphaned, list(overdue))
             rows = self._session.call("read_held", shards=numbers(shards))
-            self._mind.shards_changed()
-        self._mind.held_read(rows)
+            self._loop_port.shards_changed()
+        self._loop_port.held_read(rows)
 
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
         freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
-        steps.reach("visits.recovered")
+        crash_points.passed("visits.recovered")
         for _, key, queue, crashes, was_orphaned, parked, _ in freed:
             facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
             log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
@@ -104,24 +105,24 @@ class Holds:
     def _release_lost(self) -> set[int]:
         """A hold may arrive after its run was given up: then nobody would ever clear it. Answers what
         I hold."""
-        me = self._hand.worker_id
+        me = self._owned.worker_id
         rows = self._session.call("read_own_holds", worker_id=me)
         held = [row[1] for row in rows]
         self._let_go_of_late({row[1] for row in rows if row[2]})
         # A run is in hand before its hold is sent, so what is not in hand now has ended.
-        lost = [run for run in held if run not in self._hand.runs]
+        lost = [run for run in held if run not in self._owned.runs]
         if lost:
             self._session.call("release_holds", worker_id=me, runs=lost)
-            self._mind.shards_changed()
+            self._loop_port.shards_changed()
         return set(held)
 
     def _let_go_of_late(self, late: set[int]) -> None:
         """A worker that stops has given its shards away, perhaps to nobody yet: it looks itself which of
         its runs are late at two looks running. It need not wait for those."""
         twice, self._late = late & self._late, late
-        runs = [run for run in self._hand.active() if run.token in twice]
-        if runs and self._hand.closed:
-            self._mind.lost_hold(runs, void=False)
+        runs = [run for run in self._owned.active() if run.token in twice]
+        if runs and self._owned.closed:
+            self._loop_port.lost_hold(runs, void=False)
 
     def _let_go_of_lost(self, held: set[int]) -> None:
         """Runs whose visits were deleted (by their hold, or because no hold could be had), and those that
@@ -131,7 +132,7 @@ class Holds:
         """
         doubtful = [
             run
-            for run in [*self._hand.active(), *self._mind.hanging_runs()]
+            for run in [*self._owned.active(), *self._loop_port.hanging_runs()]
             if not run.settled and run.token not in held and (run.held or run.hold_at)
         ]
         lost: dict[int, str] = {}
@@ -142,12 +143,12 @@ class Holds:
             words = ("gone", "changed") if void else ("overtaken",)
             runs = [r for r in doubtful if lost.get(r.token) in words and r.token in self._lost]
             if runs:
-                self._mind.lost_hold(runs, void=void)
+                self._loop_port.lost_hold(runs, void=void)
         self._lost = lost
 
     def _list_hanging(self) -> None:
         """Name the runs that hang in my row, for operators."""
-        listed, me = self._mind.hanging(), self._hand.worker_id
+        listed, me = self._loop_port.hanging(), self._owned.worker_id
         if self._listed_by != me:  # a new row, which names none
             self._listed, self._listed_by = [], me
         if listed != self._listed:

@@ -1,4 +1,4 @@
-"""The mind: what the heart's thread asks of its worker and tells it.
+"""The port between the heart's thread and the event loop: what the heart asks and tells its worker.
 
 Called from the heart's thread. A question is answered at once from what the loop shows; what changes
 the loop's state is passed on to the loop.
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.db.until_reachable import insist
+from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.limits.bucket import Bucket
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
@@ -41,7 +41,7 @@ class PartNeed:
     running: int
 
 
-class Mind:
+class LoopPort:
     """A worker's answers to its heart."""
 
     loop: asyncio.AbstractEventLoop
@@ -49,7 +49,7 @@ class Mind:
     def __init__(
         self,
         database: Database,
-        hand: Hand,
+        owned: Owned,
         buffer: Buffer,
         reader: Reader,
         runner: Runner,
@@ -63,7 +63,7 @@ class Mind:
     ) -> None:
         self._layers = layers
         self._database = database
-        self.hand = hand
+        self.owned = owned
         self.buffer = buffer
         self.reader = reader
         self.runner = runner
@@ -95,7 +95,7 @@ class Mind:
 
     def _apply_settings(self, rows: Sequence[Any]) -> None:
         """Operators' settings as they stand now."""
-        now = moment.local()
+        now = clock.local()
         for row in rows:
             (
                 name,
@@ -126,9 +126,9 @@ class Mind:
         self.buffer.release_turns()
         done = (
             self.reader.complete
-            and not (self.runner.tries.waiting or self.runner.tries.running)
+            and not (self.runner.suspects.waiting or self.runner.suspects.running)
             and not self.buffer.behind_groups()
-            and not self.buffer.holds_any(self.hand.is_suspect)
+            and not self.buffer.holds_any(self.owned.is_suspect)
         )
         self._suspects_done_at = self._looked_at if done else -1
         self.reader.wake()
@@ -142,7 +142,7 @@ class Mind:
         groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
         turns: set[tuple[str, str]] = set()
         for _, key, queue_name, group, _, holder, _, _, _ in rows:
-            if holder == self.hand.worker_id:
+            if holder == self.owned.worker_id:
                 continue
             turns.update((turn, key) for turn in self.turns_of.get(queue_name, ()))
             queue = self.buffer.queues.get(queue_name)
@@ -166,18 +166,18 @@ class Mind:
         self.tell(self._apply_shards)
 
     def _apply_shards(self) -> None:
-        self._looked_at, self._suspects_done_at = self.hand.changes, -1
-        with self.hand.gate:
-            shards, by_queue = self.hand.shards, self.hand.by_queue
-            gone = frozenset(self.hand.let_go_of)
+        self._looked_at, self._suspects_done_at = self.owned.changes, -1
+        with self.owned.gate:
+            shards, by_queue = self.owned.shards, self.owned.by_queue
+            gone = frozenset(self.owned.let_go_of)
 
         def unwanted(visit: Visit) -> bool:
             mine = by_queue[visit.queue] if by_queue else shards
             return visit.shard not in mine or visit.shard in gone
 
         self.buffer.drop(unwanted, shards, by_queue)
-        self.runner.tries.drop(unwanted)
-        self.hand.loop_looked(gone)
+        self.runner.suspects.drop(unwanted)
+        self.owned.loop_looked(gone)
         self.reader.restart()
 
     def overdue(self, rows: Sequence[Any]) -> set[int]:
@@ -204,7 +204,7 @@ class Mind:
     def _follow_clock(self, seconds: float) -> None:
         self.reader.restart()
         if seconds < 0:
-            self._begin(insist(lambda: self._step_back(-seconds)))
+            self._begin(until_reachable(lambda: self._step_back(-seconds)))
 
     async def _step_back(self, seconds: float) -> None:
         """What was due by the old clock is due by the new one."""
@@ -231,7 +231,7 @@ class Mind:
         self._break_off(threads_only=False)
 
     def _break_off(self, *, threads_only: bool) -> None:
-        self.interrupt(self.hand.active())
+        self.interrupt(self.owned.active())
         for layer in self._layers:
             layer.cut(threads_only=threads_only)
 
@@ -249,7 +249,7 @@ class Mind:
 
     def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.waited_by_shard(moment.local(), SHARE_AFTER, queues)
+        return self.buffer.waited_by_shard(clock.local(), SHARE_AFTER, queues)
 
     def hanging_runs(self) -> list[Run]:
         """Those that may still have a result: until their visits are gone."""
@@ -259,9 +259,9 @@ class Mind:
         return self.runner.hanging.listed()
 
     def free_slots(self) -> int:
-        if self.hand.closed:
+        if self.owned.closed:
             return 0
-        return max(0, self.runner.free - self.buffer.startable(moment.local()))
+        return max(0, self.runner.free - self.buffer.startable(clock.local()))
 
     def hold_after(self, run: Run) -> tuple[float, float | None]:
         queue = self.buffer.queues[run.visit.queue]
@@ -277,7 +277,7 @@ class Mind:
         for queue in self.buffer.queues.values():
             if queue.concurrency is None and queue.rate is None:
                 continue
-            wants = bool(queue.wants_part or queue.buffered) and not self.hand.closed
+            wants = bool(queue.wants_part or queue.buffered) and not self.owned.closed
             queue.wants_part = False  # set again by the next start that it keeps back
             needs.append(PartNeed(queue.name, wants, queue.running))
         return needs
@@ -285,17 +285,17 @@ class Mind:
     def part_shrink(self, queue: str, size: int, rate: float) -> int:
         """At once, so that the heart may lend to others what this worker no longer uses."""
         state = self.buffer.queues[queue]
-        with self.hand.gate:
+        with self.owned.gate:
             state.part = size
             if state.bucket is not None:
-                state.bucket.change(rate, moment.local())
+                state.bucket.change(rate, clock.local())
             return state.running
 
     def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
         """Under the gate and at once, so that no later shrink is undone by an earlier word.
         `anew`: begin without a token."""
-        state, now = self.buffer.queues[queue], moment.local()
-        with self.hand.gate:
+        state, now = self.buffer.queues[queue], clock.local()
+        with self.owned.gate:
             state.part = size
             if state.bucket is None or anew:
                 state.bucket = Bucket(rate, now)
@@ -305,4 +305,4 @@ class Mind:
 
     def suspects_done(self) -> bool:
         # What the heart has just taken over the loop may not have looked at yet.
-        return self._suspects_done_at == self.hand.changes
+        return self._suspects_done_at == self.owned.changes

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mainspring.db.literals import rows as as_rows
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.db.literals import as_rows
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease.bands import (
     CLOSED,
     WHOLE,
@@ -84,9 +83,9 @@ def carry_out(
 ) -> bool:
     """Recut what of these shards can be locked, some at a time, until these seconds are over; answers
     whether any was. No rule crosses shards, so each part is whole in itself."""
-    began, done = moment.local(), 0
+    began, done = clock.local(), 0
     for first in range(0, len(shards), AT_ONCE):
-        if first and moment.local() - began > seconds:
+        if first and clock.local() - began > seconds:
             break
         done += _carry_out(session, book, me=me, shards=shards[first : first + AT_ONCE])
     if done:
@@ -99,13 +98,13 @@ def carry_out(
 
 def _carry_out(session: Session, book: Book, *, me: UUID, shards: Sequence[int]) -> int:
     with session.transaction():
-        steps.reach("recut.locking")
+        crash_points.passed("recut.locking")
         before = _lock(session, book, shards)
         # Only now: an owner of what is locked has joined before it took, so whoever has no row is dead.
         workers = session.fetch("lock_workers", pool=book.pool)
         living = book.codes(session.fetch, [(id, digest) for id, digest, _ in workers])
-        steps.reach("recut.workers_read")
-        # A burial under way may come to nothing, and who it is for goes on with all that it has.
+        crash_points.passed("recut.workers_read")
+        # A death that is declared now may come to nothing, and who it is for goes on with all that it has.
         if me not in living or not all(is_kept for _, _, is_kept in workers):
             return 0
         after = planned(before, bands_for(set(living.values())), living)
@@ -113,7 +112,7 @@ def _carry_out(session: Session, book: Book, *, me: UUID, shards: Sequence[int])
         if changed:
             was = {shard: before[shard] for shard in changed}
             _write(session, book.pool, was, {shard: after[shard] for shard in changed})
-        steps.reach("recut.written")
+        crash_points.passed("recut.written")
     return len(changed)
 
 

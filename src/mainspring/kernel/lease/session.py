@@ -79,7 +79,7 @@ class Session:
         """From another thread: break off whatever the connection waits for."""
         if (attempt := self._attempt) is not None:
             attempt.give_up()
-        cut(self._connection)
+        cut_socket(self._connection)
 
     def close(self) -> None:
         """Disconnect for good: a connection that is under way is not wanted any more."""
@@ -94,7 +94,7 @@ class Session:
             connection.close()
 
 
-def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any] | None) -> None:
+def cut_socket(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any] | None) -> None:
     """Shut the socket of a psycopg connection down: who waits on it gets an error at once."""
     if connection is None or connection.closed:
         return

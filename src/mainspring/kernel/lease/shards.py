@@ -15,8 +15,7 @@ from uuid import UUID
 
 from mainspring.db.literals import numbers
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease import recut
 from mainspring.kernel.lease.bands import (
     CLOSED,
@@ -29,9 +28,9 @@ from mainspring.kernel.lease.bands import (
     must_yield,
     turns_of,
 )
-from mainspring.kernel.lease.dead import bury
+from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.holds import hold_arguments
-from mainspring.kernel.lease.loop_port import Mind
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.lease.sharing import (
     Lease,
@@ -41,7 +40,7 @@ from mainspring.kernel.lease.sharing import (
     shards_to_take,
     surplus_gift,
 )
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import OWN, WorkerSettings
 from mainspring.kernel.visit import LAST_KEY, Position, token
 
@@ -54,11 +53,16 @@ class Shards:
     """The heart's work on leases."""
 
     def __init__(
-        self, session: Session, hand: Hand, mind: Mind, settings: WorkerSettings, code: Code
+        self,
+        session: Session,
+        owned: Owned,
+        loop_port: LoopPort,
+        settings: WorkerSettings,
+        code: Code,
     ) -> None:
         self._session = session
-        self._hand = hand
-        self._mind = mind
+        self._owned = owned
+        self._loop_port = loop_port
         self._settings = settings
         self._queues = code.queues
         self._book = recut.Book(settings.pool, code)
@@ -80,8 +84,8 @@ class Shards:
 
     @property
     def _me(self) -> UUID:
-        assert self._hand.worker_id is not None
-        return self._hand.worker_id
+        assert self._owned.worker_id is not None
+        return self._owned.worker_id
 
     def seen(self, peers: Sequence[Any], leases: Sequence[Any]) -> None:
         """What a beat has read. Where memory and table differ an answer was lost or a recut was made, so
@@ -89,7 +93,7 @@ class Shards:
         self._read_peers(peers)
         self._read_leases(leases)
         mine = {held: lease.epoch for held, lease in self._mine()}
-        if mine == self._epochs and {shard for _, shard in mine} == self._hand.shards:
+        if mine == self._epochs and {shard for _, shard in mine} == self._owned.shards:
             return
         rows = self._session.call(
             "renew_leases", pool=self._settings.pool, worker_id=self._me, epoch=token()
@@ -131,25 +135,25 @@ class Shards:
     def _read_peers(self, rows: Sequence[Any]) -> None:
         codes = self._book.codes(self._session.call, [(r[0], r[9]) for r in rows])
         if codes != self._codes:
-            self._codes, self._mind.turns_of = codes, turns_of(codes.values())
+            self._codes, self._loop_port.turns_of = codes, turns_of(codes.values())
         self.peers = [
             Peer(row[0], row[1], code.queues if code else frozenset(row[2]), *row[3:])
             for row in rows
             if row[0] in codes
             for code in (codes[row[0]],)
         ]
-        self._hand.bundles = all(peer.bundles for peer in self.peers)
+        self._owned.bundles = all(peer.bundles for peer in self.peers)
 
     def _adopt(self, mine: dict[Held, Lease]) -> None:
         """Make these leases, and only these, mine: load what is held there before anything starts."""
         shards = {shard for _, shard in mine}
         new = mine.keys() - self._epochs.keys()
         if new:
-            self._mind.held_read(self._session.call("read_held", shards=numbers(list(shards))))
+            self._loop_port.held_read(self._session.call("read_held", shards=numbers(list(shards))))
             self._load_suspects({held: mine[held].suspect_of for held in new})
         self._epochs = {held: lease.epoch for held, lease in mine.items()}
-        self._hand.own(shards, count=self._count, by_queue=self._by_queue())
-        self._mind.shards_changed()
+        self._owned.own(shards, count=self._count, by_queue=self._by_queue())
+        self._loop_port.shards_changed()
 
     def _by_queue(self) -> dict[str, frozenset[int]]:
         """The shards of each queue; none while what is mine is whole."""
@@ -183,14 +187,14 @@ class Shards:
             ):  # one that had read nothing too: else its name would stay for ever
                 band, read = self._bands[name], reach.get(owner, {})
                 levels = {k: v for k, v in read.items() if band is None or k[0] in band}
-                before = {} if band is None else self._hand.suspects.get(shard, {})
-                self._hand.suspects[shard] = before | levels
+                before = {} if band is None else self._owned.suspects.get(shard, {})
+                self._owned.suspects[shard] = before | levels
 
-    def bury(self, beat_at: float, read_at: float) -> None:
+    def declare_dead(self, beat_at: float, read_at: float) -> None:
         """Declare dead who stood still for a lease time, and free its shards."""
         pool = self._settings.pool
         for peer in self._watch.look(self.peers, me=self._me, now=beat_at, read_at=read_at):
-            freed = bury(
+            freed = declare_dead(
                 self._session,
                 pool=pool,
                 dead_id=peer.id,
@@ -264,7 +268,7 @@ class Shards:
             return
         for name in self._wanted():
             self._take(name)
-        if not self._hand.shards:
+        if not self._owned.shards:
             self._say_waiting()
 
     def _take(self, name: str) -> None:
@@ -279,13 +283,13 @@ class Shards:
         rows = self._session.call("take_leases", pool=name, worker_id=me, most=most, epoch=token())
         if not rows:
             return
-        steps.reach("leases.taken")
+        crash_points.passed("leases.taken")
         taken = {(name, row[0]): Lease(row[0], me, row[1], None, row[2]) for row in rows}
         mine = sum(1 for lease in leases if lease.worker_id == me)
         # What only fills my fair share was not given for its load, and may go for that at once.
         if mine + len(taken) > len(leases) // max(1, len(staying)):
             came = [held for held in taken if held[1] in gifts]
-            self._given.update(dict.fromkeys(came, moment.local()))
+            self._given.update(dict.fromkeys(came, clock.local()))
         self._note(taken)
         self._adopt(dict(self._mine()))
 
@@ -312,9 +316,9 @@ class Shards:
             if self._watch.saw_beat(peer):
                 place = f"process {peer.process} on {peer.host}"
                 mine, theirs = _of_users(self._queues), _of_users(peer.queues)
-                self._mind.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
+                self._loop_port.turned_away(MixedPool(self._settings.pool, mine, theirs, place))
                 return
-        if not self._hand.shards:
+        if not self._owned.shards:
             self._say_waiting()
 
     def _say_waiting(self) -> None:
@@ -342,15 +346,15 @@ class Shards:
         if all(peer.id != me for peer in staying):
             self._hand_over(name, staying)
             return
-        recent = moment.local() - self._settings.lease
+        recent = clock.local() - self._settings.lease
         keep = {shard for (n, shard), at in self._given.items() if at > recent and n == name}
         gift = surplus_gift(leases, staying, me=me, keep=keep)
-        if gift is None and self._mind.free_slots() == 0:
+        if gift is None and self._loop_port.free_slots() == 0:
             # What waits is only for who can run all of it.
             band = self._bands[name]
             queues = self._queues if band is None else self._queues & band
             serving = [p for p in staying if p.id == me or p.queues >= queues]
-            gift = load_gift(self._mind.waiting_by_shard(queues), serving, me=me, keep=keep)
+            gift = load_gift(self._loop_port.waiting_by_shard(queues), serving, me=me, keep=keep)
         if gift is not None:
             self._give(name, gift.shards, gift.to)
 
@@ -382,17 +386,17 @@ class Shards:
             of.setdefault(name, []).append(shard)
         for name, shards in of.items():
             self._give(name, shards, None)
-        return not self._hand.shards
+        return not self._owned.shards
 
     def _give(self, name: str, shards: Sequence[int], to: UUID | None) -> None:
         """Free shards, with every run in them held; a shard with a run that cannot be held stays."""
         going = {s: self._epochs.pop((name, s)) for s in shards if (name, s) in self._epochs}
-        runs = self._hand.let_go(going, self._bands[name])
-        unheld = [(run, self._mind.hold_after(run)[1]) for run in runs if not run.held]
+        runs = self._owned.let_go(going, self._bands[name])
+        unheld = [(run, self._loop_port.hold_after(run)[1]) for run in runs if not run.held]
         stay: set[int] = set()
         try:
             with self._session.transaction():
-                steps.reach("shards.giving")
+                crash_points.passed("shards.giving")
                 held: set[int] = set()
                 if unheld:
                     rows = self._session.fetch("hold", **hold_arguments(unheld, self._me))
@@ -402,7 +406,7 @@ class Shards:
             for run, _ in unheld:
                 run.held = run.held or run.token in held
             self._note_given(name, going.keys() - stay, to)
-            steps.reach("shards.given")
+            crash_points.passed("shards.given")
         except BaseException:
             stay = set()  # unknown: none is mine until a beat has read the leases
             raise
@@ -410,8 +414,8 @@ class Shards:
             if stay:
                 self._epochs |= {(name, shard): going[shard] for shard in stay}
                 owned = {shard for _, shard in self._epochs}
-                self._hand.own(owned, count=self._count, by_queue=self._by_queue())
-            self._mind.shards_changed()
+                self._owned.own(owned, count=self._count, by_queue=self._by_queue())
+            self._loop_port.shards_changed()
 
     def _note_given(self, name: str, given: Collection[int], to: UUID | None) -> None:
         """What is given is no longer mine to give, whatever the leases said at the last beat."""
@@ -440,8 +444,8 @@ class Shards:
     def tidy(self) -> None:
         """Forget notes that newer ones have replaced, and suspects that were all looked at."""
         self._session.call("trim_reach", worker_id=self._me)
-        suspects = self._hand.suspects
-        if suspects and self._mind.suspects_done():
+        suspects = self._owned.suspects
+        if suspects and self._loop_port.suspects_done():
             known = self._queues
             self._session.call(
                 "clear_suspects",
@@ -453,7 +457,7 @@ class Shards:
                 ],
                 epochs=list(set(self._epochs.values())),
             )
-            self._hand.suspects = {}
+            self._owned.suspects = {}
 
 
 def _of_users(queues: Collection[str]) -> list[str]:

@@ -17,8 +17,8 @@ import struct
 import threading
 from uuid import UUID
 
-from mainspring.kernel import clock as moment
-from mainspring.kernel.owned import Hand
+from mainspring.kernel import clock
+from mainspring.kernel.owned import Owned
 
 # Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
 FENCE_AFTER = 0.7
@@ -30,8 +30,8 @@ _MARK = struct.Struct("d16s")
 class Watchdog:
     """One per worker; `on` where a run that cannot be stopped shall end the process."""
 
-    def __init__(self, hand: Hand, lease: float, *, on: bool, mark: int | None = None) -> None:
-        self._hand = hand
+    def __init__(self, owned: Owned, lease: float, *, on: bool, mark: int | None = None) -> None:
+        self._owned = owned
         self._lease = lease
         self._on = on
         self._mark = mark  # a file that outlives the process
@@ -42,10 +42,10 @@ class Watchdog:
     def beaten(self, sent: float) -> None:
         """A beat that was sent then is answered: the lease is in force anew."""
         with self._gate:
-            self._hand.good_until = sent + self._lease * FENCE_AFTER
+            self._owned.good_until = sent + self._lease * FENCE_AFTER
             self._ends_at = sent + self._lease * EXIT_AFTER
             if self._on:
-                left = self._ends_at - moment.local()
+                left = self._ends_at - clock.local()
                 faulthandler.dump_traceback_later(max(0.01, left), exit=True)
         self._write()
 
@@ -59,14 +59,14 @@ class Watchdog:
         self._write()
 
     def _write(self) -> None:
-        if self._mark is not None and (me := self._hand.worker_id) is not None:
+        if self._mark is not None and (me := self._owned.worker_id) is not None:
             ends_at = self._ends_at if self._asking else 0.0
             os.pwrite(self._mark, _MARK.pack(ends_at, me.bytes), 0)
 
     def call_off_if_idle(self) -> None:
         """From any thread. A beat that comes at the same time is not undone: it has moved the lease."""
         with self._gate:
-            if self._on and moment.local() > self._hand.good_until and not self._hand.active():
+            if self._on and clock.local() > self._owned.good_until and not self._owned.active():
                 faulthandler.cancel_dump_traceback_later()
 
     def end(self) -> None:
@@ -81,4 +81,4 @@ def read_mark(mark: int, code: int) -> tuple[UUID | None, bool]:
     if len(written) < _MARK.size:
         return None, False
     ends_at, me = _MARK.unpack(written)
-    return UUID(bytes=me), code == EXIT_CODE and 0.0 < ends_at <= moment.local()
+    return UUID(bytes=me), code == EXIT_CODE and 0.0 < ends_at <= clock.local()

@@ -85,7 +85,7 @@ class ParkedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ParkedPlace:
     """Where a visit lies: its primary key."""
 
     shard: int
@@ -153,7 +153,7 @@ async def count_parked(database: Database, connection: Any, wanted: ParkedFilter
 
 
 async def restart_parked(
-    database: Database, connection: Any, places: Sequence[Place], *, fresh_ids: bool = False
+    database: Database, connection: Any, places: Sequence[ParkedPlace], *, fresh_ids: bool = False
 ) -> list[Changed]:
     """Free these parked visits; what is not answered was not parked any more, or is locked."""
     rows = await ask(
@@ -173,7 +173,7 @@ async def restart_parked(
 async def cancel_visits(
     database: Database,
     connection: Any,
-    places: Sequence[Place],
+    places: Sequence[ParkedPlace],
     *,
     reason: str,
     parked_only: bool = False,
@@ -190,7 +190,7 @@ async def cancel_visits(
     return [Changed(row["queue"], row["key"], row["id"]) for row in rows]
 
 
-def place_values(places: Sequence[Place]) -> dict[str, Any]:
+def place_values(places: Sequence[ParkedPlace]) -> dict[str, Any]:
     """Places as the statements take them."""
     return {
         "shards": [p.shard for p in places],

@@ -21,8 +21,8 @@ from mainspring.phrases import counted
 
 # So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
 COUNT_MOST = 200_000
-LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
-SET_BY_OPERATORS = (*LIMITS, "waiting_max")
+QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max")
 
 
 @dataclass(frozen=True, slots=True)

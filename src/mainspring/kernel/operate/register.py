@@ -12,7 +12,7 @@ from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
 
 
-async def register(
+async def register_queues(
     database: Database, connection: Any, queues: Iterable[QueueSettings], *, update: bool
 ) -> None:
     """Write the queues' settings; an operator's change stands until the declaration changes."""

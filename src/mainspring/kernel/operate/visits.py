@@ -10,7 +10,7 @@ from uuid import UUID
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.keys import stored_keys
-from mainspring.kernel.operate.parked import Place
+from mainspring.kernel.operate.parked import ParkedPlace
 from mainspring.kernel.query import ask, check_page, decoded
 
 STATES = ("waiting", "scheduled", "running", "parked")
@@ -41,8 +41,8 @@ class LiveVisit:
     shard: int
 
     @property
-    def place(self) -> Place:
-        return Place(self.shard, self.key, self.queue)
+    def place(self) -> ParkedPlace:
+        return ParkedPlace(self.shard, self.key, self.queue)
 
 
 async def find_visit(

@@ -23,7 +23,7 @@ from mainspring.phrases import counted, instant
 SILENT_SECONDS = 5.0
 
 # Every cause, with what an operator can do about it.
-REMEDIES: Mapping[str, str] = {
+VISIT_REMEDIES: Mapping[str, str] = {
     "not_found": "nothing: its runs are in its history",
     "parked": "restart it when its reason is gone: mainspring parked restart",
     "running": "nothing: it runs",
@@ -67,7 +67,7 @@ class Cause:
 
     @property
     def remedy(self) -> str:
-        return self.advice or REMEDIES[self.name]
+        return self.advice or VISIT_REMEDIES[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Why:
     last_runs: list[PastRun]
 
 
-async def why(
+async def why_visit(
     database: Database, connection: Any, queue: str, key: str, group: str | None = None
 ) -> Why:
     """Why a visit has not run; if it is not there, what became of it."""

@@ -1,7 +1,7 @@
-"""The low lane: visits of background priorities (0 to 2) give way while others are about. Pure, no I/O.
+"""Visits of background priorities (0 to 2) give way while others are about. Pure, no I/O.
 
 The greatest priority starts first, but a run that has begun, a page that is read and a batch that is
-settled are not interrupted: beside a full lane of low priorities others would wait for all of these,
+settled are not interrupted: beside many visits of low priorities others would wait for all of these,
 and for the server's time. So while other work is about, low priorities are read by small bursts, each
 when the one before is settled (or runs on, as long runs do) and after a rest that is longer than it took.
 Beside an operator's operation, which takes the server's time too, the rests are longer still.
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-# Priorities below this are the low lane.
-LANE = 3
+# Priorities below this are background work.
+BACKGROUND_BELOW = 3
 # Others are about for so long after one was read (seconds).
 ABOUT_SECONDS = 1.0
 # Visits of a level that are then read at once: about as many as a worker usually has slots for.
@@ -31,7 +31,7 @@ LONGEST_COUNTED = 0.05
 LONGEST_BURST = 1.0
 
 
-class LowLane:
+class Background:
     """When low priorities may be read next, and how many of them."""
 
     def __init__(self) -> None:

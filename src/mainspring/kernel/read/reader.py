@@ -19,10 +19,9 @@ from uuid import UUID
 
 from mainspring.db.database import Database, backoff
 from mainspring.db.reconnecting import Line
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
-from mainspring.kernel.owned import Hand
-from mainspring.kernel.read.background import BURST, LANE, QUICK_SECONDS, LowLane
+from mainspring.kernel import clock, crash_points
+from mainspring.kernel.owned import Owned
+from mainspring.kernel.read.background import BACKGROUND_BELOW, BURST, QUICK_SECONDS, Background
 from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
@@ -78,7 +77,7 @@ FEW_UNSETTLED = 16
 DEAREST_SWEEP = 0.5
 
 # So many visits that were just read are named to the question what is due next: they are due, but not next.
-MOST_IN_HAND = 50
+MOST_KNOWN_KEYS = 50
 # The database's time is known to us no better than this (seconds).
 CLOCK_ERROR = 0.02
 
@@ -94,7 +93,7 @@ class Reader:
         self,
         database: Database,
         line: Line,
-        hand: Hand,
+        owned: Owned,
         buffer: Buffer,
         settings: WorkerSettings,
         unsettled: Callable[[], int] = lambda: 0,
@@ -102,7 +101,7 @@ class Reader:
     ) -> None:
         self._database = database
         self._line = line
-        self._hand = hand
+        self._owned = owned
         self._buffer = buffer
         self._settings = settings
         self._unsettled = unsettled  # results that wait to be written
@@ -117,13 +116,15 @@ class Reader:
             for queue in buffer.queues
         }
         self._prepares = any(queue.settings.prepare for queue in buffer.queues.values())
-        self._low = LowLane()
-        self._giving_way = {c for levels in self._levels.values() for c in levels[:LANE]}
+        self._low = Background()
+        self._giving_way = {
+            c for levels in self._levels.values() for c in levels[:BACKGROUND_BELOW]
+        }
         self._shared = {
             cursor
             for queue in buffer.queues.values()
             if queue.settings.share is not None
-            for cursor in self._levels[queue.name][:LANE]
+            for cursor in self._levels[queue.name][:BACKGROUND_BELOW]
         }
         self._operations = [q for q in buffer.queues.values() if q.settings.kind == "operation"]
         self._low_at = 0.0  # from this local moment on low priorities may be read
@@ -213,18 +214,16 @@ class Reader:
     async def _step(self) -> None:
         self._woken.clear()
         self._told = False
-        if not self._hand.shards or moment.local() > self._hand.good_until:
+        if not self._owned.shards or clock.local() > self._owned.good_until:
             await self._wait(self._settings.poll)
             return
-        if moment.local() >= self._sweep_at:
+        if clock.local() >= self._sweep_at:
             await self._sweep()
         await self._read_groups()
         levels = self._wanting()
         if levels:
             await self._read_levels(levels, self._more_urgent(levels))
-        elif (
-            self._buffer.size or self._unsettled() > FEW_UNSETTLED or self._low_at > moment.local()
-        ):
+        elif self._buffer.size or self._unsettled() > FEW_UNSETTLED or self._low_at > clock.local():
             await self._stay_busy()
         else:
             await self._sleep()
@@ -236,16 +235,16 @@ class Reader:
         with nothing at hand that is not put behind the rest, being told too is rare and sooner.
         """
         is_low = self._buffer.only_below(DEFAULT_PRIORITY) or (
-            self._low_at > moment.local() and not self._buffer.has_from(DEFAULT_PRIORITY)
+            self._low_at > clock.local() and not self._buffer.has_from(DEFAULT_PRIORITY)
         )
         told = not self._database.pooled and is_low
-        if told != self._asleep and moment.local() - self._idle_at > BUSY_SECONDS:
-            self._idle_at = moment.local()
+        if told != self._asleep and clock.local() - self._idle_at > BUSY_SECONDS:
+            self._idle_at = clock.local()
             await self._set_asleep(told)
             if told:
                 self._look_back()  # what was offered before anybody told us
                 return
-        now = moment.local()
+        now = clock.local()
         if self._low_at > now:
             await self._wait(min(self._low_at - now, LOOK_SECONDS))
             return
@@ -254,7 +253,7 @@ class Reader:
 
     def _wanting(self) -> list[Cursor]:
         """Levels with unread visits and room for them in their queue's part of the buffer."""
-        now = moment.local()
+        now = clock.local()
         # Whoever is busy is not told of offers; and of a visit whose time has come nobody is, but only who
         # has nothing at hand asks when that will be.
         look = now >= self._look_at and (not self._asleep or self._buffer.size > 0)
@@ -296,15 +295,15 @@ class Reader:
         return levels if len(levels) <= URGENT_LEVELS else []
 
     def _low_opens_at(self, now: float) -> float:
-        unsettled = self._hand.unsettled_below(LANE, now - QUICK_SECONDS)
-        waiting = self._buffer.startable_below(LANE, now)
+        unsettled = self._owned.unsettled_below(BACKGROUND_BELOW, now - QUICK_SECONDS)
+        waiting = self._buffer.startable_below(BACKGROUND_BELOW, now)
         operating = any(queue.running for queue in self._operations)
         return self._low.opens_at(now, waiting=waiting, unsettled=unsettled, operating=operating)
 
     def met(self, visits: Sequence[Visit]) -> None:
         """Visits came to be started: whether others have to give way."""
-        if any(visit.priority >= LANE for visit in visits):
-            self._low.met(moment.local())
+        if any(visit.priority >= BACKGROUND_BELOW for visit in visits):
+            self._low.met(clock.local())
 
     def _least(self, queue: QueueState) -> int:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
@@ -324,7 +323,7 @@ class Reader:
 
     def _now(self) -> float:
         """The database's time, as far as we know it."""
-        return self._hand.time.at(moment.local())
+        return self._owned.time.at(clock.local())
 
     async def _read_levels(self, wanting: Sequence[Cursor], urgent: Sequence[Cursor]) -> None:
         page_size = max(10, self._page // len({c.queue for c in wanting}))
@@ -332,7 +331,7 @@ class Reader:
         most = self._shares(cursors, page_size)
         for cursor in cursors:
             cursor.sent()
-        sent, now = moment.local(), self._now()
+        sent, now = clock.local(), self._now()
         rows = await self._fetch(cursors, [c.position for c in cursors], [END] * len(cursors), most)
         self._read_as_of = now
         pages = _by_level(rows)
@@ -343,13 +342,13 @@ class Reader:
                 self._low.burst(sent)
         self._fit(rows, page_size)
         # A read of few rows after it does not make the next look cheap.
-        self._look_cost = max(moment.local() - sent, self._look_cost / 2)
+        self._look_cost = max(clock.local() - sent, self._look_cost / 2)
         await self._let_run()
 
     def _shares(self, cursors: Sequence[Cursor], page: int) -> list[int]:
         """How many visits are asked for of each level: one that gives way is read by bursts, with a share
         by as many as it is owed."""
-        if not self._low.gives_way(moment.local()):
+        if not self._low.gives_way(clock.local()):
             return [page] * len(cursors)
         low = min(page, BURST)
         shared = min(page, max(BURST, self._buffer.owed))
@@ -366,7 +365,7 @@ class Reader:
     ) -> list[Visit]:
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = moment.local(), self._hand.changes
+        sent, changes = clock.local(), self._owned.changes
         visits: list[Visit] = []
         for shards, levels in self._by_shards([c.queue for c in cursors]):
             values = {
@@ -379,23 +378,23 @@ class Reader:
                 "most": [most[n] for n in levels],
                 "shards": None if shards is None else self._mask(shards),
                 "behind": [f"{queue}{UNIT}{grp}" for queue, grp in self._buffer.behind_groups()],
-                "worker_id": self._hand.worker_id,
+                "worker_id": self._owned.worker_id,
             }
             rows = await self._database.fetch(
                 connection, SQL["read_due"], *SQL["read_due"].arguments(values)
             )
             visits += [_visit(*row, sent) for row in rows]
-        steps.reach("page.read")
+        crash_points.passed("page.read")
         if self._prepares and visits:
             await self._prepare(visits)
-        if changes != self._hand.changes:
+        if changes != self._owned.changes:
             raise ShardsChanged  # what was read may be held by others now
         return visits
 
     async def _prepare(self, visits: Sequence[Visit]) -> None:
         """Tell the layers that want to know it what was read, but what may have to wait for a limit."""
         told: dict[Prepare, list[Visit]] = {}
-        for visit in self._buffer.new_of(self._hand.own_of(visits), self._hand.shards):
+        for visit in self._buffer.new_of(self._owned.own_of(visits), self._owned.shards):
             queue = self._buffer.queues[visit.queue]
             if queue.settings.prepare is not None and not queue.limited:
                 told.setdefault(queue.settings.prepare, []).append(visit)
@@ -405,13 +404,13 @@ class Reader:
     def _by_shards(self, queues: Sequence[str]) -> list[tuple[frozenset[int] | None, list[int]]]:
         """The places of these queues, by the shards in which they are mine; None: in all. One statement
         reads each of these: one in a whole pool, about one a band in a pool that is cut."""
-        hand = self._hand
-        if not hand.by_queue:
-            mine = None if hand.all_shards else hand.shards
+        owned = self._owned
+        if not owned.by_queue:
+            mine = None if owned.all_shards else owned.shards
             return [(mine, list(range(len(queues))))]
         places: dict[frozenset[int], list[int]] = {}
         for n, queue in enumerate(queues):
-            places.setdefault(hand.shards_of(queue), []).append(n)
+            places.setdefault(owned.shards_of(queue), []).append(n)
         every = self._database.shard_count
         return [(None if len(s) == every else s, some) for s, some in places.items() if s]
 
@@ -420,10 +419,10 @@ class Reader:
 
     def _take_in(self, visits: Sequence[Visit]) -> bool:
         """Buffer what is mine and not in hand yet, of one level; answers whether anything was."""
-        fresh = self._buffer.new_of(self._hand.own_of(visits), self._hand.shards)
+        fresh = self._buffer.new_of(self._owned.own_of(visits), self._owned.shards)
         is_known = not fresh and len(visits) >= KNOWN_MANY
         cursor = self._cursors[visits[0].queue, visits[0].priority]
-        cursor.known_until = moment.local() + KNOWN_SECONDS if is_known else 0.0
+        cursor.known_until = clock.local() + KNOWN_SECONDS if is_known else 0.0
         if fresh:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             if not self._buffer.queues[cursor.queue].settings.beside:
@@ -452,22 +451,22 @@ class Reader:
         if not hungry:
             return
         # Runs that are not held yet are still due in the database: read past them.
-        under_way = Counter((run.visit.queue, run.visit.group) for run in self._hand.snapshot())
+        under_way = Counter((run.visit.queue, run.visit.group) for run in self._owned.snapshot())
         keeps = {queue: self._buffer.queues[queue].groups.keeps for queue, _ in hungry}
         most = {name: keeps[name[0]] + under_way[name] for name in hungry}
         values = {
             "queues": [queue for queue, _ in hungry],
             "groups": [group for _, group in hungry],
             "most": [most[name] for name in hungry],
-            "worker_id": self._hand.worker_id,
+            "worker_id": self._owned.worker_id,
         }
         connection = await self._line.get()
         self._buffer.read_sent()
-        sent, changes = moment.local(), self._hand.changes
+        sent, changes = clock.local(), self._owned.changes
         rows = await self._database.fetch(
             connection, SQL["read_group"], *SQL["read_group"].arguments(values)
         )
-        if changes != self._hand.changes:
+        if changes != self._owned.changes:
             raise ShardsChanged
         found: dict[tuple[str, str], list[Visit]] = {}
         for row in rows:
@@ -476,13 +475,13 @@ class Reader:
             found.setdefault((visit.queue, visit.group), []).append(visit)
         for name in hungry:
             page = found.get(name, [])
-            fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
+            fresh = self._buffer.new_of(self._owned.own_of(page), self._owned.shards)
             self._buffer.refill(*name, fresh, more=len(page) >= most[name])
         self._filled()
 
     async def _sweep(self) -> None:
         """Look behind the cursors for visits that nobody told us of."""
-        began = moment.local()
+        began = clock.local()
         self._sweep_again = False
         after = dict.fromkeys(self._cursors, START)
         upto = {level: cursor.position for level, cursor in self._cursors.items()}
@@ -497,7 +496,7 @@ class Reader:
             full = {level for level, page in pages.items() if len(page) >= most}
             for level, page in pages.items():
                 after[level] = page[-1].position
-                fresh = self._buffer.new_of(self._hand.own_of(page), self._hand.shards)
+                fresh = self._buffer.new_of(self._owned.own_of(page), self._owned.shards)
                 if fresh and level in full:
                     # So many strays (a long transaction's) are read as there is room for them.
                     self._cursors[level].step_back(fresh[0].due)
@@ -506,23 +505,23 @@ class Reader:
                     self._take_in(page)
             pending = [c for c in pending if (c.queue, c.priority) in full]
         self._look_back()  # the poll: whatever notifications do, every level is read
-        cost = min(moment.local() - began, DEAREST_SWEEP)
+        cost = min(clock.local() - began, DEAREST_SWEEP)
         pause = max(self._settings.poll, 20 * cost) * random.uniform(0.9, 1.1)
-        self._sweep_at = 0.0 if self._sweep_again else moment.local() + pause
+        self._sweep_at = 0.0 if self._sweep_again else clock.local() + pause
         self.passes += 1
 
     async def _sleep(self) -> None:
         """Nothing to do: say so, look once more, then wait."""
-        self._idle_at = moment.local()
+        self._idle_at = clock.local()
         if not self._asleep:
             await self._set_asleep(True)
             self._look_back()
-            self._watchful_until = moment.local() + WATCHFUL_FOR
+            self._watchful_until = clock.local() + WATCHFUL_FOR
             return
-        until_sweep = max(0.0, self._sweep_at - moment.local())
+        until_sweep = max(0.0, self._sweep_at - clock.local())
         connection = await self._line.get()
         since = self._read_as_of - CLOCK_ERROR
-        mine = [run.visit for run in self._hand.snapshot() if run.visit.due > since]
+        mine = [run.visit for run in self._owned.snapshot() if run.visit.due > since]
         queues = list(self._buffer.queues)
         found: list[float] = []
         for shards, places in self._by_shards(queues):
@@ -530,7 +529,9 @@ class Reader:
                 "queues": [queues[n] for n in places],
                 "shards": None if shards is None else list(shards),
                 "since": instant(since),
-                "in_hand": [f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_IN_HAND]],
+                "known_keys": [
+                    f"{visit.queue}{UNIT}{visit.key}" for visit in mine[:MOST_KNOWN_KEYS]
+                ],
             }
             rows = await self._database.fetch(
                 connection, SQL["next_due"], *SQL["next_due"].arguments(values)
@@ -542,10 +543,10 @@ class Reader:
             self._look_back()
             return
         timeout = until_sweep if due_in is None else min(until_sweep, due_in)
-        if moment.local() < self._watchful_until:
+        if clock.local() < self._watchful_until:
             timeout = min(timeout, WATCHFUL_SECONDS)
-        until = moment.local() + timeout
-        while await self._wait(until - moment.local()):
+        until = clock.local() + timeout
+        while await self._wait(until - clock.local()):
             if self._told:
                 return
             self._woken.clear()  # room is what it has: the next visit is due when it was due
@@ -553,12 +554,12 @@ class Reader:
 
     @property
     def _asleep(self) -> bool:
-        return self._asleep_as is not None and self._asleep_as == self._hand.worker_id
+        return self._asleep_as is not None and self._asleep_as == self._owned.worker_id
 
     async def _set_asleep(self, asleep: bool) -> None:
         if asleep == self._asleep:
             return
-        worker_id = self._hand.worker_id
+        worker_id = self._owned.worker_id
         connection = await self._line.get()
         values = {"asleep": asleep, "worker_id": worker_id}
         await self._database.fetch(connection, SQL["sleep"], *SQL["sleep"].arguments(values))

@@ -61,9 +61,9 @@ class Buffer:
         self.next_at = math.inf
 
     @property
-    def in_hand(self) -> set[tuple[str, str]]:
+    def known_keys(self) -> set[tuple[str, str]]:
         """Queue and key of everything this worker has: buffered, running or unsettled."""
-        return {(queue.name, key) for queue in self.queues.values() for key in queue.in_hand}
+        return {(queue.name, key) for queue in self.queues.values() for key in queue.known_keys}
 
     @property
     def size(self) -> int:
@@ -135,7 +135,7 @@ class Buffer:
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
         for visit in visits:
-            self.queues[visit.queue].in_hand.add(visit.key)
+            self.queues[visit.queue].known_keys.add(visit.key)
             self.place(visit)
 
     def add_page(self, queue: str, priority: int, visits: list[Visit]) -> None:
@@ -146,7 +146,7 @@ class Buffer:
         if not state.levels[priority].extend(visits):
             self.add(visits)
             return
-        state.in_hand.update([visit.key for visit in visits])
+        state.known_keys.update([visit.key for visit in visits])
         self._note_waiting(state, priority)
 
     def place(self, visit: Visit) -> None:
@@ -367,7 +367,7 @@ class Buffer:
         for run in runs:
             visit = run.visit
             queue = queues[visit.queue]
-            queue.in_hand.discard(visit.key)
+            queue.known_keys.discard(visit.key)
             consumed.add(visit.version)
             if queue.settings.turns is not None and not run.ends_turn:
                 freed = self.turn_over(visit) or freed
@@ -375,7 +375,7 @@ class Buffer:
 
     def forget(self, visit: Visit) -> None:
         """No longer in hand: given away or left in the database."""
-        self.queues[visit.queue].in_hand.discard(visit.key)
+        self.queues[visit.queue].known_keys.discard(visit.key)
 
     # -- groups
 
@@ -403,7 +403,7 @@ class Buffer:
     def refill(self, queue_name: str, group_name: str, visits: list[Visit], *, more: bool) -> None:
         """What a group read brought: as many as there is room for may try at once."""
         queue = self.queues[queue_name]
-        queue.in_hand.update([visit.key for visit in visits])
+        queue.known_keys.update([visit.key for visit in visits])
         self._place_all(queue.groups.refill(group_name, visits, more=more))
 
     def wants_part(self) -> bool:
@@ -423,7 +423,7 @@ class Buffer:
             visit
             for visit in visits
             if visit.shard in shards
-            and visit.key not in queues[visit.queue].in_hand
+            and visit.key not in queues[visit.queue].known_keys
             and visit.version not in consumed
         ]
 

@@ -18,7 +18,7 @@ from mainspring.kernel.visit import Run, instant
 
 log = logging.getLogger("mainspring")
 # So many runs of a worker hang at most. Its threads are as many more than its slots.
-MOST = 10
+MOST_HANGING = 10
 # A run that was told to end has so long to do it (seconds) before its slot is given to others.
 STOP_SECONDS = 5.0
 # So long if its visit goes on without it: it was overtaken, and had its time.
@@ -38,7 +38,7 @@ class Hanging:
 
     @property
     def is_full(self) -> bool:
-        return len(self.runs) >= MOST
+        return len(self.runs) >= MOST_HANGING
 
     def add(self, run: Run) -> None:
         run.hangs = self.had_any = True

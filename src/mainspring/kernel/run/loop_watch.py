@@ -15,7 +15,7 @@ import threading
 import traceback
 from pathlib import Path
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 from mainspring.kernel.retry import ENGINE
 
 log = logging.getLogger("mainspring")
@@ -38,12 +38,12 @@ class LoopWatch:
     def turned(self) -> None:
         """The loop turns; it says so itself."""
         self._thread = threading.get_ident()
-        self._turned_at = moment.local()
+        self._turned_at = clock.local()
 
     def look(self) -> None:
         """Say where the loop stands, if it does."""
         since = self._turned_at
-        if since is None or (seconds := moment.local() - since) < SILENT:
+        if since is None or (seconds := clock.local() - since) < SILENT:
             return
         self._turned_at = None
         if (frame := sys._current_frames().get(self._thread)) is None:

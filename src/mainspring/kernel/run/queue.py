@@ -30,7 +30,7 @@ class QueueState:
     running: int = 0
     wants_part: bool = False
     # Keys of all its visits that this worker has: buffered, running or unsettled. Never read twice.
-    in_hand: set[str] = field(default_factory=set)
+    known_keys: set[str] = field(default_factory=set)
     policy: str = ""  # JSON, as the database has it
     groups: Groups = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])

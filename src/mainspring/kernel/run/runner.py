@@ -15,17 +15,16 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import clock, crash_points
 from mainspring.kernel.outcome import Cancelled, Done, Expired, Outcome
-from mainspring.kernel.owned import Hand
-from mainspring.kernel.retry import decide
+from mainspring.kernel.owned import Owned
+from mainspring.kernel.retry import judge
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.current import running
 from mainspring.kernel.run.hanging import GONE_SECONDS, ROOM_SECONDS, STOP_SECONDS, Hanging
-from mainspring.kernel.run.suspects import Tries
-from mainspring.kernel.run.suspended import Course
+from mainspring.kernel.run.suspects import Suspects
+from mainspring.kernel.run.suspended import Suspended
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
@@ -47,7 +46,7 @@ class Runner:
 
     def __init__(
         self,
-        hand: Hand,
+        owned: Owned,
         buffer: Buffer,
         *,
         concurrency: int,
@@ -56,7 +55,7 @@ class Runner:
         wants_more: Callable[[], None],
         left: Callable[[Visit], None],
     ) -> None:
-        self.hand = hand
+        self.owned = owned
         self.buffer = buffer
         self.concurrency = concurrency
         self._yielded_at = 0.0
@@ -70,7 +69,7 @@ class Runner:
         self._slots: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
         self._alarm: asyncio.TimerHandle | None = None
-        self.tries = Tries(buffer)
+        self.suspects = Suspects(buffer)
         self.hanging = Hanging()
         self._closing = False
         self._says_ends = self._says_starts = False
@@ -87,8 +86,8 @@ class Runner:
         """
         self._says_ends = log.isEnabledFor(logging.INFO)
         self._says_starts = self._says_ends and log.isEnabledFor(logging.DEBUG)
-        now = moment.local()
-        if self._closing or not (self.buffer.can_start(now) or self.tries.stranded):
+        now = clock.local()
+        if self._closing or not (self.buffer.can_start(now) or self.suspects.stranded):
             self._set_alarm(now)
             return
         while self._idle:
@@ -120,7 +119,7 @@ class Runner:
                 self._wants_more()
                 await waiter
                 continue
-            course = None
+            suspended = None
             try:
                 alone = run.suspect or self.buffer.queues[run.visit.queue].holds_first
                 if alone:
@@ -130,10 +129,10 @@ class Runner:
                         continue
                     if run.suspect:
                         self._tried_soon(run)
-                run, course = self._run_on(run, slot, alone=alone)
-                if course is not None:
+                run, suspended = self._run_on(run, slot, alone=alone)
+                if suspended is not None:
                     self.fill()
-                    await self._go_on(run, course)
+                    await self._go_on(run, suspended)
                 elif slot.cancelling():
                     await asyncio.sleep(0)  # a handler has cancelled its own task: here it ends
             except asyncio.CancelledError:
@@ -144,22 +143,22 @@ class Runner:
                     slot.uncancel()  # a stop is meant for one run, never for the next
             if run.hangs:
                 return  # the slot has gone on without it
-            if course is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
+            if suspended is None and self._ended_at - self._yielded_at > _yield_every(run.visit):
                 await asyncio.sleep(0)
-                self._yielded_at = moment.local()
+                self._yielded_at = clock.local()
 
     def _next(self, beside: bool) -> Run | None:
-        now = moment.local()
+        now = clock.local()
         while (visit := self._pop(now, beside)) is not None:
-            suspect = bool(visit.crashes or self.hand.suspects) and self.hand.is_suspect(visit)
-            if suspect and not self.tries.may_begin(visit):
+            suspect = bool(visit.crashes or self.owned.suspects) and self.owned.is_suspect(visit)
+            if suspect and not self.suspects.may_begin(visit):
                 self.buffer.ended(visit)
                 self.buffer.turn_over(visit)
-                self.tries.keep(visit)
+                self.suspects.keep(visit)
                 continue
             if (run := self._enter(visit, now)) is not None:
                 if suspect:
-                    self.tries.began(run)
+                    self.suspects.began(run)
                 return run
         for visit in self.buffer.take_stale():
             self._left(visit)
@@ -168,28 +167,29 @@ class Runner:
 
     def _enter(self, visit: Visit, now: float) -> Run | None:
         """A run of a visit that may start; none if its shard is no longer mine."""
-        hand, settings = self.hand, self.buffer.queues[visit.queue].settings
-        run = Run(visit, self._tokens.draw(), hand.time.at(now), now, settings=settings)
-        if hand.start(run):
+        owned, settings = self.owned, self.buffer.queues[visit.queue].settings
+        run = Run(visit, self._tokens.draw(), owned.time.at(now), now, settings=settings)
+        if owned.start(run):
             return run
-        self._let_go(visit)
+        self._unstart(visit)
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
-        while self.tries.stranded:
-            self.tries.put_back()
+        while self.suspects.stranded:
+            self.suspects.put_back()
             if (visit := self.buffer.pop(now, beside=beside)) is not None:
                 return visit
         return self.buffer.pop(now, beside=beside)
 
-    def _let_go(self, visit: Visit) -> None:
+    def _unstart(self, visit: Visit) -> None:
         """A visit that was not started: whoever owns its shard will read it."""
         self.buffer.ended(visit)
         self.buffer.turn_over(visit)
-        self._leave(visit)
+        self._requeue(visit)
 
-    def _leave(self, visit: Visit, after: float = 0.0) -> None:
-        """No longer in hand, and still due. Said at once or soon: a sweep may be far away."""
+    def _requeue(self, visit: Visit, after: float = 0.0) -> None:
+        """A visit that is still due is forgotten here, and read again by whoever owns its shard. The reader
+        is told at once or soon: a sweep may be far away."""
         self.buffer.forget(visit)
         if after:
             asyncio.get_running_loop().call_later(after, self._left, visit)
@@ -210,12 +210,12 @@ class Runner:
 
     def _ring(self) -> None:
         self._alarm = None
-        self.buffer.release_rated(moment.local())  # what groups keep back is no part of the size
+        self.buffer.release_rated(clock.local())  # what groups keep back is no part of the size
         self.fill()
 
     def _run_on(
         self, run: Run, slot: asyncio.Task[None], *, alone: bool
-    ) -> tuple[Run, Course | None]:
+    ) -> tuple[Run, Suspended | None]:
         """Start a run and, unless it is to be alone, while each ends at once, the visits that follow it in
         its place. Answers the last one, with what is left of it if it has suspended."""
         ended: list[Run] = []
@@ -224,20 +224,20 @@ class Runner:
             while True:
                 run.slot = slot
                 try:
-                    if (course := self._begin(run)) is not None:
-                        return run, course
+                    if (suspended := self._begin(run)) is not None:
+                        return run, suspended
                 except BaseException as error:
-                    if (failure := self._failed(run, error)) is None:
-                        self._abandon(run)
+                    if (failure := self._outcome_of_error(run, error)) is None:
+                        self._drop_run(run)
                         return run, None
                     run.outcome = failure
-                now = self._conclude(run)
+                now = self._note_end(run)
                 ended.append(run)
                 following = None
-                if now < stop_at and not (self.hand.suspects or slot.cancelling()):
+                if now < stop_at and not (self.owned.suspects or slot.cancelling()):
                     following = self.buffer.another(now)
                 if following is None:
-                    self._give_up_place(run)
+                    self._free_place(run)
                     return run, None
                 run.slot = None
                 if (entered := self._enter(following, now)) is None:
@@ -247,13 +247,13 @@ class Runner:
             if ended:
                 self._finish(ended)
 
-    def _begin(self, run: Run) -> Course | None:
+    def _begin(self, run: Run) -> Suspended | None:
         """Call a handler up to where it first suspends; answers what is left of it, or notes how it
         ended."""
-        if steps.listener is not None:
-            steps.reach("run.started")
+        if crash_points.listener is not None:
+            crash_points.passed("run.started")
         if self._says_starts:
-            run_log.began(run, str(self.hand.worker_id))
+            run_log.began(run, str(self.owned.worker_id))
         if run.visit.expires_at is not None and _is_expired(run):
             run.outcome = Expired()
             return None
@@ -264,17 +264,17 @@ class Runner:
         except StopIteration as end:
             run.outcome = end.value
             return None
-        return Course(coroutine, in_context, first)
+        return Suspended(coroutine, in_context, first)
 
-    async def _go_on(self, run: Run, course: Course) -> None:
+    async def _go_on(self, run: Run, suspended: Suspended) -> None:
         """Wait for the rest of a run, not longer than its timeout."""
         alarm = None
         if (timeout := run.settings.timeout) is not None:
             loop = asyncio.get_running_loop()
-            left = max(0.0, timeout - (moment.local() - run.began))
+            left = max(0.0, timeout - (clock.local() - run.began))
             alarm = loop.call_later(left, self.stop_run, run, "timeout")
         try:
-            outcome, error = await course, None
+            outcome, error = await suspended, None
         except BaseException as raised:
             outcome, error = None, raised
         finally:
@@ -284,38 +284,32 @@ class Runner:
             self._end_hanging(run, outcome, error)
             return
         if error is not None:
-            outcome = self._failed(run, error)
+            outcome = self._outcome_of_error(run, error)
         if outcome is None:
-            self._abandon(run)
+            self._drop_run(run)
             return
         run.outcome = outcome
-        self._conclude(run)
-        self._give_up_place(run)
+        self._note_end(run)
+        self._free_place(run)
         self._finish([run])
 
-    def _failed(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an error of a handler comes to; None: the run counts for nothing."""
-        if run.settled:
-            return Done()  # by a transaction of its own: what came after changes nothing
-        return self._failure(run, error)
-
-    def _conclude(self, run: Run) -> float:
+    def _note_end(self, run: Run) -> float:
         """A run has its outcome; answers the moment."""
-        self._ended_at = now = moment.local()
+        self._ended_at = now = clock.local()
         run.seconds = now - run.began
-        if steps.listener is not None:
-            steps.reach("run.ended")
+        if crash_points.listener is not None:
+            crash_points.passed("run.ended")
         return now
 
     def _finish(self, runs: Sequence[Run]) -> None:
         """Runs have their outcomes: said, and handed in to be written."""
         if self._says_ends:
-            run_log.ended(runs, str(self.hand.worker_id))
+            run_log.ended(runs, str(self.owned.worker_id))
         else:
-            run_log.failed(runs, str(self.hand.worker_id))
+            run_log.failed(runs, str(self.owned.worker_id))
         self._finished(runs)
 
-    def _give_up_place(self, run: Run) -> None:
+    def _free_place(self, run: Run) -> None:
         """Its place in queue and group is free; others may start that waited for it."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
@@ -330,16 +324,19 @@ class Runner:
         except asyncio.CancelledError:
             held = False
         except Exception:
-            log.exception("hold.failed", extra=run_log.facts(run, str(self.hand.worker_id)))
+            log.exception("hold.failed", extra=run_log.facts(run, str(self.owned.worker_id)))
             held = False
         if held:
-            run_log.held([run], str(self.hand.worker_id))
+            run_log.held([run], str(self.owned.worker_id))
         else:
-            self._abandon(run, HOLD_AGAIN)
+            self._drop_run(run, HOLD_AGAIN)
         return held
 
-    def _failure(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an exception means: the handler's own failure, or a stop from outside."""
+    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
+        """What an exception means: the handler's own failure, or a stop from outside. None: the run counts
+        for nothing."""
+        if run.settled:
+            return Done()  # by a transaction of its own: what came after changes nothing
         settings = run.settings
         stopped = run.stopped
         if stopped is None and self._closing and isinstance(error, asyncio.CancelledError):
@@ -350,12 +347,12 @@ class Runner:
             return Cancelled(error="cancelled while it ran")
         if stopped == "timeout":
             error = TimeoutError(f"ran longer than its timeout of {settings.timeout:g} s")
-        return decide(settings.retry, failures=run.visit.attempt + 1, error=error)
+        return judge(settings.retry, failures=run.visit.attempt + 1, error=error)
 
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""
         if run.suspect:
-            self.tries.ended(run)
+            self.suspects.ended(run)
         self.fill()
 
     def _tried_soon(self, run: Run) -> None:
@@ -365,15 +362,15 @@ class Runner:
             if run.suspect:
                 self._tried(run)
 
-        asyncio.get_running_loop().call_later(self.tries.seconds(run), tried)
+        asyncio.get_running_loop().call_later(self.suspects.seconds(run), tried)
 
-    def _abandon(self, run: Run, after: float = 0.0) -> None:
+    def _drop_run(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
         if self.buffer.ended(run.visit) or run.suspect:
             self._tried(run)
-        self.hand.end([run])  # a hold it has is given back by the heart, which knows it no longer
+        self.owned.end([run])  # a hold it has is given back by the heart, which knows it no longer
         self.buffer.turn_over(run.visit)
-        self._leave(run.visit, after)
+        self._requeue(run.visit, after)
 
     def stop_run(self, run: Run, why: str) -> None:
         """End a run from outside; its handler sees a cancellation."""
@@ -407,13 +404,15 @@ class Runner:
         self._slots.discard(run.slot)
         self._beside.discard(run.slot)
         self.hanging.add(run)
-        outcome = None if run.stopped is None else self._failed(run, asyncio.CancelledError())
+        outcome = (
+            None if run.stopped is None else self._outcome_of_error(run, asyncio.CancelledError())
+        )
         if outcome is None:
-            self._abandon(run)
+            self._drop_run(run)
         else:
             run.outcome = outcome
-            self._conclude(run)
-            self._give_up_place(run)
+            self._note_end(run)
+            self._free_place(run)
             self._finish([run])
         self.fill()
 
@@ -440,16 +439,16 @@ class Runner:
         """It has ended after all. Its result counts as any other's, unless it was stopped."""
         self.hanging.ended(run)
         if run.stopped is None:
-            outcome = outcome if error is None else self._failed(run, error)
+            outcome = outcome if error is None else self._outcome_of_error(run, error)
             if outcome is not None:
                 run.outcome = outcome
-                self._conclude(run)
+                self._note_end(run)
                 self._finish([run])
         for other in self.hanging.take_kept():
             self.let_hang(other)
 
     def stop_all(self, why: str) -> None:
-        for run in self.hand.snapshot():
+        for run in self.owned.snapshot():
             self.stop_run(run, why)
         for run in list(self.hanging.runs.values()):
             self._stop_hanging(run)
@@ -466,9 +465,9 @@ class Runner:
 
     async def ended(self, timeout: float) -> bool:
         """Wait until all slots have ended, but those whose runs hang, or have come to hang meanwhile."""
-        deadline = moment.local() + timeout
+        deadline = clock.local() + timeout
         while slots := (self._slots | self._beside) - self.hanging.slots:
-            left = deadline - moment.local()
+            left = deadline - clock.local()
             if left <= 0:
                 return False
             await asyncio.wait(slots, timeout=min(left, LOOK_EVERY))

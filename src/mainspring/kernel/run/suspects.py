@@ -1,7 +1,7 @@
-"""Tries: visits that a dead worker may have been running are started a few at a time.
+"""Suspects: visits that a dead worker may have been running are started a few at a time.
 
 What killed a worker will kill the next one too. So few of them are under way at once, one that a further
-death would park is alone, and the rest waits here: in hand, in no level. Pure memory, no I/O.
+death would park is alone, and the rest waits here: known, and in no level. Pure memory, no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAST_TRY_SECONDS = 60.0
 SUSPECTS_PUT_BACK = 2 * SUSPECTS_AT_ONCE
 
 
-class Tries:
+class Suspects:
     """Suspects: those under way, and those that wait."""
 
     def __init__(self, buffer: Buffer) -> None:

@@ -1,4 +1,4 @@
-"""The course of a handler that has suspended, so that a slot can go on with it in the run's own context."""
+"""The rest of a handler that has suspended: a slot goes on with it in the run's own context."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 _SENT: Any = object()
 
 
-class Course:
+class Suspended:
     """The rest of a handler that has suspended: it goes on in its own context, in its slot's task."""
 
     __slots__ = ("_coroutine", "_first", "_run")
@@ -21,7 +21,7 @@ class Course:
     def __await__(self) -> Generator[Any, Any, Any]:
         return cast("Generator[Any, Any, Any]", self)  # an iterator with send and throw is enough
 
-    def __iter__(self) -> Course:
+    def __iter__(self) -> Suspended:
         return self
 
     def __next__(self) -> Any:

@@ -27,7 +27,7 @@ from mainspring.kernel.outcome import (
     Retry,
     Writer,
 )
-from mainspring.kernel.retry import ERROR_BYTES, clean
+from mainspring.kernel.retry import ERROR_BYTES, clean_text
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
@@ -35,7 +35,7 @@ from mainspring.kernel.visit import Run
 _encode = msgspec.json.Encoder().encode
 # The last by a transaction of their own; known only when they are sent again, they are judged as others.
 PLAIN, OTHER, SETTLED = "plain", "other", "settled"
-Sort = Writer | str  # of results that are settled together
+BatchKind = Writer | str  # of results that are settled together
 _version = attrgetter("visit.version")
 # From so many runs on a bundle costs less than a row each in a batch with others. Payloads longer than
 # this (characters) have a row each: an array of them is made whole in the server's memory.
@@ -106,13 +106,13 @@ def is_plain(run: Run) -> bool:
     )
 
 
-def sort_of(run: Run) -> Sort:
+def kind_of(run: Run) -> BatchKind:
     """With which others a result is settled."""
     if run.settled:
         return SETTLED
     outcome = run.outcome
-    kind = type(outcome)
-    if (kind is Done or kind is Again) and outcome.writer is not None:
+    form = type(outcome)
+    if (form is Done or form is Again) and outcome.writer is not None:
         writer: Writer = outcome.writer
         return writer
     if not is_plain(run):
@@ -122,20 +122,20 @@ def sort_of(run: Run) -> Sort:
     return f"{queue}{_UNIT}{priority}{head}" if _joins(run, queue, priority, head) else PLAIN
 
 
-def by_sort(runs: Sequence[Run]) -> Iterable[tuple[Sort, Sequence[Run]]]:
+def by_kind(runs: Sequence[Run]) -> Iterable[tuple[BatchKind, Sequence[Run]]]:
     """Runs as they are settled together. Those that followed each other in a slot are nearly all of one
-    kin, which is asked first: to sort each would be a tenth of what a short run costs."""
+    kin, which is asked first: to find the kind of each would be a tenth of what a short run costs."""
     first = runs[0].visit
-    sort = sort_of(runs[0])
-    if is_kin(sort):
+    kind = kind_of(runs[0])
+    if is_kin(kind):
         queue, priority, head = first.queue, first.priority, first.key[:_KIN]
         settings = runs[0].settings
         for run in runs:
             if run.settings is not settings or not _joins(run, queue, priority, head):
                 break
         else:
-            return [(sort, runs)]
-    return [(sort, list(same)) for sort, same in groupby(runs, sort_of)]
+            return [(kind, runs)]
+    return [(kind, list(same)) for kind, same in groupby(runs, kind_of)]
 
 
 def _joins(run: Run, queue: str, priority: int, head: str) -> bool:
@@ -155,16 +155,16 @@ def _joins(run: Run, queue: str, priority: int, head: str) -> bool:
     )
 
 
-def is_kin(sort: Sort) -> bool:
-    """Whether runs of this sort can become a bundle of history together."""
-    return isinstance(sort, str) and _UNIT in sort
+def is_kin(kind: BatchKind) -> bool:
+    """Whether runs of this kind can become a bundle of history together."""
+    return isinstance(kind, str) and _UNIT in kind
 
 
-def short_form(sort: Sort, *, bundled: bool) -> str | None:
-    """The statement that settles runs of a sort, if not the long one."""
-    if is_kin(sort) and bundled:
+def short_form(kind: BatchKind, *, bundled: bool) -> str | None:
+    """The statement that settles runs of a kind, if not the long one."""
+    if is_kin(kind) and bundled:
         return "settle_bundle"
-    return "settle_done" if sort == PLAIN or is_kin(sort) else None
+    return "settle_done" if kind == PLAIN or is_kin(kind) else None
 
 
 def bundle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
@@ -280,12 +280,12 @@ def _iso(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def explained(sort: object, run: Run, error: Exception, outcome: Outcome) -> Outcome:
+def explained(kind: object, run: Run, error: Exception, outcome: Outcome) -> Outcome:
     """A failure in the words of who wrote, if they have any: the server's own name no run."""
-    explain = getattr(sort, "explain", None)
+    explain = getattr(kind, "explain", None)
     text = None if explain is None else explain(run, error)
     if text is None or not isinstance(outcome, Retry | Parked):
         return outcome
     return msgspec.structs.replace(
-        outcome, error=clean(f"{outcome.error_type}: {text}", ERROR_BYTES)
+        outcome, error=clean_text(f"{outcome.error_type}: {text}", ERROR_BYTES)
     )

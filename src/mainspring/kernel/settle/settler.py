@@ -1,8 +1,8 @@
 """The settler: writes the outcomes of runs, many in one statement.
 
 It keeps every result until the database has answered for it, through any outage. A batch has results of
-one sort: done with nothing more to say (most are, and many of one kin become one row of history), any other
-outcome, or those of one writer, whose writes belong to the settle; the sorts take turns. A result that the
+one kind: done with nothing more to say (most are, and many of one kin become one row of history), any other
+outcome, or those of one writer, whose writes belong to the settle; the kinds take turns. A result that the
 server refuses for what it contains is found by halving its batch and settled as a failure; when all fail
 alike it is the server that is wrong, and all are kept.
 """
@@ -20,29 +20,29 @@ from typing import Any, Protocol
 import asyncpg
 
 from mainspring.db.database import Database, backoff, is_transient
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import crash_points
 from mainspring.kernel.outcome import (
     Outcome,
     Writer,
 )
-from mainspring.kernel.owned import Hand
+from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import (
     BUNDLE_LEAST,
     PLAIN,
     SETTLED,
-    Sort,
+    BatchKind,
     bundle_arguments,
-    by_sort,
+    by_kind,
     done_arguments,
     done_in_order,
     explained,
     in_order,
     is_kin,
     is_plain,
+    kind_of,
     lock_arguments,
     settle_arguments,
     short_form,
-    sort_of,
 )
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
@@ -57,7 +57,7 @@ _LOCKED = "55P03"
 _OURS = ("0A000", "42501", "42P01", "23505")
 
 
-Batch = tuple[Sort, list[Run]]
+Batch = tuple[BatchKind, list[Run]]
 
 
 class _NotAllSettled(Exception):
@@ -86,7 +86,7 @@ class Settler:
         database: Database,
         connection: Connection,
         second: Connection,
-        hand: Hand,
+        owned: Owned,
         *,
         page: int,
         settled: Settled,
@@ -96,12 +96,12 @@ class Settler:
         self._database = database
         self._connection = connection
         self._second = second
-        self._hand = hand
+        self._owned = owned
         self._page = page
         self._settled = settled
         self._failed = failed
         self._wrote = wrote  # told after each batch
-        self._waiting: dict[Sort, deque[Run]] = {}  # whose turn is next comes first
+        self._waiting: dict[BatchKind, deque[Run]] = {}  # whose turn is next comes first
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self._plenty = asyncio.Event()  # half a batch waits: something for the second line
@@ -109,25 +109,25 @@ class Settler:
 
     def add(self, runs: Sequence[Run]) -> None:
         """Hand in runs that have ended."""
-        for sort, some in by_sort(runs):
-            if sort is SETTLED:
+        for kind, some in by_kind(runs):
+            if kind is SETTLED:
                 self._settled(some, "settled")
             else:
                 self.unsettled += len(some)
-                self._enter(sort, some)
+                self._enter(kind, some)
 
-    def _enter(self, sort: Sort, runs: Iterable[Run]) -> None:
-        waiting = self._waiting.get(sort)
+    def _enter(self, kind: BatchKind, runs: Iterable[Run]) -> None:
+        waiting = self._waiting.get(kind)
         if waiting is None:
-            waiting = self._waiting[sort] = deque()
+            waiting = self._waiting[kind] = deque()
         waiting.extend(runs)
-        if len(waiting) >= self._plenty_for(sort):
+        if len(waiting) >= self._plenty_for(kind):
             self._plenty.set()
         self._news.set()
 
     def _enter_again(self, runs: Iterable[Run]) -> None:
         for run in runs:
-            self._enter(sort_of(run), (run,))
+            self._enter(kind_of(run), (run,))
 
     async def run(self) -> None:
         """Settle what is handed in, for ever."""
@@ -147,10 +147,10 @@ class Settler:
             if taken is None:
                 news.clear()
                 continue
-            sort, runs = taken
+            kind, runs = taken
             left = {run.token: run for run in runs}
             try:
-                await self._settle(line, sort, left)
+                await self._settle(line, kind, left)
                 tries = 0
             except Exception as error:
                 if tries % 20 == 0:
@@ -164,48 +164,48 @@ class Settler:
                 self._enter_again(left.values())
 
     def _take(self) -> Batch | None:
-        """The next batch: the sorts take turns."""
+        """The next batch: the kinds take turns."""
         return self._batch(next(iter(self._waiting), None))
 
     def _take_many(self) -> Batch | None:
         """A batch if there are many; a few are left to the first line."""
-        for sort, runs in self._waiting.items():
-            if len(runs) >= self._plenty_for(sort):
-                return self._batch(sort)
+        for kind, runs in self._waiting.items():
+            if len(runs) >= self._plenty_for(kind):
+                return self._batch(kind)
         return None
 
-    def _batch(self, sort: Sort | None) -> Batch | None:
-        if sort is None:
+    def _batch(self, kind: BatchKind | None) -> Batch | None:
+        if kind is None:
             return None
-        if is_kin(sort) and not self._fills_bundle(self._waiting[sort]):
-            sort = self._put_together()
-        runs, most = self._waiting.pop(sort), self._most(sort)
+        if is_kin(kind) and not self._fills_bundle(self._waiting[kind]):
+            kind = self._put_together()
+        runs, most = self._waiting.pop(kind), self._most(kind)
         if len(runs) <= most:
-            return sort, list(runs)
-        self._waiting[sort] = runs  # behind the others
-        return sort, [runs.popleft() for _ in range(most)]
+            return kind, list(runs)
+        self._waiting[kind] = runs  # behind the others
+        return kind, [runs.popleft() for _ in range(most)]
 
-    def _put_together(self) -> Sort:
+    def _put_together(self) -> BatchKind:
         """Of which there are too few for a bundle go by one statement, with a row of history each."""
-        for sort, runs in list(self._waiting.items()):
-            if is_kin(sort) and not self._fills_bundle(runs):
-                self._enter(PLAIN, self._waiting.pop(sort))
+        for kind, runs in list(self._waiting.items()):
+            if is_kin(kind) and not self._fills_bundle(runs):
+                self._enter(PLAIN, self._waiting.pop(kind))
         return PLAIN
 
     def _fills_bundle(self, runs: Sized) -> bool:
         """Whether so many of a kin become a bundle: not while somebody is about who would not find them."""
-        return self._hand.bundles and len(runs) >= BUNDLE_LEAST
+        return self._owned.bundles and len(runs) >= BUNDLE_LEAST
 
-    def _most(self, sort: Sort) -> int:
-        return self._page if isinstance(sort, str) else min(self._page, sort.most)
+    def _most(self, kind: BatchKind) -> int:
+        return self._page if isinstance(kind, str) else min(self._page, kind.most)
 
-    def _plenty_for(self, sort: Sort) -> float:
+    def _plenty_for(self, kind: BatchKind) -> float:
         """From how many on the second line takes them too."""
-        if isinstance(sort, str) or sort.overlaps:
-            return max(1, self._most(sort) // 2)
+        if isinstance(kind, str) or kind.overlaps:
+            return max(1, self._most(kind) // 2)
         return math.inf
 
-    async def _settle(self, line: Connection, sort: Sort, left: dict[int, Run]) -> None:
+    async def _settle(self, line: Connection, kind: BatchKind, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
         count = len(left)
         refused: list[tuple[Run, Exception]] = []
@@ -213,9 +213,9 @@ class Settler:
         while pending:
             part = pending.pop()
             try:
-                answers = await self._send(line, sort, part)
+                answers = await self._send(line, kind, part)
             except Exception as refusal:
-                if not _is_refusal(sort, refusal):
+                if not _is_refusal(kind, refusal):
                     raise
                 if len(part) == 1:
                     refused.append((part[0], refusal))
@@ -223,19 +223,19 @@ class Settler:
                     middle = len(part) // 2
                     pending += [part[middle:], part[:middle]]
                 continue
-            self._sort(part, answers, left)
+            self._apply_answers(part, answers, left)
         codes = {getattr(error, "sqlstate", None) for _, error in refused}
-        if 1 < count == len(refused) and len(codes) == 1 and isinstance(sort, str):
+        if 1 < count == len(refused) and len(codes) == 1 and isinstance(kind, str):
             raise refused[0][1]  # all fail alone and alike: it is the server
         for run, error in refused:
             if run.refused:
                 raise error  # even a plain failure cannot be stored
             run.refused = True
-            run.outcome = explained(sort, run, error, self._failed(run, error))
+            run.outcome = explained(kind, run, error, self._failed(run, error))
             log.error("settle.refused", extra={"key": run.visit.key, "error": told(error)[:1000]})
             self._enter_again([left.pop(run.token)])
 
-    def _sort(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
+    def _apply_answers(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
         self._wrote()
         if answers.count("settled") == len(left):  # nearly always
             left.clear()
@@ -260,20 +260,20 @@ class Settler:
         locked, self._locked = self._locked, []
         self._enter_again(locked)
 
-    async def _send(self, line: Connection, sort: Sort, batch: list[Run]) -> list[str]:
-        steps.reach("settle.sending")
+    async def _send(self, line: Connection, kind: BatchKind, batch: list[Run]) -> list[str]:
+        crash_points.passed("settle.sending")
         connection = await line.get()
-        short = short_form(sort, bundled=self._fills_bundle(batch))
+        short = short_form(kind, bundled=self._fills_bundle(batch))
         if short is None:
             batch.sort(key=_lock_order)
-        if not isinstance(sort, str):
-            answers = await self._send_with_writes(connection, sort, batch)
+        if not isinstance(kind, str):
+            answers = await self._send_with_writes(connection, kind, batch)
         else:
             try:
                 if short is not None:
                     arguments = bundle_arguments if short == "settle_bundle" else done_arguments
                     rows = await self._database.fetch(
-                        connection, SQL[short], *arguments(batch, self._hand.worker_id)
+                        connection, SQL[short], *arguments(batch, self._owned.worker_id)
                     )
                     answers = done_in_order(rows, batch)
                 else:
@@ -285,11 +285,11 @@ class Settler:
                 if getattr(error, "sqlstate", None) != _LOCKED:
                     raise
                 return await self._send_free(connection, batch)
-        steps.reach("settle.answered")
+        crash_points.passed("settle.answered")
         return answers
 
     def _arguments(self, batch: Sequence[Run]) -> Sequence[Any]:
-        return settle_arguments(batch, self._hand.worker_id)
+        return settle_arguments(batch, self._owned.worker_id)
 
     async def _send_free(self, connection: Any, batch: list[Run]) -> list[str]:
         """Settle those whose visits nobody has locked; the others are answered as locked."""
@@ -371,7 +371,7 @@ class Settler:
         settled: set[int] = set()
         if plain := [run for run in runs if is_plain(run)]:
             rows = await connection.fetch(
-                SQL["settle_done"].numbered, *done_arguments(plain, self._hand.worker_id)
+                SQL["settle_done"].numbered, *done_arguments(plain, self._owned.worker_id)
             )
             answers = done_in_order(rows, plain)
             settled = {r.token for r, a in zip(plain, answers, strict=True) if a == "settled"}
@@ -385,7 +385,7 @@ class Settler:
     async def _release(self, connection: Any, runs: Sequence[Run]) -> None:
         """Not settled, to be run again: what holds their visits goes now, not at the next beat."""
         if held := [run.token for run in runs if run.held]:
-            values = {"worker_id": self._hand.worker_id, "runs": held}
+            values = {"worker_id": self._owned.worker_id, "runs": held}
             releasing = SQL["release_holds"]
             await connection.fetch(releasing.numbered, *releasing.arguments(values))
 
@@ -395,13 +395,13 @@ def _restore(batch: list[Run], outcomes: list[Any]) -> None:
         run.outcome = outcome
 
 
-def _is_refusal(sort: Sort, error: Exception) -> bool:
+def _is_refusal(kind: BatchKind, error: Exception) -> bool:
     """Whether an error says that a value cannot be stored; anything else is the server's or the line's."""
     if isinstance(error, _NotAllSettled):
         return True
     if is_transient(error):
         return False
-    if not isinstance(sort, str):
+    if not isinstance(kind, str):
         return True  # a layer's own writes may fail for any reason of their own
     state = getattr(error, "sqlstate", None)
     return state not in _OURS if state else isinstance(error, ValueError | TypeError)

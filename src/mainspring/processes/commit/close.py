@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.db.literals import numbers, words
-from mainspring.db.literals import rows as as_rows
+from mainspring.db.literals import as_rows, numbers, words
 from mainspring.kernel import KERNEL_SQL, Parked, new_id
 from mainspring.processes.commit.batch import CommitBatch, NotSettled, Torn
 from mainspring.processes.commit.change import LEAVE, TaskChange

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.literals import documents, rows, words
+from mainspring.db.literals import as_rows, documents, words
 from mainspring.tasks.declare.promise import Failure
 
 
@@ -33,6 +33,6 @@ def end_values(ends: Iterable[TaskEnd], *, parked_too: bool = True) -> dict[str,
         "states": words([end.state or "NULL" for end in listed]),
         "outcomes": words([end.outcome or "NULL" for end in listed]),
         "results": documents([end.result or "null" for end in listed]),
-        "errors": rows(errors) if any(errors) else None,
+        "errors": as_rows(errors) if any(errors) else None,
         "parked_too": parked_too,
     }

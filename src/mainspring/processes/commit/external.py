@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.db.literals import rows as as_rows
+from mainspring.db.literals import as_rows
 from mainspring.errors import IdInUse
 from mainspring.kernel import Again
 from mainspring.processes.commit.batch import CommitBatch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from mainspring.db.literals import documents, numbers, texts, words
-from mainspring.db.literals import rows as as_rows
+from mainspring.db.literals import as_rows, documents, numbers, texts, words
 from mainspring.processes.commit.batch import CommitBatch, Torn
 from mainspring.processes.commit.change import FIRST_OF, NewTask, TaskChange
 from mainspring.processes.commit.task_input import NO_OPTIONS, TaskInput

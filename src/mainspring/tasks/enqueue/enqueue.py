@@ -16,8 +16,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from mainspring.db.sql import Statement
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import grouped_key, new_ids, new_visit, shard_of, tokens
+from mainspring.kernel import KERNEL_SQL, grouped_key, new_ids, new_visit, shard_of, tokens
 from mainspring.tasks.declare.handle import Handle, Lookup
 from mainspring.tasks.declare.task import Call, Options, Uniform, warn_if_large
 from mainspring.tasks.enqueue.by_function import by_function
@@ -203,22 +202,24 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
             rows = yield Fetch(statement, given)
     if is_one:
         handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
-        yield Fetch(SQL["insert_one"], values)
+        yield Fetch(KERNEL_SQL["insert_one"], values)
         return [handle]
     now: datetime | None = (yield Clock()) if batch.needs_clock() else None
     if batch.is_copied():
         rows = batch.rows(now)
         yield Copy(rows.columns, rows.chunks())
-        yield Fetch(SQL["wake"], {"queues": batch.queues})
+        yield Fetch(KERNEL_SQL["wake"], {"queues": batch.queues})
         return rows.handles
-    inserted = {str(row["id"]) for row in (yield Fetch(SQL["insert_new"], batch.arrays(now)))}
+    inserted = {
+        str(row["id"]) for row in (yield Fetch(KERNEL_SQL["insert_new"], batch.arrays(now)))
+    }
     taken: dict[tuple[str, str], str] = {}
     while missing := batch.missing(inserted, taken):
-        taken |= _by_key((yield Fetch(SQL["find_visits"], _keys(batch, missing))))
+        taken |= _by_key((yield Fetch(KERNEL_SQL["find_visits"], _keys(batch, missing))))
         if missing := batch.missing(inserted, taken):
             # Whoever had the key was settled between the two statements: insert again.
             part = {name: [v[n] for n in missing] for name, v in batch.arrays(now).items()}
-            inserted |= {str(row["id"]) for row in (yield Fetch(SQL["insert_new"], part))}
+            inserted |= {str(row["id"]) for row in (yield Fetch(KERNEL_SQL["insert_new"], part))}
     return batch.handles(inserted, taken)
 
 

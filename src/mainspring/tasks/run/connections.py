@@ -21,10 +21,9 @@ from psycopg import sql
 
 from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
-from mainspring.db.pool import check_committed as _check_committed
+from mainspring.db.pool import check_committed
 from mainspring.errors import DatabaseUnavailable
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import Run, WorkerPort
+from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
 from mainspring.tasks.run.cutting import InUse
 
 log = logging.getLogger("mainspring")
@@ -77,7 +76,7 @@ class Connections:
                     yield connection
                     if local is not None:
                         await connection.execute(f"{_RESET_LOCAL}; {local}")
-                _check_committed(block)
+                check_committed(block)
                 committed()
             finally:
                 await asyncio.shield(self._give_back(connection))
@@ -96,7 +95,7 @@ class Connections:
                     yield connection
                     if local is not None:
                         connection.execute(f"{_RESET_LOCAL}; {local}")
-                _check_committed(block)
+                check_committed(block)
                 committed()
             finally:
                 self._give_back_sync(connection)
@@ -174,12 +173,12 @@ class Connections:
         with self._database.connect_sync("task", client=True) as connection:
             with connection.transaction():
                 unsettled = connection.execute(
-                    SQL["lock_unsettled"].text, lock_arguments(run)
+                    KERNEL_SQL["lock_unsettled"].text, lock_arguments(run)
                 ).fetchone()
             if unsettled is not None:
                 return False
             known = connection.execute(
-                SQL["has_history"].text,
+                KERNEL_SQL["has_history"].text,
                 {"key": run.visit.key, "started": run.started, "run": run.token},
             ).fetchone()
         return bool(known and known[0])

@@ -20,10 +20,7 @@ import psycopg
 
 from mainspring.db.steps import Steps, run_steps_psycopg, run_steps_psycopg_sync
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import Done, Run, in_order, settle_arguments
-from mainspring.kernel import clock as moment
-from mainspring.kernel import crash_points as steps
+from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
 from mainspring.tasks.run.connections import Connections, lock_arguments
 
 log = logging.getLogger("mainspring")
@@ -126,10 +123,10 @@ class Context:
         run = msgspec.structs.replace(
             self._run,
             outcome=Done(result=self._encode(self._result)),
-            seconds=moment.local() - self._run.began,
+            seconds=clock.local() - self._run.began,
         )
         values = settle_arguments([run], self._connections.worker.worker_id)
-        return dict(zip(SQL["settle"].names, values, strict=True))
+        return dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
 
 
 def concluded(context: Context | None, returned: Any) -> Any:
@@ -242,12 +239,12 @@ class Transaction:
         The heart, or a give of shards, may hold the run between the snapshot of the settle and its
         write. Then the settle is sent again, with the row locked: nothing can come between once more.
         """
-        settle = SQL["settle"], self._context._settle_arguments()
+        settle = KERNEL_SQL["settle"], self._context._settle_arguments()
         answers = in_order((yield settle), 1)
         if answers == ["changed"]:
-            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
             answers = in_order((yield settle), 1)
-        steps.reach("transaction.settled")
+        crash_points.passed("transaction.settled")
         if answers != ["settled"]:
             raise self._fenced()
 
@@ -282,7 +279,7 @@ class Transaction:
         # At once: a run whose visit is gone and that is not settled looks like one that was called off.
         self._run.settled = True
         self._run.hold_at = float("inf")  # there is no visit any more that could be held
-        steps.reach("transaction.committed")
+        crash_points.passed("transaction.committed")
 
     def _fenced(self) -> Fenced:
         visit = self._run.visit

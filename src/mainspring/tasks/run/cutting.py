@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from mainspring.db.connect.attempt import Attempt
-from mainspring.kernel import cut_socket as cut
+from mainspring.kernel import cut_socket
 
 C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
@@ -61,11 +61,11 @@ class InUse:
         for attempt in list(self._attempts):
             attempt.give_up()
         for connection in list(self._threads):
-            cut(connection)
+            cut_socket(connection)
         if not threads_only:
             for one in list(self._loops):
                 setattr(one, "cancel_safe", _ask_nobody)  # noqa: B010 - a method, of this one alone
-                cut(one)
+                cut_socket(one)
 
 
 async def _ask_nobody(*, timeout: float = 0.0) -> None:

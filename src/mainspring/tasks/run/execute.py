@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring.errors import Fenced
-from mainspring.kernel import DONE, Done, Handler, Outcome, Run, to_its_end
-from mainspring.kernel import MOST_HANGING as MOST
+from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run, to_its_end
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded
@@ -32,7 +31,9 @@ class Executor:
     def __init__(self, connections: Connections, *, threads: int) -> None:
         self._connections = connections
         # One for each slot, and for each run that hangs beside them.
-        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.task")
+        self._threads = ThreadPoolExecutor(
+            threads + MOST_HANGING, thread_name_prefix="mainspring.task"
+        )
         # Run token -> thread, while a stop may be raised in it: each run is stopped once at most.
         self._running: dict[int, int] = {}
         self._gate = threading.Lock()  # to look a thread up and stop it, and to leave

@@ -1,6 +1,6 @@
--- For a recut, after the leases are locked: who there is, and whether its row could be locked. That keeps it from being buried
--- until the recut has ended, so a burial frees what the recut wrote. A row that somebody has is being deleted just now: its
--- worker is dead, or lives on if that is rolled back.
+-- For a recut, after the leases are locked: who there is, and whether its row could be locked. That keeps it from being declared dead
+-- until the recut has ended, so whoever does that frees what the recut wrote. A row that somebody has is being deleted just now:
+-- its worker is dead, or lives on if that is rolled back.
 with kept as materialized (
   select id
   from mainspring.worker

@@ -1,5 +1,5 @@
--- Seconds until the earliest visit of these levels in my shards becomes due that a read as of `since` did not see, but for those in
--- hand (queue, chr(31), key): whoever settles them sees what is left;
+-- Seconds until the earliest visit of these levels in my shards becomes due that a read as of `since` did not see, but for the known keys
+-- (queue, chr(31), key): whoever settles them sees what is left;
 -- below zero for one that has come due meanwhile; null if there is none.
 -- A reader sleeps no longer than this, so timers are on time without a poll. Rides visit_due.
 -- Walks over at most 200 visits of others in a level: if none of mine is among them it answers for the last of them,
@@ -17,7 +17,7 @@ cross join lateral (
       and v.due_at > least(%(since)s::timestamptz, mainspring.now())
       and v.pass is null
       and v.parked_at is null
-      and v.queue || chr(31) || v.key <> all(%(in_hand)s::text[])
+      and v.queue || chr(31) || v.key <> all(%(known_keys)s::text[])
     order by v.due_at
     limit case when %(shards)s::integer[] is null then 1 else 200 end
   ) v
