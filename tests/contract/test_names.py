@@ -1,11 +1,24 @@
-"""Names of test files: pytest takes two files of one name for the same module."""
+"""Names: of test files, two of which pytest would take for one module, and of classes."""
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+SOURCE = TESTS.parent / "src" / "mainspring"
+# Classes of one name and two meanings. Take out what is renamed; nothing is added.
+TWICE = {
+    "Call",  # of a task; of a decision in `testing`: users import both
+    "Clock",  # of enqueueing; of tests: users import the second
+    "Connection",  # of a driver; what a settler needs of one
+    "Host",  # of a database; what an operator needs of the application
+    "Lines",  # of a log; connections of processes
+    "Listener",  # of an embedded server; of a worker
+    "Process",  # of the operating system; of the engine: users import the second
+    "Watch",  # of a worker's command; of the beats of others
+}
 
 
 def test_no_two_test_files_have_the_same_name() -> None:
@@ -13,3 +26,15 @@ def test_no_two_test_files_have_the_same_name() -> None:
 
     assert len(names) > 200
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    names = Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+    assert len(names) > 300
+    assert {name for name, count in names.items() if count > 1} == TWICE

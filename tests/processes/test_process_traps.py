@@ -20,14 +20,14 @@ from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
 from mainspring.processes.runtime import WIDE, WIDEST, Processes
 from mainspring.processes.statements import SQL
-from mainspring.processes.structural.change import RestartOrder, request_cancel, request_restart
+from mainspring.processes.structural.change import ProcessRestart, request_cancel, request_restart
 from mainspring.processes.structural.cone import TaskGraph
 from mainspring.processes.structural.prune import prunable
 from mainspring.testing import Clock
 
 
 async def why_refused(scene: Scene, process: str, task: str) -> str:
-    await scene.request(request_restart(process, RestartOrder(task)))
+    await scene.request(request_restart(process, ProcessRestart(task)))
     await scene.run()
     rows = scene.query(
         "select result ->> 'why' from mainspring.history where key like 'restart/%%' order by ended_at"
@@ -60,7 +60,7 @@ async def test_a_result_from_before_a_restart_is_refused(scene: Scene) -> None:
     process = await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")
     old = decided(scene, root, Decision(result='"old"'))
-    await scene.request(request_restart(process, RestartOrder()))
+    await scene.request(request_restart(process, ProcessRestart()))
     await scene.run()
 
     late = Walk(scene, [old])

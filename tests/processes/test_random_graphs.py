@@ -20,7 +20,7 @@ from random_graph import decide, expected
 
 from mainspring.kernel import crash_points
 from mainspring.processes.structural.change import (
-    RestartOrder,
+    ProcessRestart,
     request_cancel,
     request_restart,
     run_alone,
@@ -115,7 +115,7 @@ async def random_processes(
                     " where state not in ('superseded', 'cancelled') order by random() limit 3"
                 )
                 visits = [
-                    request_restart(process, RestartOrder(task, force=rng.random() < 0.5))
+                    request_restart(process, ProcessRestart(task, force=rng.random() < 0.5))
                     for process, task in rows
                 ]
                 await scene.request(*visits)
@@ -125,7 +125,9 @@ async def random_processes(
             await worker.drained()
             # What was cancelled comes to the same when it is done from scratch.
             rows = scene.query("select id::text from mainspring.process where state = 'cancelled'")
-            await scene.request(*[request_restart(process, RestartOrder()) for (process,) in rows])
+            await scene.request(
+                *[request_restart(process, ProcessRestart()) for (process,) in rows]
+            )
             await worker.drained()
             while await give_up_parked(scene):
                 await worker.drained()

@@ -19,7 +19,7 @@ from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.task_input import handout_of, read_arguments
+from mainspring.processes.commit.task_input import read_arguments, task_input_of
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.statements import SQL
 
@@ -50,7 +50,7 @@ def decided(scene: Scene, task: str, decision: Decision) -> Run:
         rows = connection.execute(
             SQL["read_tasks"].text, read_arguments([(process, task)])
         ).fetchall()
-    run.note, run.outcome = change_of(handout_of(rows[0]), decision), Done()
+    run.change, run.outcome = change_of(task_input_of(rows[0]), decision), Done()
     return run
 
 
@@ -74,7 +74,7 @@ class Walk:
         if isolation is not None:
             self.connection.isolation_level = isolation
         settle = _settle_values(runs) if settles else None
-        changes = [run.note for run in runs]
+        changes = [run.change for run in runs]
         self.commit = Commit(changes, scene.database.shard_count, runs=runs, settle=settle)
         self._runs = runs
         self._steps = self.commit.steps()

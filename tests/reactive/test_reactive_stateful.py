@@ -213,12 +213,12 @@ class Schedulers(RuleBasedStateMachine):
                 return False
             case "read":
                 reading = read_tasks(self.database, self.connection, users_of=[job.visit.key])
-                job.run.note = self.do(reading)
+                job.run.change = self.do(reading)
                 job.stage = "judge"
                 return False
             case "judge":
-                idle = [row["task"] for row in job.run.note if not self.in_flight(row["task"])]
-                self.do(Spread(self.database, check).judge(self.connection, job.run.note))
+                idle = [row["task"] for row in job.run.change if not self.in_flight(row["task"])]
+                self.do(Spread(self.database, check).judge(self.connection, job.run.change))
                 for task in filter(self.in_flight, idle):
                     self.repaired[task] = {}
                 job.stage = "settle"
@@ -232,13 +232,13 @@ class Schedulers(RuleBasedStateMachine):
             case "read":
                 job.captured = None
                 looked = self.do(self.look(check, job.visit.key))
-                job.run.note = looked
+                job.run.change = looked
                 job.stage = "write"
                 return False
             case "write":
                 outcome = Done()
-                if job.run.note is not None:
-                    written = self.do(check.write(self.connection, [job.run.note]))
+                if job.run.change is not None:
+                    written = self.do(check.write(self.connection, [job.run.change]))
                     outcome = Done() if job.visit.key in written else Again(after=0)
                     if job.visit.key in written and self.in_flight(job.visit.key):
                         self.repaired[job.visit.key] = {}
@@ -293,7 +293,7 @@ class Schedulers(RuleBasedStateMachine):
         """The kernel's settle with the layer's writes in one transaction, as the settler does it."""
         ending = job.ending
         assert ending is not None
-        job.run.note, job.run.outcome = ending, Done()
+        job.run.change, job.run.outcome = ending, Done()
         transaction = self.connection.transaction()
         await transaction.start()
         verdict = (await FinishRuns(self.database).write(self.connection, [job.run]))[0]

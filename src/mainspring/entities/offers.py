@@ -51,7 +51,7 @@ class Offering:
             wish
             for run, how in zip(runs, stood, strict=True)
             if how in ("same", "moved")
-            for wish in run.note
+            for wish in run.change
         ]
         await offer(connection, offers)
         return [how if how in ("locked", "gone") else None for how in stood]

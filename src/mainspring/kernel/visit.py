@@ -85,8 +85,8 @@ class Run(msgspec.Struct, eq=False):
     settings: Any = None
     seconds: float = 0.0
     outcome: Any = None
-    # A layer's own: what its writer will have to know of this run.
-    note: Any = None
+    # A layer's own: what its writer is to write of this run.
+    change: Any = None
     # Set by its handler: what is left to write of it concerns nobody else, so the turn of its key ends with
     # the run and not with its settle.
     ends_turn: bool = False

@@ -60,7 +60,7 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
 from mainspring.processes.structural.cancel import Cancelling, cancel_of
 from mainspring.processes.structural.cancel_many import Cancels
-from mainspring.processes.structural.change import Answer, RestartOrder, Structural, run_alone
+from mainspring.processes.structural.change import Answer, ProcessRestart, Structural, run_alone
 from mainspring.processes.structural.check import FAIL, Checking, Sight
 from mainspring.processes.structural.deadline import Deadline, Overdue
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
@@ -79,7 +79,7 @@ WIDEST = 1000
 # A step that newer code recorded is looked at again after so long: a worker that reads it may have come.
 NEWER_CODE_SECONDS = 5.0
 # What tasks are run with is kept for so many; beyond that it is read.
-HANDOUTS = 20_000
+INPUTS_AHEAD = 20_000
 
 
 class Actor(Protocol):
@@ -110,7 +110,7 @@ class Processes:
             for most in (BATCH, WIDE_BATCH, 1)
         )
         self.keep = KEEP  # ended tasks of a loop
-        self._handouts: dict[int, TaskInput] = {}  # of those, by the visit's version
+        self._inputs_ahead: dict[int, TaskInput] = {}  # of those, by the visit's version
 
     async def close(self) -> None:
         """When the worker has stopped."""
@@ -168,7 +168,7 @@ class Processes:
                 seeking.seeks = "timer" if kind == "timer" else "signal"
                 if run.visit.priority < BACKGROUND_BELOW:
                     seeking.background = run.visit.priority  # of a timer: see wait_outside
-                return self._noted(run, seeking)
+                return self._settles(run, seeking)
             case "look":
                 return await self._look(process_id, payload_of(run.visit).more)
             case "end":
@@ -237,7 +237,7 @@ class Processes:
             return await self._alone_with(process_id, run, change.cancel(compensate=compensate))
 
     async def _restart(self, process_id: str, run: Run) -> Outcome:
-        order = msgspec.convert(payload_of(run.visit).more, RestartOrder)
+        order = msgspec.convert(payload_of(run.visit).more, ProcessRestart)
         change = Structural(process_id, self.database.shard_count)
         return await self._alone_with(process_id, run, change.restart(order))
 
@@ -269,24 +269,24 @@ class Processes:
 
     def _committed(self, commit: Commit) -> None:
         """The next steps are in hand without a read."""
-        if len(self._handouts) > HANDOUTS:
-            self._handouts.clear()
-        self._handouts.update(commit.task_inputs)
+        if len(self._inputs_ahead) > INPUTS_AHEAD:
+            self._inputs_ahead.clear()
+        self._inputs_ahead.update(commit.task_inputs)
         at = clock.local()
         self._worker.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
 
     def forget(self, versions: frozenset[int] | None) -> None:
         """Visits of these versions are said to be gone: what they would be run with is read after all."""
         if versions is None:
-            self._handouts.clear()
+            self._inputs_ahead.clear()
             return
         for version in versions:
-            self._handouts.pop(version, None)
+            self._inputs_ahead.pop(version, None)
 
     async def _run_task(self, run: Run, decide: Callable[[TaskInput, Run], Any]) -> Outcome:
         """Hand a task out, let it decide, and note what that changes."""
         payload = payload_of(run.visit)
-        task_input = self._handouts.pop(run.visit.version, None)
+        task_input = self._inputs_ahead.pop(run.visit.version, None)
         if task_input is None:
             task_input = await self._task_inputs.load(payload.process_id, run.visit.key)
         if task_input is None:
@@ -296,7 +296,7 @@ class Processes:
         if run.visit.priority < BACKGROUND_BELOW:
             task_input = in_background(task_input, run.visit)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
-            return self._noted(run, overdue(task_input))
+            return self._settles(run, overdue(task_input))
         if (given := task_input.failed_input) is not None:
             change = stopped(task_input, given.promise, given.error)
             if task_input.actor == LEAVE:
@@ -304,19 +304,19 @@ class Processes:
                 # takes this task away.
                 change.state = change.promise = None
                 change.keeps = True
-            return self._noted(run, change)
+            return self._settles(run, change)
         if task_input.actor == FIRST_OF:
             racing = Racing(task_input.process_id, self.database.shard_count)
             race = racing.end_race(task_input.task_id, task_input.background)
             return await self._alone_with(task_input.process_id, run, race)
         if task_input.actor in waiting.KINDS:
             try:
-                return self._noted(run, waiting.begin_waiting(task_input))
+                return self._settles(run, waiting.begin_waiting(task_input))
             except InvalidArguments as unreadable:
                 return self._failed(run, task_input, unreadable)
         if task_input.actor == MAP:
             # Made when it is written: many chunks wait as what they were given, not as their tasks.
-            run.note = partial(self._chunk, task_input)
+            run.change = partial(self._chunk, task_input)
             return Done(writer=self._wide)
         try:
             decision = await decide(task_input, run)
@@ -338,7 +338,7 @@ class Processes:
         return self._decided(run, task_input, decision)
 
     def _decided(self, run: Run, task_input: TaskInput, decision: Decision) -> Outcome:
-        return self._noted(run, self._change(task_input, decision))
+        return self._settles(run, self._change(task_input, decision))
 
     def _chunk(self, task_input: TaskInput) -> TaskChange:
         return self._change(task_input, decide_chunk(task_input.args))
@@ -376,10 +376,10 @@ class Processes:
         failure = Failure(kind, message, trace, task_input.task_id)
         change = change_of(task_input, Decision(error=failure))
         change.park = in_code
-        return self._noted(run, change)
+        return self._settles(run, change)
 
-    def _noted(self, run: Run, change: TaskChange) -> Outcome:
-        run.note = change
+    def _settles(self, run: Run, change: TaskChange) -> Outcome:
+        run.change = change
         if change.state is not None and '"deadline"' in run.visit.payload:
             change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
         width = len(change.tasks)

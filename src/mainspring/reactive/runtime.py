@@ -129,7 +129,7 @@ class ReactiveLayer(Layer):
         release, self.refused = await register(
             self._database, connection, self._tasks.values(), self._params, self._pools
         )
-        self._start.release = release
+        self._start.serve(release)
         if release:
             await self._say_alive(connection)
             await offer_new_visits(self._database, connection, [Offer(AUDIT, KEY)])

@@ -120,7 +120,7 @@ class Explaining:
         """A batch of decisions and the settle of their runs, rolled back at the end."""
         transaction = self.connection.transaction()
         await transaction.start()
-        commit = Commit([run.note for run in runs], scene.database.shard_count, runs=runs)
+        commit = Commit([run.change for run in runs], scene.database.shard_count, runs=runs)
         await self.walk(commit.steps())
         assert commit.verdicts == [None] * len(runs)
         settling = KERNEL_SQL["settle"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from process_scene import Scene, call, handle, value
 from walk import decided
 
+from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
@@ -45,11 +46,22 @@ async def engine(scene: Scene) -> Any:
 ME = uuid4()
 
 
+class Serving(Port):
+    """A worker's port that serves whatever is asked for."""
+
+    @property
+    def worker_id(self) -> UUID:
+        return ME
+
+    def serves(self, queue: str, shard: int) -> bool:
+        return True
+
+
 def writer(scene: Scene) -> Decisions:
     def committed(commit: Commit) -> None: ...
 
     shard_count = scene.database.shard_count
-    return Decisions(shard_count, 250, committed, lambda queue, shard: True, lambda: ME)
+    return Decisions(shard_count, 250, committed, Serving())
 
 
 async def runs(scene: Scene, *decisions: Decision) -> list[Run]:

@@ -117,7 +117,7 @@ class Relay:
             delivered.append(row.number)
         if not delivered:
             return Done()
-        run.note = (consumer, delivered)
+        run.change = (consumer, delivered)
         if failed or len(waiting) == EVENTS_AT_ONCE:
             return Again(writer=self._acknowledge)
         return Done(writer=self._acknowledge)
@@ -276,7 +276,7 @@ class _Acknowledge:
 
 
 def _delivered(run: Run) -> Iterator[tuple[int, str, str, int, str]]:
-    consumer, numbers = run.note
+    consumer, numbers = run.change
     for number in numbers:
         yield (run.visit.shard, consumer.kind, run.visit.key, number, consumer.name)
 

@@ -31,8 +31,6 @@ from mainspring.entities.statements import SQL
 from mainspring.errors import SaveRefused, UndeclaredField
 from mainspring.shape import told
 
-# The longest pause before the edits of a locked row come again (seconds).
-LONGEST_PAUSE = 0.1
 # What is said when the server or the connection failed, not the transaction: nobody knows whether it was
 # committed, or the next would fail as well.
 _IN_DOUBT = ("08", "53", "57P", "58")
@@ -151,7 +149,7 @@ class Editor:
 
     def _refuse(self, edit: Edit, error: asyncpg.PostgresError) -> None:
         if isinstance(error, asyncpg.TransactionRollbackError) and edit.conflicts < MOST_CONFLICTS:
-            edit.conflicts += 1
+            edit.met_conflict()
             self._answer(edit, None)  # a deadlock, say: the other has what it wanted by then
         else:
             _fail([edit], _explained(self._kind, edit, error))
@@ -160,8 +158,7 @@ class Editor:
         if edit.answer.done():
             return
         if result is None:
-            asyncio.get_running_loop().call_later(edit.pause, self._add, edit)
-            edit.pause = min(2 * edit.pause, LONGEST_PAUSE)
+            asyncio.get_running_loop().call_later(edit.next_pause(), self._add, edit)
         elif isinstance(result, Exception):
             _fail([edit], result)
         else:

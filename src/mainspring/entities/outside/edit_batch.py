@@ -28,8 +28,9 @@ from mainspring.shape import shape
 
 _encode = msgspec.json.Encoder().encode
 Changing = Callable[[Any], Update | Untouched]
-# The pause before the first time that the edits of a locked row come again (seconds).
+# The first and the longest pause before the edits of a locked row come again (seconds).
 FIRST_PAUSE = 0.002
+LONGEST_PAUSE = 0.1
 
 
 class Edit(msgspec.Struct, gc=False):
@@ -42,6 +43,15 @@ class Edit(msgspec.Struct, gc=False):
     conflicts: int = 0
     # The caller's: his function must not see the request of him whose edit began the batch.
     context: contextvars.Context = msgspec.field(default_factory=contextvars.copy_context)
+
+    def met_conflict(self) -> None:
+        """Somebody's transaction was in its way."""
+        self.conflicts += 1
+
+    def next_pause(self) -> float:
+        """Seconds until it comes again: twice as long each time, up to a bound."""
+        pause, self.pause = self.pause, min(2 * self.pause, LONGEST_PAUSE)
+        return pause
 
 
 Result = Loaded | Exception | None  # the entity as the edit made it, why it did not, or: come again

@@ -21,7 +21,7 @@ from mainspring.shape import told
 
 
 class Save(msgspec.Struct, gc=False):
-    """What a stage run wants to be saved. Waits in its run's note."""
+    """What a stage run wants to be saved. Waits as its run's change."""
 
     stage: Stage
     loaded: Loaded
@@ -52,6 +52,16 @@ class SaveItem(msgspec.Struct):
     written: Written | None = None
     changed: dict[str, tuple[bytes, bytes]] = {}
     state_version: int = 0
+
+    def wrote(self, written: Written | None, version: str) -> None:
+        """What came back of its row; None if it was not written."""
+        self.written = written
+        if written is not None:
+            self.changed = changes_of(self.now, written.body, version)
+
+    def has_state(self, version: int) -> None:
+        """The version of its state after this save."""
+        self.state_version = version
 
 
 def own_save(kind: str) -> str:
@@ -91,13 +101,13 @@ def changes_of(before: Loaded, body: str, version: str) -> dict[str, tuple[bytes
 
 
 def vetoed(run: Run) -> Verdict:
-    patch = ", ".join(sorted(run.note.patch))
+    patch = ", ".join(sorted(run.change.patch))
     return refused(run, f"a trigger on the table kept {patch} of {run.visit.key!r} as it was")
 
 
 def refused(run: Run, why: str) -> Verdict:
     """The entity cannot be saved as things are: a failure of the run."""
-    save: Save = run.note
+    save: Save = run.change
     error = SaveRefused(
         f"the save of stage {save.stage.name!r} changed no row: {why}; nothing was saved"
     )
@@ -111,7 +121,7 @@ def explained(run: Run, error: Exception) -> str | None:
     """
     if not isinstance(error, asyncpg.PostgresError):
         return None
-    save: Save = run.note
+    save: Save = run.change
     fields = [f"{name}: {type(value).__name__}" for name, value in sorted(save.patch.items())]
     more = {"HINT": error.hint, "CONTEXT": error.context}  # a DETAIL quotes the row
     return (

@@ -26,7 +26,6 @@ from mainspring.entities.save.rebase import can_rebase, watched
 from mainspring.entities.save.rows import (
     Save,
     SaveItem,
-    changes_of,
     event_row,
     explained,
     outcome_of,
@@ -111,13 +110,13 @@ class Saver:
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> list[SaveItem]:
         """How the entities stand: those to be written locked, the others only looked at."""
-        quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
+        quiet = [n for n, run in enumerate(runs) if run.change.is_quiet]
         if quiet:
-            moved = await self._source.moved(connection, [runs[n].note.loaded for n in quiet])
+            moved = await self._source.moved(connection, [runs[n].change.loaded for n in quiet])
             await self._look_again(connection, runs, [quiet[place] for place in moved], verdicts)
         first: dict[str, int] = {}
         for n, run in enumerate(runs):
-            if not run.note.is_quiet and first.setdefault(run.visit.key, n) != n:
+            if not run.change.is_quiet and first.setdefault(run.visit.key, n) != n:
                 verdicts[n] = "locked"  # one save of an entity at a time
         if not first:
             return []
@@ -128,8 +127,8 @@ class Saver:
                 verdicts[n] = refused(runs[n], stood.barred[key])
             elif key not in stood.locked:
                 verdicts[n] = "locked" if key in stood.there else "rerun"
-            elif self._holds(runs[n].note, stood.locked[key]):
-                items.append(SaveItem(n, runs[n], runs[n].note, stood.locked[key]))
+            elif self._holds(runs[n].change, stood.locked[key]):
+                items.append(SaveItem(n, runs[n], runs[n].change, stood.locked[key]))
             else:
                 verdicts[n] = self._conflict(runs[n])
         return items
@@ -141,10 +140,10 @@ class Saver:
         a run found out may still hold."""
         if not moved:
             return
-        now = await self._source.load(connection, [runs[n].note.loaded.key for n in moved])
+        now = await self._source.load(connection, [runs[n].change.loaded.key for n in moved])
         for n in moved:
-            entity = now.get(runs[n].note.loaded.key)
-            if entity is None or not self._holds(runs[n].note, entity):
+            entity = now.get(runs[n].change.loaded.key)
+            if entity is None or not self._holds(runs[n].change, entity):
                 verdicts[n] = self._conflict(runs[n])
 
     def _holds(self, save: Save, now: Loaded) -> bool:
@@ -154,7 +153,7 @@ class Saver:
         return can_rebase(save.loaded, now, watched(save.stage.settings, (), save.patch))
 
     def _conflict(self, run: Run) -> Verdict:
-        return self.conflicts.met(run.visit, run.note.loaded)
+        return self.conflicts.met(run.visit, run.change.loaded)
 
     async def _check_states(
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
@@ -167,8 +166,8 @@ class Saver:
         values = {
             "shards": numbers([runs[n].visit.shard for n in open_]),
             "keys": texts([runs[n].visit.key for n in open_]),
-            "stages": texts([runs[n].note.stage.name for n in open_]),
-            "versions": numbers([runs[n].note.state_version for n in open_]),
+            "stages": texts([runs[n].change.stage.name for n in open_]),
+            "versions": numbers([runs[n].change.state_version for n in open_]),
             "kind": self._kind,
         }
         statement = SQL["check_states"]
@@ -227,9 +226,7 @@ class Saver:
             patches = [Patch(item.now, item.save.patch) for item in group]
             written = await self._source.update(connection, patches)
             for item in group:
-                item.written = written.get(item.now.key)
-                if item.written is not None:
-                    item.changed = changes_of(item.now, item.written.body, self._version)
+                item.wrote(written.get(item.now.key), self._version)
             left_out = [item for item in group if item.written is None]
             if left_out:
                 await self._look_why(connection, left_out, verdicts)
@@ -249,7 +246,7 @@ class Saver:
     async def _write_states(self, connection: Any, items: list[SaveItem]) -> None:
         rows = [state_row(item) for item in items if item.save.state is not None]
         for item in items:
-            item.state_version = item.save.state_version
+            item.has_state(item.save.state_version)
         if not rows:
             return
         statement = SQL["write_states"]
@@ -260,7 +257,7 @@ class Saver:
             raise asyncpg.SerializationError("a state was replaced while it was being saved")
         by_number = {item.n: item for item in items}
         for n, version in found:
-            by_number[n].state_version = version
+            by_number[n].has_state(version)
 
     async def _write_events(self, connection: Any, items: list[SaveItem]) -> None:
         """The outbox, where somebody listens."""
@@ -306,14 +303,14 @@ class Saver:
             connection,
             [
                 StageOffer(
-                    run.note.stage.queue,
+                    run.change.stage.queue,
                     run.visit.shard,
                     run.visit.key,
-                    due_at=run.note.at,
-                    after=run.note.after,
+                    due_at=run.change.at,
+                    after=run.change.after,
                 )
                 for n, run in enumerate(runs)
-                if run.note.crawl and run.note.after is not None
+                if run.change.crawl and run.change.after is not None
                 if verdicts[n] is None or isinstance(verdicts[n], Done)
             ],
         )

@@ -90,20 +90,20 @@ class StageRunner:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
         if (readdressed := self._loader.readdress(run, picture)) is not None:
-            run.note = [readdressed]
+            run.change = [readdressed]
             return Done(
                 result=_encode({"written": readdressed.key}).decode(), writer=self._offering
             )
         if (successor := picture.catalogue.successor(self._stage.name)) is not None:
             lane = "~" if self._crawl else ""
-            run.note = [
+            run.change = [
                 self._handed_on(run, f"{self._stage.kind}/{successor}{lane}", visit.priority)
             ]
             result = _encode({"stage": successor}).decode()
             return Done(result=result, writer=self._offering)
         if self._crawl and self._stage.queue in picture.due:
             # The live visit does what the crawl's would; under a new token, for it may be under way.
-            run.note = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
+            run.change = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
             return Done(result='"due already"', writer=self._offering)
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
@@ -176,7 +176,11 @@ class StageRunner:
                 after, at, restless = rest, None, self._restless(run, chain, rest)
         if (why := loop_guard.verdict(chain)) is not None:
             return _parked(StageLoop(why))
-        run.note = Save(
+        payload = None  # of the visit, if it goes on
+        if after is not None and not self._crawl:
+            goes_on = (chain.n or chain.hops) and after < loop_guard.RESTS_AFTER
+            payload = _encode({"chain": loop_guard.encode(chain)} if goes_on else {}).decode()
+        save = run.change = Save(
             stage=self._stage,
             loaded=picture.entity,
             state_version=version,
@@ -187,16 +191,13 @@ class StageRunner:
             after=after,
             at=at,
             crawl=self._crawl,
+            payload=payload,
             restless=restless,
         )
-        run.ends_turn = run.note.is_quiet
+        run.ends_turn = save.is_quiet
         if after is None or self._crawl:
             return Done(writer=self._saver)
-        goes_on = (chain.n or chain.hops) and after < loop_guard.RESTS_AFTER
-        run.note.payload = _encode({"chain": loop_guard.encode(chain)} if goes_on else {}).decode()
-        return Again(
-            at=at, after=after, payload=run.note.payload, error=restless, writer=self._saver
-        )
+        return Again(at=at, after=after, payload=payload, error=restless, writer=self._saver)
 
     def _restless(self, run: Run, chain: loop_guard.Chain, rest: float) -> str:
         """What is said of a visit that is wanted at once too often; logged when it begins."""

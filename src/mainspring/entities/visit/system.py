@@ -118,7 +118,7 @@ class StageAsker:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
         if (readdressed := self._loader.readdress(run, picture)) is not None:
-            run.note = [readdressed]
+            run.change = [readdressed]
             result = _encode({"written": readdressed.key}).decode()
             return Done(result=result, writer=self._offering)
         version = picture.entity.version
@@ -129,10 +129,10 @@ class StageAsker:
         now = max(datetime.fromtimestamp(run.started, UTC), visit.due_at)
         with clock.at(now):
             answers = await self._ask_all(picture, payload)
-        run.note = self._offers(run, answers, payload)
+        run.change = self._offers(run, answers, payload)
         shown = {name: _shown(answer) for name, answer in answers.items()}
         result = _encode({"asked": shown}).decode()
-        return Done(result=result, writer=self._offering) if run.note else Done(result=result)
+        return Done(result=result, writer=self._offering) if run.change else Done(result=result)
 
     def has_to_see(self, visit: Visit) -> bool:
         """Whether the answer to a visit depends on what is in the row."""

@@ -115,7 +115,7 @@ def release(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
             how = decode_options(row[6])
             batch.ready(change.process_id, row[1], row[5], how, row[7], change.background)
             if row[9] is not None:
-                batch.hand_over(_released_handout(row, change))
+                batch.hand_over(_released_input(row, change))
         elif row[4] > 1:
             counted[row[1]] = row
     if not counted:
@@ -203,7 +203,7 @@ def finish(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
         yield KERNEL_SQL["delete_visits"], place_values(unneeded, batch.shard_count)
 
 
-def _released_handout(row: Any, change: TaskChange) -> TaskInput:
+def _released_input(row: Any, change: TaskChange) -> TaskInput:
     """Of a task with one edge, whose promise this change has closed."""
     assert change.promise is not None
     _, task, _, _, _, actor, how, generation, promise, args, version, scope, step, kind = row

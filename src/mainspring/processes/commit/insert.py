@@ -37,7 +37,7 @@ def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any])
                 options = task.options or NO_OPTIONS
                 batch.ready(task.process_id, task.id, task.actor, options, 0, change.background)
                 if not task.edges:
-                    batch.hand_over(_handout(task))
+                    batch.hand_over(_task_input(task))
     if tasks:
         yield SQL["insert_tasks"], _values(tasks, waits, counted)
     scopes = [scope for change in changes for scope in change.scopes]
@@ -70,7 +70,7 @@ def _inputs(task: NewTask, made: set[str], state: dict[str, Any]) -> tuple[int, 
     return open_inputs, is_stopped
 
 
-def _handout(task: NewTask) -> TaskInput:
+def _task_input(task: NewTask) -> TaskInput:
     """Of a task without inputs."""
     return TaskInput(
         task.process_id,

@@ -96,7 +96,7 @@ def decode_options(text: str | None) -> TaskOptions:
     return NO_OPTIONS if text is None else _options.decode(text)
 
 
-def handout_of(row: Sequence[Any]) -> TaskInput:
+def task_input_of(row: Sequence[Any]) -> TaskInput:
     """A row of read_tasks.sql."""
     (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
         row
@@ -173,7 +173,7 @@ class TaskInputs:
     async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]]) -> None:
         try:
             rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
-            found = {h.task_id: h for h in map(handout_of, rows)}
+            found = {h.task_id: h for h in map(task_input_of, rows)}
         except BaseException as error:
             for future in wanted.values():
                 if not future.done():

@@ -51,7 +51,7 @@ class Decisions:
         except BaseException:
             for run, change in zip(runs, changes, strict=True):
                 change.doubted = True
-                run.note = change
+                run.change = change
             raise
         await _count(connection, runs, commit)
         return commit.verdicts
@@ -63,7 +63,7 @@ class Decisions:
 
 def _change_of(run: Run) -> TaskChange:
     """What the run noted; a wide one is made only now."""
-    note = run.note
+    note = run.change
     return note if isinstance(note, TaskChange) else note()
 
 

@@ -34,7 +34,7 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import (
     FROM_SCRATCH,
-    RestartOrder,
+    ProcessRestart,
     request_cancel,
     request_look,
     request_restart,
@@ -269,7 +269,7 @@ def _restart_of(order: RestartProcesses, process: FoundProcess) -> NewVisit | st
     """The visit that restarts a process, or why it cannot be."""
     if order.task is not None and process.state == "cancelled":
         return FROM_SCRATCH
-    how = RestartOrder.starting(
+    how = ProcessRestart.starting(
         order.task, fresh_signals=order.fresh_signals, priority=order.priority
     )
     return request_restart(process.id, how, order.priority)

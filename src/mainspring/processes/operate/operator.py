@@ -37,7 +37,13 @@ from mainspring.processes.operate.settings import SettingChange
 from mainspring.processes.operate.why import ProcessWhy
 from mainspring.processes.steps import Step, run_steps
 from mainspring.processes.structural.cancel import Cancelling
-from mainspring.processes.structural.change import Answer, RestartOrder, Structural, closing, refuse
+from mainspring.processes.structural.change import (
+    Answer,
+    ProcessRestart,
+    Structural,
+    closing,
+    refuse,
+)
 from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
@@ -120,7 +126,7 @@ class ProcessOperator:
         again, unless `fresh_signals` asks for new ones.
         """
         process = await self.find(id)
-        order = RestartOrder.starting(task, fresh_signals=fresh_signals)
+        order = ProcessRestart.starting(task, fresh_signals=fresh_signals)
         change = Structural(process.id, (await self._host.database()).shard_count)
         return await self._alone(process.id, change.restart(order))
 

@@ -22,9 +22,9 @@ from mainspring.kernel import KERNEL_SQL, QueueSettings, RetryPolicy
 from mainspring.processes.commit.settle_one import change_steps
 from mainspring.processes.commit.task_input import (
     TaskInput,
-    handout_of,
     in_background,
     read_arguments,
+    task_input_of,
 )
 from mainspring.processes.commit.visits import payload_of
 from mainspring.processes.declare.versions import Versions
@@ -242,7 +242,7 @@ class Remote:
         rows = yield SQL["read_tasks"], read_arguments(wanted)
         visits = {one.run.visit.key: one.run.visit for one in held}
         task_inputs = {
-            h.task_id: in_background(h, visits[h.task_id]) for h in map(handout_of, rows)
+            h.task_id: in_background(h, visits[h.task_id]) for h in map(task_input_of, rows)
         }
         found = []
         for one in held:
@@ -284,7 +284,7 @@ class Remote:
         tasks = yield SQL["read_tasks"], read_arguments([(ticket.process_id, ticket.task)])
         settled = "gone"
         if tasks:
-            task_input = in_background(handout_of(tasks[0]), run.visit)
+            task_input = in_background(task_input_of(tasks[0]), run.visit)
             settled = yield from settle_answer(run, task_input, answer, shard_count, worker_id)
         if settled in ("locked", "changed"):
             return None

@@ -94,7 +94,7 @@ class Answer(msgspec.Struct, frozen=True):
     compensations: int = 0  # tasks that undo what was done, and run from here on
 
 
-class RestartOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProcessRestart(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a process is to be restarted: from a task, from those of an actor, or from scratch."""
 
     task: str | None = None
@@ -104,7 +104,7 @@ class RestartOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int | None = None  # of what is queued at once; None: each task's own
 
     @classmethod
-    def starting(cls, task: str | None, **how: Any) -> RestartOrder:
+    def starting(cls, task: str | None, **how: Any) -> ProcessRestart:
         """From a task by its id, or from those of an actor: whichever the text is."""
         try:
             return cls(task=None if task is None else str(UUID(task)), **how)
@@ -212,7 +212,7 @@ class Structural:
 
     # -- restart
 
-    def restart(self, order: RestartOrder) -> Generator[Step, list[Any], Answer]:
+    def restart(self, order: ProcessRestart) -> Generator[Step, list[Any], Answer]:
         """Redo a task (or those of an actor that have ended), what it made and what depends on it;
         without either, all of the process.
 
@@ -416,7 +416,7 @@ def request_look(
 
 
 def request_restart(
-    process_id: str, order: RestartOrder, priority: int = DEFAULT_PRIORITY
+    process_id: str, order: ProcessRestart, priority: int = DEFAULT_PRIORITY
 ) -> NewVisit:
     """The visit by which a process is restarted."""
     more = msgspec.json.encode(order).decode()

@@ -31,9 +31,9 @@ from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nob
 from mainspring.reactive.statements import SQL
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """What a run came to: the note that its writer finds on the kernel's run."""
+    """What a run came to: the change that its writer finds on the kernel's run."""
 
     task: str
     firing: int
@@ -79,12 +79,12 @@ class FinishRuns:
         errors: dict[int, str | None] = {}
         products: list[tuple[str, Product]] = []
         for run in ending:
-            kept, errors[run.token] = _try_products(run.note, locked)
-            products += [(run.note.task, product) for product in kept]
+            kept, errors[run.token] = _try_products(run.change, locked)
+            products += [(run.change.task, product) for product in kept]
         await _set_products(connection, products)
         await self._end(connection, ending, addresses, errors, products)
         for run in ending:
-            answers[run.token] = _verdict(run.note, errors[run.token])
+            answers[run.token] = _verdict(run.change, errors[run.token])
         return [answers[run.token] for run in runs]
 
     async def _end(
@@ -97,7 +97,7 @@ class FinishRuns:
     ) -> None:
         if not runs:
             return
-        notes: list[Ending] = [run.note for run in runs]
+        notes: list[Ending] = [run.change for run in runs]
         failed = [
             note.how == "failed" or errors[run.token] is not None
             for run, note in zip(runs, notes, strict=True)
@@ -109,7 +109,7 @@ class FinishRuns:
             "failed": failed,
             "void": [note.how == "void" for note in notes],
             "backoffs": [n.backoff.delay(n.failures + 1) for n in notes],
-            "errors": [errors[run.token] or run.note.error for run in runs],
+            "errors": [errors[run.token] or run.change.error for run in runs],
             "turns": [token() for _ in notes],
         }
         rows = await connection.fetch(SQL["end_runs"].numbered, *SQL["end_runs"].arguments(values))
@@ -139,7 +139,7 @@ async def _lock_products(connection: Any, runs: Sequence[Run]) -> dict[str, str 
 
 
 def _products(run: Run) -> set[str]:
-    note: Ending = run.note
+    note: Ending = run.change
     return {p.param.key for p in note.products} if note.how == "success" else set()
 
 
@@ -150,9 +150,9 @@ async def _lock_firings(
     if not runs:
         return {}, {}
     values = {
-        "tasks": [run.note.task for run in runs],
-        "firings": [run.note.firing for run in runs],
-        "runs": [run.note.run for run in runs],
+        "tasks": [run.change.task for run in runs],
+        "firings": [run.change.firing for run in runs],
+        "runs": [run.change.run for run in runs],
     }
     locking = SQL["lock_firings"]
     rows = await connection.fetch(locking.numbered, *locking.arguments(values))
@@ -163,9 +163,9 @@ async def _lock_firings(
     rows = await connection.fetch(finding.numbered, *finding.arguments(values))
     there = {row["task"] for row in rows}
     refused: dict[int, Verdict] = {
-        run.token: "locked" if run.note.task in there else "gone"
+        run.token: "locked" if run.change.task in there else "gone"
         for run in runs
-        if run.note.task not in mine
+        if run.change.task not in mine
     }
     return mine, refused
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel import Again, Done, Outcome, Run, clean_text, describe
+from mainspring.kernel import Again, Done, Outcome, Run, describe
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.run.finish import Ending, FinishRuns, result_json
@@ -46,6 +46,10 @@ class Start:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.release = 0  # of this process
+
+    def serve(self, release: int) -> None:
+        """From now on firings are started for this release."""
+        self.release = release
 
     async def __call__(self, connection: Any, items: Sequence[Starting]) -> list[Any]:
         ordered = sorted(items, key=lambda i: i.task)
@@ -85,7 +89,7 @@ class Runs:
         row = await self._start(Starting(name, firing, run.token, needs))
         ending = Ending(name, firing, run.token, "void", failures=row["failures"] or 0)
         if task is not None:
-            ending.backoff = task.settings.backoff
+            ending = replace(ending, backoff=task.settings.backoff)
         match row["answer"]:
             case "other":
                 return Done()  # that firing is over
@@ -94,13 +98,11 @@ class Runs:
                 return Again(after=UNKNOWN_SECONDS, error=why)
             case "again":
                 # No code is needed for that: a task that was taken out would keep its slot for ever.
-                _end_dead(run, ending, row)
-                return self._ended(run, ending)
+                return self._ended(run, _end_dead(run, ending, row))
         if task is None:
             return Again(after=UNKNOWN_SECONDS, error=f"this worker has no code of task {name!r}")
         if (reason := _void(row)) is not None:
-            ending.error = reason
-            return self._ended(run, ending)
+            return self._ended(run, replace(ending, error=reason))
         return await self._call(run, task, ending, row)
 
     async def _call(self, run: Run, task: ReactiveTask, ending: Ending, row: Any) -> Outcome:
@@ -115,37 +117,35 @@ class Runs:
         except asyncio.CancelledError:
             if run.stopped != "cancelled":
                 raise  # fenced or stopping: whoever runs the visit next ends the firing
-            ending.how, ending.error = "cancelled", "cancelled while it ran"
+            ended = replace(ending, how="cancelled", error="cancelled while it ran")
         except Exception as error:
             if isinstance(error, TimeoutError) and task.settings.timeout is not None:
                 error = TimeoutError(f"ran longer than its timeout of {task.settings.timeout:g} s")
-            ending.how = "failed"
-            ending.error_type, ending.error = describe(error)
+            error_type, text = describe(error)
+            ended = replace(ending, how="failed", error_type=error_type, error=text)
         else:
-            ending.how, ending.products = "success", list(context.products)
+            ended = replace(ending, how="success", products=list(context.products))
         captured = _decode(row["captured"])
         kept = result_json(captured, row["base"], ending.firing, result)
-        return self._ended(run, ending, kept)
+        return self._ended(run, ended, kept)
 
     def _ended(self, run: Run, ending: Ending, result: str | None = None) -> Outcome:
-        run.note = ending
+        run.change = ending
         if ending.how == "failed":
             facts = {"task": ending.task, "error": (ending.error or "").splitlines()[0][:300]}
             log.warning("reactive.failed", extra=facts)
         return Done(result=result if ending.how == "success" else None, writer=self._end)
 
 
-def _end_dead(run: Run, ending: Ending, row: Any) -> None:
+def _end_dead(run: Run, ending: Ending, row: Any) -> Ending:
     """An earlier start of this firing ended without an end: its worker died, or was stopped."""
-    ending.run = row["run"]
-    if run.suspect or run.visit.crashes or run.visit.attempt:
-        ending.how = "failed"
-        ending.error = "the worker that ran it died"
-        if run.visit.attempt:
-            ending.error = clean_text("its end could not be stored", 500)
+    if run.visit.attempt:
+        how, error = "failed", "its end could not be stored"
+    elif run.suspect or run.visit.crashes:
+        how, error = "failed", "the worker that ran it died"
     else:
-        ending.how = "interrupted"
-        ending.error = "the worker that ran it was stopped"
+        how, error = "interrupted", "the worker that ran it was stopped"
+    return replace(ending, run=row["run"], how=how, error=error)
 
 
 def _void(row: Any) -> str | None:
