@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -24,3 +24,11 @@ def drawn(
         return test
 
     return decorate
+
+
+def fast_first(cases: Iterable[Any], fast: int) -> list[Any]:
+    """The cases of a test of which so many run in `make test`; the others are its slow form."""
+    plain = [case for case in cases if isinstance(case, str)]
+    marked = [case for case in cases if not isinstance(case, str)]
+    slow = [pytest.param(case, marks=pytest.mark.slow) for case in plain[fast:]]
+    return [*plain[:fast], *slow, *marked]

@@ -37,11 +37,11 @@ from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.entities.crawl import Crawl
     from mainspring.entities.declare.consumer import Sink
     from mainspring.entities.declare.dao import Change, Dao, one_by_one
     from mainspring.entities.declare.event import Saved
     from mainspring.entities.declare.ids import Codec
+    from mainspring.entities.declare.kind_settings import Crawl
     from mainspring.entities.declare.outcome import Untouched, Update
     from mainspring.entities.kind import Kind
     from mainspring.entities.visit.clock import now
@@ -113,7 +113,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "app": "Mainspring",
             "entities.visit.clock": "now",
             "entities.declare.consumer": "Sink",
-            "entities.crawl": "Crawl",
+            "entities.declare.kind_settings": "Crawl",
             "entities.declare.dao": "Change Dao one_by_one",
             "entities.declare.event": "Saved",
             "entities.declare.ids": "Codec",

@@ -20,9 +20,9 @@ from mainspring.db.database import probe
 from mainspring.db.schema import migrate
 from mainspring.db.until_reachable import until_let_in
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
-from mainspring.entities.crawl import Crawl
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
+from mainspring.entities.declare.kind_settings import Crawl
 from mainspring.entities.declaring import declare_documents, declare_entities
 from mainspring.entities.documents import Documents
 from mainspring.entities.kind import Kind
@@ -45,7 +45,7 @@ from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.handle import ProcessHandle, check_own_id
 from mainspring.processes.declare.process import Process, ProcessDecorator
 from mainspring.processes.declare.versions import Upcast
-from mainspring.processes.registry import Hub
+from mainspring.processes.registry import Registry
 from mainspring.processes.remote.remote import Remote
 from mainspring.reactive.declare.advance_api import Advancing
 from mainspring.reactive.declare.declare import REACTIVE_ONLY, Data, declare
@@ -114,7 +114,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.params: dict[str, Param] = {}
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
-        self.hub = Hub(self)
+        self.registry = Registry(self)
         self.layers: list[MakeLayer] = []
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Mainspring(DatabaseHost, Advancing):
     @property
     def processes(self) -> Mapping[str, Process[Any, Any]]:
         """The declared process types, by name."""
-        return self.hub.types
+        return self.registry.types
 
     # -- declaring
 
@@ -319,8 +319,8 @@ class Mainspring(DatabaseHost, Advancing):
         """
         settings = self._in_pool(settings)
         if function is None:
-            return lambda f: self.hub.declare(f, settings)
-        return self.hub.declare(function, settings)
+            return lambda f: self.registry.declare(f, settings)
+        return self.registry.declare(function, settings)
 
     def _in_pool(self, settings: dict[str, Any]) -> dict[str, Any]:
         """These settings, with the application's pool where they name none."""
@@ -332,7 +332,7 @@ class Mainspring(DatabaseHost, Advancing):
 
     def signal(self, name: str, kind: type[R]) -> Signal[R]:
         """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
-        return self.hub.declare_signal(name, kind)
+        return self.registry.declare_signal(name, kind)
 
     def upcast(
         self, actor: Task[Any, Any] | Process[Any, Any], *, version: int
@@ -340,20 +340,20 @@ class Mainspring(DatabaseHost, Advancing):
         """Say how recorded arguments of a version become those of the next one."""
 
         def add(function: Upcast) -> Upcast:
-            self.hub.versions.add(actor.name, version, function)
+            self.registry.versions.add(actor.name, version, function)
             return function
 
         return add
 
     def find_process(self, name: str) -> Process[Any, Any]:
         """The process type of that name; an error that names the nearest otherwise."""
-        return self.hub.find(name)
+        return self.registry.find(name)
 
     def process_handle(self, type: str, id: str) -> ProcessHandle[Any]:
         """The handle of a process that was started elsewhere, by its own id."""
         self.find_process(type)
         check_own_id(id)
-        return ProcessHandle(type, id, False, self.hub)
+        return ProcessHandle(type, id, False, self.registry)
 
     def task_handle(
         self, task: str, id: str, *, key: str | None = None, group: str | None = None
@@ -610,7 +610,7 @@ class Mainspring(DatabaseHost, Advancing):
     @property
     def remote(self) -> Remote:
         """Tasks for actors that are not functions of a worker: pull, beat, complete, fail."""
-        return self.hub.remote
+        return self.registry.remote
 
     # -- reactive tasks
 

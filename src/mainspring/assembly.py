@@ -28,7 +28,7 @@ def layers_of(
     tasks = TaskLayer(database, worker, app.tasks, slots=settings.concurrency)
     layers: list[Layer] = [
         tasks,
-        ProcessLayer(database, worker, app.hub, tasks),
+        ProcessLayer(database, worker, app.registry, tasks),
         EntityLayer(database, app.kinds, settings),
         ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool),
         *(make(database, worker, settings) for make in app.layers),

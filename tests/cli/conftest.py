@@ -45,7 +45,7 @@ def own_logging() -> Iterator[None]:
 def cli(capsys, monkeypatch, tmp_path: Path, own_logging: None) -> Callable[..., Answer]:
     """Call the command line here, in an empty directory, with nothing in the environment."""
     monkeypatch.chdir(tmp_path)
-    for name in ("MAINSPRING_URL", "MAINSPRING_APP"):
+    for name in ("MAINSPRING_URL", "MAINSPRING_APP", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
     def call(*arguments: str) -> Answer:

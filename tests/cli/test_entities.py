@@ -141,7 +141,7 @@ def test_a_crawl_is_begun_from_the_command_line(on, site):
         "stages": ["Price"],
         "rate": 5.0,
         "pause_if_lag": 5.0,
-        "after_processes": None,
+        "after_launches": None,
     }
     assert f"operation {begun['id']}" in listed.out
 

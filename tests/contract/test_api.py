@@ -146,7 +146,7 @@ def test_every_error_has_a_code_of_its_own_and_a_docstring() -> None:
 
 
 def test_the_methods_of_the_application() -> None:
-    public = {name for name in vars(mainspring.Mainspring) if not name.startswith("_")}
+    public = {name for name in dir(mainspring.Mainspring) if not name.startswith("_")}
 
     assert public >= {
         "close",

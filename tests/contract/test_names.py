@@ -16,8 +16,34 @@ MOST_MODULES = 15  # more than that are no room that a stranger reads at a glanc
 
 # Two meanings each, still: one of them at least is in entities, processes or reactive. Only to be shortened.
 SHARED_CLASS_NAMES = set(
-    "Asked Asker Batch Change Child Chunk Clock Declared End Entry Failed Finding Found Graph Held Host "
-    "Input Kind Lines Need Node Order Task Waiting Why Writer".split()
+    [
+        "Asked",
+        "Asker",
+        "Batch",
+        "Change",
+        "Child",
+        "Chunk",
+        "Clock",
+        "Declared",
+        "End",
+        "Entry",
+        "Failed",
+        "Finding",
+        "Found",
+        "Graph",
+        "Held",
+        "Host",
+        "Input",
+        "Kind",
+        "Lines",
+        "Need",
+        "Node",
+        "Order",
+        "Task",
+        "Waiting",
+        "Why",
+        "Writer",
+    ]
 )
 
 

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from scene import BURIED, Scene, stop
 
+from draws import fast_first
 from mainspring.testing import WorkerProcess
 
 slow = pytest.mark.slow
@@ -103,7 +104,7 @@ def scene(mainspring_url: str, tmp_path: Path) -> Iterator[Taken]:
         yield scene
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_first(KINDS, 1))
 def test_a_late_first_state_does_not_overwrite_the_heirs(scene: Taken, kind: str) -> None:
     """S5: its run began when there was none."""
     scene.begin(kind)
@@ -124,7 +125,7 @@ def test_a_late_first_state_does_not_overwrite_the_heirs(scene: Taken, kind: str
     assert len(scene.lines("saved")) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_first(KINDS, 1))
 def test_a_first_state_whose_save_is_half_done_is_overtaken_by_none(
     scene: Taken, kind: str
 ) -> None:
@@ -148,7 +149,7 @@ def test_a_first_state_whose_save_is_half_done_is_overtaken_by_none(
     assert 1 <= len(scene.state()) <= 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_first(KINDS, 1))
 def test_a_state_set_from_outside_beside_a_first_run_is_kept(scene: Taken, kind: str) -> None:
     """S11: neither the late result nor the heir overwrites it; the stage is asked again."""
     scene.begin(kind)
@@ -171,7 +172,7 @@ def test_a_state_set_from_outside_beside_a_first_run_is_kept(scene: Taken, kind:
     assert len(scene.state()) >= 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_first(KINDS, 1))
 def test_a_state_set_from_outside_waits_for_a_save_that_is_half_done(
     scene: Taken, kind: str
 ) -> None:
@@ -195,7 +196,7 @@ def test_a_state_set_from_outside_waits_for_a_save_that_is_half_done(
     assert scene.state() == [str(victim.process.pid)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_first(KINDS, 1))
 def test_a_first_state_waits_for_one_that_is_being_set_from_outside(
     scene: Taken, kind: str
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import pytest
 from scene import Scene
 
+from draws import fast_first
 from mainspring.testing import STEPS, WorkerProcess
 
 GIVING = {"shards.giving", "shards.given"}
@@ -15,6 +16,7 @@ LEAVING = {"pool.leaving"}
 OPERATING = {"operation.stepping", "operation.stepped"}  # tests/kernel/test_operation.py
 RECUTTING = {"recut.locking", "recut.workers_read", "recut.written"}  # test_mixed_codes.py
 OFTEN = {"page.read", "run.started", "run.ended", "settle.sending", "settle.answered"}
+OFTEN_HIT = ["settle.answered", "run.started", "hold.written"]
 WORKING = set(STEPS) - GIVING - BURYING - LEAVING - OPERATING - RECUTTING
 
 
@@ -30,7 +32,7 @@ def killed(worker: WorkerProcess) -> None:
     worker.wait_dead(15)
 
 
-@pytest.mark.parametrize("step", sorted(WORKING))
+@pytest.mark.parametrize("step", fast_first([*OFTEN_HIT, *sorted(WORKING - set(OFTEN_HIT))], 3))
 def test_a_worker_killed_while_it_works_loses_nothing(scene: Scene, step: str) -> None:
     some_work(scene)
     victim = scene.worker(die_at=step)
@@ -72,7 +74,7 @@ def test_a_worker_killed_later_in_its_work_loses_nothing(scene: Scene, step: str
     scene.check()
 
 
-@pytest.mark.parametrize("step", sorted(GIVING))
+@pytest.mark.parametrize("step", fast_first(sorted(GIVING), 1))
 def test_a_worker_killed_while_it_gives_shards_away_loses_nothing(scene: Scene, step: str) -> None:
     victim = scene.worker(die_at=step)
     scene.worker(gate="heir")
@@ -86,7 +88,7 @@ def test_a_worker_killed_while_it_gives_shards_away_loses_nothing(scene: Scene, 
     scene.check()
 
 
-@pytest.mark.parametrize("step", sorted(BURYING))
+@pytest.mark.parametrize("step", fast_first(sorted(BURYING), 1))
 def test_a_worker_killed_while_it_buries_another_loses_nothing(scene: Scene, step: str) -> None:
     scene.enqueue("stuck", range(3))
     first = scene.worker()
@@ -104,7 +106,7 @@ def test_a_worker_killed_while_it_buries_another_loses_nothing(scene: Scene, ste
     scene.check()
 
 
-@pytest.mark.parametrize("step", sorted(LEAVING))
+@pytest.mark.parametrize("step", fast_first(sorted(LEAVING), 1))
 def test_a_worker_killed_while_it_leaves_loses_nothing(scene: Scene, step: str) -> None:
     scene.enqueue("stuck", range(3))
     victim = scene.worker(die_at=step, grace=0.1)

@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql
 from scene import BURIED, Scene, stop
 
+from draws import fast_first
 from mainspring import Mainspring
 from mainspring.db.embedded.server import EmbeddedServer
 
@@ -109,14 +110,14 @@ STEPS = [
     "operation.stepped:4",
     "run.ended:200",
     "settle.sending:10",
-    *(
-        pytest.param(step, marks=slow)
-        for step in ("operation.stepping:1", "run.started:100", "settle.answered:10", "page.read:6")
-    ),
+    "operation.stepping:1",
+    "run.started:100",
+    "settle.answered:10",
+    "page.read:6",
 ]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", fast_first(STEPS, 2))
 def test_a_crawl_whose_worker_is_killed_goes_on_where_it_stood(scene: Crawled, step: str) -> None:
     """S18: no page is left out, none is offered twice."""
     scene.begin()
@@ -130,7 +131,7 @@ def test_a_crawl_whose_worker_is_killed_goes_on_where_it_stood(scene: Crawled, s
 
 
 @slow
-@pytest.mark.parametrize("step", ["operation.stepping:4", "operation.stepped:4"])
+@pytest.mark.parametrize("step", fast_first(["operation.stepped:4", "operation.stepping:4"], 1))
 def test_two_workers_and_one_dies_amid_a_page(scene: Crawled, step: str) -> None:
     """S18: the other one does its share of the visits meanwhile."""
     scene.begin()
@@ -166,8 +167,8 @@ def test_a_crawl_goes_on_when_the_server_is_back(
 @pytest.mark.parametrize(
     "step",
     [
-        "operation.stepping:4",
         "operation.stepped:4",
+        pytest.param("operation.stepping:4", marks=slow),
         pytest.param("run.ended:200", marks=slow),
         pytest.param("settle.sending:10", marks=slow),
     ],

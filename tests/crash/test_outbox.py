@@ -13,6 +13,7 @@ import outbox_app
 import psycopg
 import pytest
 
+from draws import fast_first
 from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
@@ -126,7 +127,7 @@ RELAYING = [
 ]
 
 
-@pytest.mark.parametrize("step", RELAYING)
+@pytest.mark.parametrize("step", fast_first(RELAYING, 3))
 def test_a_worker_killed_while_it_relays_leaves_no_event_out(outbox: Outbox, step: str) -> None:
     """S7: at least once, in order per entity and consumer, through any crash."""
     victim = outbox.worker(die_at=step)
@@ -143,7 +144,7 @@ def test_a_worker_killed_while_it_relays_leaves_no_event_out(outbox: Outbox, ste
 CRAWLING = ["settle.sending:2", "settle.answered:2", "run.ended:20", "page.read:8"]
 
 
-@pytest.mark.parametrize("step", CRAWLING)
+@pytest.mark.parametrize("step", fast_first(CRAWLING, 2))
 def test_a_worker_killed_while_it_crawls_leaves_no_entity_out(outbox: Outbox, step: str) -> None:
     """S18: the next worker goes on where the last step was committed."""
     outbox.sql("insert into box (id) select generate_series(1, 43)")

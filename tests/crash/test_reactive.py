@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import reactive_app
 
+from draws import fast_first
 from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
@@ -92,7 +93,7 @@ def platform(mainspring_url: str) -> Iterator[Platform]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", fast_first(STEPS, 2))
 def test_no_check_is_lost_when_a_worker_dies(platform: Platform, step: str) -> None:
     """R7, R10: I1, I2 after a SIGKILL at each step of the kernel's, and a heir."""
     platform.advance(1)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 import stage_app
 
+from draws import fast_first
 from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
@@ -36,7 +37,7 @@ def database(database_url: str) -> Iterator[psycopg.Connection[tuple[object, ...
 FIRST = [pytest.param(f"{step}:1", marks=pytest.mark.slow) for step in STEPS]
 
 
-@pytest.mark.parametrize("step", [*FIRST, *(f"{step}:4" for step in STEPS)])
+@pytest.mark.parametrize("step", fast_first([*FIRST, *(f"{step}:4" for step in STEPS)], 2))
 def test_a_worker_killed_among_stages_tears_nothing(
     database: psycopg.Connection[tuple[object, ...]], database_url: str, tmp_path: Path, step: str
 ) -> None:

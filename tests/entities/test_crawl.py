@@ -11,7 +11,8 @@ import pytest
 
 from mainspring import Kind, Mainspring, Untouched, Update
 from mainspring.entities import crawl
-from mainspring.entities.crawl import Crawl, CrawlOrder
+from mainspring.entities.crawl import CrawlOrder
+from mainspring.entities.declare.kind_settings import Crawl
 from mainspring.entities.runtime import kind_queues
 from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStage
 from mainspring.kernel.jobs import operation
@@ -383,6 +384,25 @@ async def test_a_new_stage_is_crawled_for(stages):
         await stages.rest(worker)
 
     assert look.asked == []
+
+
+async def test_a_crawl_for_a_new_stage_is_an_offer_to_one_that_is_parked(stages):
+    """S26: whoever frees it is told that another stage is waiting; it is asked for both."""
+    kind = stages.kind()
+    kind.stage(name="first")(Seen())
+    await stages.install()
+    stages.add(1)
+    crawl_soon = "select mainspring.crawl_soon('listing', %s)"
+    stages.query(crawl_soon, ["first"])
+    stages.query("update mainspring.visit set parked_at = now() where key = 'listing/new'")
+
+    stages.query(crawl_soon, ["second"])
+
+    [crawl_visit] = stages.query("select * from mainspring.visit where key = 'listing/new'")
+    assert crawl_visit["parked_at"] is not None
+    assert crawl_visit["offered_while_parked"]
+    assert crawl_visit["payload"] == {"ask:first": 1, "ask:second": 1}
+    clear(stages)
 
 
 async def test_a_crawl_for_a_new_stage_does_not_put_off_the_schedule(stages, clock):

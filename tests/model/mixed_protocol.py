@@ -229,11 +229,7 @@ class MixedProtocol:
         runs = {queue for queue, owner in self.run_by(state) if owner == me}
         lacks = any(queue not in code.queues for queue in worker.suspects)
         epochs = {x.epoch for x in worker.mine}
-        cleared = {
-            x
-            for x in state.leases
-            if x.owner == me and (x.epoch in epochs or not self.rules.clear_compares_epoch)
-        }
+        cleared = {x for x in state.leases if x.owner == me and x.epoch in epochs}
         if lacks and self.rules.suspects_left_to_who_has_them:
             cleared = set()
         looked = {queue for queue in worker.suspects if queue in runs}

@@ -96,7 +96,6 @@ class Rules:
     )
     suspects_carried: bool = True  # off: a recut writes leases without their suspects
     suspects_keep_a_piece: bool = True  # off: so it does with queues that no living code has
-    clear_compares_epoch: bool = True  # off: suspects that came by a recut unseen are cleared too
 
 
 @dataclass(frozen=True, slots=True)

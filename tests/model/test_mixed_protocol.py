@@ -103,7 +103,6 @@ TRAPS = [
     Trap("suspects_left_to_who_has_them", SUSPECT, "clears", SOUND[ALONE], start=STARTS[ALONE]),
     Trap("suspects_carried", SUSPECT, "recuts", SOUND[ALONE], start=STARTS[ALONE]),
     Trap("suspects_keep_a_piece", SUSPECT, "recuts", SOUND[OTHERS], start=STARTS[OTHERS]),
-    Trap("clear_compares_epoch", SUSPECT, "clears", SOUND[ALONE], start=STARTS[ALONE]),
 ]
 
 

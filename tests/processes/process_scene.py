@@ -13,22 +13,22 @@ import asyncpg
 import psycopg
 
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer, Port
+from mainspring.kernel.layer import Layer, ParkedVisit, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, start_steps
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import NewVisit
-from mainspring.processes.record.decision import Child, Decision, Edge
+from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.runtime import Processes
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import Steps, run_steps
 from mainspring.processes.structural.change import request_steps
 from workers import working
 
-Decide = Callable[[Handout], Any]
+Decide = Callable[[TaskInput], Any]
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Function:
     function: Decide
     retry: RetryPolicy
 
-    async def decide(self, handout: Handout, run: Run) -> Decision:
-        answer = self.function(handout)
+    async def decide(self, task_input: TaskInput, run: Run) -> Decision:
+        answer = self.function(task_input)
         if asyncio.iscoroutine(answer):
             answer = await answer
         return answer if isinstance(answer, Decision) else Decision(result=json.dumps(answer))
@@ -57,6 +57,9 @@ class _Recovering(Layer):
 
     def take_overdue(self, held: Sequence[Any]) -> set[int]:
         return self._processes.recovery.take_overdue(held)
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        return self._processes.recovery.parked(visits)
 
     def forget(self, versions: frozenset[int] | None) -> None:
         self._processes.forget(versions)
@@ -121,13 +124,13 @@ class Scene:
             shard_count=self.database.shard_count,
             **more,
         )
-        return await self.drive(steps)  # type: ignore[no-any-return]
+        return await self.run_steps(steps)  # type: ignore[no-any-return]
 
     async def signal(
         self, process_id: str, name: str, payload: Any = None, id: str | None = None
     ) -> bool:
         """Send a signal; answers whether it is new."""
-        return await self.drive(
+        return await self.run_steps(
             send_steps(
                 process_id,
                 name,
@@ -140,7 +143,7 @@ class Scene:
 
     async def request(self, *visits: NewVisit) -> None:
         """Ask for structural changes, as an application does."""
-        await self.drive(request_steps(visits, self.database.shard_count))
+        await self.run_steps(request_steps(visits, self.database.shard_count))
 
     def ids(self, process_id: str) -> dict[str, str]:
         """The newest task of each actor that was not superseded."""
@@ -152,12 +155,12 @@ class Scene:
             )
         )
 
-    async def drive(self, steps: Any) -> Any:
-        """Walk steps in a transaction of their own."""
+    async def run_steps(self, steps: Any) -> Any:
+        """Steps steps in a transaction of their own."""
         connection = await asyncpg.connect(self.url)
         try:
             async with connection.transaction():
-                return await drive(connection, steps)
+                return await run_steps(connection, steps)
         finally:
             await connection.close()
 
@@ -208,9 +211,9 @@ async def _never(run: Run) -> Any:
     raise AssertionError("the layer puts its own handler in this one's place")
 
 
-def call(actor: str, *edges: tuple[int | str, str], **args: Any) -> Child:
+def call(actor: str, *edges: tuple[int | str, str], **args: Any) -> ChildTask:
     """A child; its arguments are plain, its inputs come as they are."""
-    return Child(actor, json.dumps(args), tuple(Edge(promise, kind) for promise, kind in edges))
+    return ChildTask(actor, json.dumps(args), tuple(Edge(promise, kind) for promise, kind in edges))
 
 
 def value(promise: int | str) -> tuple[int | str, str]:
@@ -225,6 +228,6 @@ def handle(promise: int | str) -> tuple[int | str, str]:
     return (promise, "handle")
 
 
-def given(handout: Handout) -> list[Any]:
+def given(task_input: TaskInput) -> list[Any]:
     """The values of a task's inputs."""
-    return [None if i.result is None else json.loads(i.result) for i in handout.inputs]
+    return [None if i.result is None else json.loads(i.result) for i in task_input.inputs]

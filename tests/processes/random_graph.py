@@ -12,7 +12,7 @@ from typing import Any
 
 from process_scene import call
 
-from mainspring.processes.record.decision import Child, Decision
+from mainspring.processes.record.decision import ChildTask, Decision
 
 Value = Any
 ERROR = "planned"
@@ -41,7 +41,7 @@ def plan(seed: int, path: str, depth: int, given: int) -> tuple[str, Any]:
 
 
 def decide(seed: int, args: dict[str, Any], inputs: list[Any]) -> Decision:
-    """The decision of the task that these arguments name. `inputs` are a handout's."""
+    """The decision of the task that these arguments name. `inputs` are a task_input's."""
     path, depth = args["path"], args["depth"]
     what, more = plan(seed, path, depth, len(inputs))
     if what == "ok":
@@ -50,7 +50,7 @@ def decide(seed: int, args: dict[str, Any], inputs: list[Any]) -> Decision:
     if what == "err":
         raise ValueError(ERROR)
     children, returned = more
-    made: list[Child] = []
+    made: list[ChildTask] = []
     for name, edges in children:
         actor = "worker" if name.endswith("w") else "decider"
         links = [(_ref(ref, inputs), kind) for ref, kind in edges]

@@ -14,20 +14,20 @@ from walk import Walk, decided, settle, take
 
 from mainspring.kernel.layer import Port
 from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.processes.commit.change import Change, NewTask
+from mainspring.processes.commit.change import NewTask, TaskChange
 from mainspring.processes.commit.visits import engine_visit, insert_values
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
 from mainspring.processes.runtime import WIDE, WIDEST, Processes
 from mainspring.processes.statements import SQL
-from mainspring.processes.structural.change import Order, request_cancel, request_restart
-from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.change import RestartOrder, request_cancel, request_restart
+from mainspring.processes.structural.cone import TaskGraph
 from mainspring.processes.structural.prune import prunable
 from mainspring.testing import Clock
 
 
 async def why_refused(scene: Scene, process: str, task: str) -> str:
-    await scene.request(request_restart(process, Order(task)))
+    await scene.request(request_restart(process, RestartOrder(task)))
     await scene.run()
     rows = scene.query(
         "select result ->> 'why' from mainspring.history where key like 'restart/%%' order by ended_at"
@@ -60,7 +60,7 @@ async def test_a_result_from_before_a_restart_is_refused(scene: Scene) -> None:
     process = await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")
     old = decided(scene, root, Decision(result='"old"'))
-    await scene.request(request_restart(process, Order()))
+    await scene.request(request_restart(process, RestartOrder()))
     await scene.run()
 
     late = Walk(scene, [old])
@@ -127,7 +127,7 @@ def test_a_loop_is_pruned_in_the_order_of_ends() -> None:
     ]
     root = ("root", None, "root", "actor", "open", None, 0, None, None, None, None)
 
-    leaving, horizon = prunable(Graph([*tasks, root], []), "root", {}, keep=1)
+    leaving, horizon = prunable(TaskGraph([*tasks, root], []), "root", {}, keep=1)
 
     assert (leaving, horizon) == (["t", "u", "v"], 3)
 
@@ -207,7 +207,7 @@ async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     run = take(scene, root)
 
     def together(width: int) -> int:
-        noted = layer._noted(run, Change("p", "t", "done", tasks=[task] * width))
+        noted = layer._noted(run, TaskChange("p", "t", "done", tasks=[task] * width))
         return noted.writer.most  # type: ignore[union-attr]
 
     assert (together(WIDEST + 1), together(WIDE + 1), together(1)) == (1, 4, 250)

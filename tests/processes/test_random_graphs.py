@@ -19,7 +19,12 @@ from process_scene import Scene
 from random_graph import decide, expected
 
 from mainspring.kernel import crash_points
-from mainspring.processes.structural.change import Order, request_cancel, request_restart, run_alone
+from mainspring.processes.structural.change import (
+    RestartOrder,
+    request_cancel,
+    request_restart,
+    run_alone,
+)
 from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
@@ -110,7 +115,7 @@ async def random_processes(
                     " where state not in ('superseded', 'cancelled') order by random() limit 3"
                 )
                 visits = [
-                    request_restart(process, Order(task, force=rng.random() < 0.5))
+                    request_restart(process, RestartOrder(task, force=rng.random() < 0.5))
                     for process, task in rows
                 ]
                 await scene.request(*visits)
@@ -120,7 +125,7 @@ async def random_processes(
             await worker.drained()
             # What was cancelled comes to the same when it is done from scratch.
             rows = scene.query("select id::text from mainspring.process where state = 'cancelled'")
-            await scene.request(*[request_restart(process, Order()) for (process,) in rows])
+            await scene.request(*[request_restart(process, RestartOrder()) for (process,) in rows])
             await worker.drained()
             while await give_up_parked(scene):
                 await worker.drained()

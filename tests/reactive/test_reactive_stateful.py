@@ -39,7 +39,7 @@ from mainspring.reactive.declare.product import Product
 from mainspring.reactive.model.triggers import Delta, Trigger, any_of, params_of
 from mainspring.reactive.model.values import Param
 from mainspring.reactive.queues import CHANGE, CHECK, run_queue
-from mainspring.reactive.run.finish import End, Ending
+from mainspring.reactive.run.finish import Ending, FinishRuns
 from mainspring.reactive.run.run import Start, Starting
 from mainspring.reactive.schedule.change import Spread
 from mainspring.reactive.schedule.check import (
@@ -296,7 +296,7 @@ class Schedulers(RuleBasedStateMachine):
         job.run.note, job.run.outcome = ending, Done()
         transaction = self.connection.transaction()
         await transaction.start()
-        verdict = (await End(self.database).write(self.connection, [job.run]))[0]
+        verdict = (await FinishRuns(self.database).write(self.connection, [job.run]))[0]
         if isinstance(verdict, str):
             await transaction.rollback()
             return

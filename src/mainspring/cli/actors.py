@@ -11,7 +11,7 @@ from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.operator import Operator
 from mainspring.processes.operate.actors import COUNTERS, Counts
-from mainspring.processes.operate.settings import Change
+from mainspring.processes.operate.settings import SettingChange
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Of this task or decider.")]
 
@@ -92,7 +92,7 @@ def changes(
 ) -> None:
     """Changes of settings, newest first: who made them, from what to what."""
 
-    async def question(operator: Operator) -> list[Change]:
+    async def question(operator: Operator) -> list[SettingChange]:
         return await operator.processes.setting_changes(type, actor=actor, limit=limit)
 
     found = ask(question, url, app)
@@ -106,7 +106,7 @@ def changes(
     )
 
 
-def _difference(change: Change) -> str:
+def _difference(change: SettingChange) -> str:
     names = sorted(change.before.keys() | change.after.keys())
     return ", ".join(
         f"{name}: {change.before.get(name)} -> {change.after.get(name)}"

@@ -12,7 +12,7 @@ from mainspring.cli import codes, options, show
 from mainspring.cli.target import named, resolve
 from mainspring.errors import DatabaseUnavailable
 from mainspring.phrases import counted
-from mainspring.reactive.decide.lint import Declared, Finding, check_tasks
+from mainspring.reactive.decide.lint import Declared, LintFinding, check_tasks
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
         raise typer.Exit(codes.PROBLEM)
 
 
-def _tables(app: Mainspring) -> list[Finding]:
+def _tables(app: Mainspring) -> list[LintFinding]:
     """What the stages of kinds name and their tables do not have."""
     if not app.kinds or not app.is_placed:
         return []
@@ -60,4 +60,4 @@ def _tables(app: Mainspring) -> list[Finding]:
         return []
     finally:
         app.close_sync()
-    return [Finding("MS201", name, text) for name, text in wrong.items()]
+    return [LintFinding("MS201", name, text) for name, text in wrong.items()]

@@ -1,4 +1,4 @@
-"""Walking steps: statements that a generator asks for, sent on a psycopg connection of either kind."""
+"""Running steps: statements that a generator asks for, sent on a psycopg connection of either kind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mainspring.db.sql import Statement
 
 T = TypeVar("T")
 Step = tuple[Statement, dict[str, Any]]
-Walk = Generator[Step, list[Any], T]
+Steps = Generator[Step, list[Any], T]
 
 
-async def drive_psycopg(connection: psycopg.AsyncConnection[Any], steps: Walk[T]) -> T:
+async def run_steps_psycopg(connection: psycopg.AsyncConnection[Any], steps: Steps[T]) -> T:
     """On an async connection, in its transaction."""
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
     try:
@@ -26,7 +26,7 @@ async def drive_psycopg(connection: psycopg.AsyncConnection[Any], steps: Walk[T]
         return end.value  # type: ignore[no-any-return]
 
 
-def drive_psycopg_sync(connection: psycopg.Connection[Any], steps: Walk[T]) -> T:
+def run_steps_psycopg_sync(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
     """On a plain connection, in its transaction."""
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
     try:

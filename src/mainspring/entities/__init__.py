@@ -4,18 +4,20 @@ A kind is a table of the user's (or managed documents, or a DAO). A change of an
 offers a *system visit* in the same transaction; the system visit asks the stages of the kind; a stage's
 visit runs `process` and saves entity, private state, timer and events in one transaction.
 
-    kind.py        what app.entities makes: source, key, version, model
-    keys.py        ids as text and back
-    table.py       the user's table, and whether a kind can stand on it
-    model.py       rows as the user's types
-    capture.py     the triggers that offer every change
-    changed.py     the same by an explicit call
-    documents.py   managed JSON documents
-    dao.py         a data access object of the user's own
-    doctor.py      what is wrong with the triggers
-    stage.py       what @kind.stage makes
-    outcome.py     what process returns
-    state.py       private states, typed
-    event.py       what a consumer gets
-    clock.py       the time as a stage's code sees it
+    kind.py        what app.entities makes: all that one does with a kind
+    documents.py   what app.documents makes: managed JSON documents
+    declaring.py   both, with their settings checked
+    register.py    which kinds the database knows, and their triggers
+    install.py     the same as `mainspring migrate` and `app.install` do it
+    crawl.py       every stage asked about every entity
+    offers.py      visits that stages and crawls offer
+    layer.py       the kernel's Layer; runtime.py: what one worker has of it
+    declare/       what users declare: kinds, stages, states, models, ids, consumers
+    capture/       triggers that offer every change, and the same by an explicit call
+    source/        entities read from a table, documents or a DAO
+    visit/         system visits and stages' visits, from the row to an outcome
+    save/          what a stage returned becomes one transaction
+    outbox/        events for consumers
+    outside/       queues, states and entities changed from outside
+    operate/       what operators ask and order
 """

@@ -16,11 +16,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mainspring.db.database import Database
+from mainspring.entities.declare.declared_kind import DeclaredKind
+from mainspring.entities.declare.kind_settings import Crawl, check_between, check_rate
 from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
@@ -28,9 +30,11 @@ from mainspring.kernel import (
     Again,
     Alone,
     Done,
+    ItemResult,
     Offer,
     Operation,
     OperationKind,
+    OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
@@ -41,11 +45,6 @@ from mainspring.kernel import (
     shard_of,
     start_operation,
 )
-from mainspring.kernel import ItemResult as Result
-from mainspring.kernel import OperationPage as Page
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 OPERATION = "crawl"
 QUEUE = "mainspring.crawl"
@@ -55,32 +54,6 @@ STEPS_AHEAD = 2
 LOOK_AGAIN = 0.5
 # Below this a table is counted, above it the server's estimate is good enough.
 COUNTED = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Crawl:
-    """How the crawls of a kind behave.
-
-    `every`: how often the whole base is gone through; None: on command only. `rate`: entities a
-    second; None: as fast as they are processed. `share`: of a worker's slots at most, and of its
-    starts at least. `pause_if_lag`: no step while live visits have been due for longer (seconds).
-    """
-
-    every: timedelta | None = None
-    rate: float | None = None
-    share: float = 0.25
-    pause_if_lag: float = 5.0
-
-    def __post_init__(self) -> None:
-        if self.every is not None and (
-            not isinstance(self.every, timedelta) or self.every < timedelta(seconds=1)
-        ):
-            raise InvalidSetting(
-                f"every must be a timedelta of a second or more, got {self.every!r}"
-            )
-        _check_rate(self.rate)
-        _between("share", self.share, 0.001, 1)
-        _between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +67,8 @@ class CrawlOrder:
     after_launches: list[str] | None = None
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        _between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
-
-
-def _check_rate(rate: float | None) -> None:
-    if rate is not None:
-        _between("rate", rate, 0.001, 1_000_000)
-
-
-def _between(name: str, value: float, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidSetting(f"{name} of a crawl must be {least} to {most}, got {value!r}")
+        check_rate(self.rate)
+        check_between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
 
 
 # -- orders
@@ -139,7 +102,7 @@ async def start(
     )
 
 
-async def schedule(database: Database, connection: Any, kinds: Sequence[Kind]) -> None:
+async def schedule(database: Database, connection: Any, kinds: Sequence[DeclaredKind]) -> None:
     """Offer the scheduled crawls of these kinds; one that is planned sooner stays."""
     now = (await connection.fetchrow("select mainspring.now()"))[0]
     due = [
@@ -165,12 +128,12 @@ async def _read_kind(connection: Any, name: str) -> Any:
 # -- steps
 
 
-def crawling(kinds: Mapping[str, Kind]) -> OperationKind:
+def crawling(kinds: Mapping[str, DeclaredKind]) -> OperationKind:
     """The kind of operation; `kinds` of the code are needed where a DAO knows the ids."""
 
     async def page(
         database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
-    ) -> Page:
+    ) -> OperationPage:
         if order.after_launches and (
             old := await _serving(connection, order.kind, order.after_launches)
         ):
@@ -189,17 +152,19 @@ def crawling(kinds: Mapping[str, Kind]) -> OperationKind:
         keys = await _keys(connection, kinds.get(order.kind), order.kind, after, count)
         last = len(keys) < count
         wait = 0.0 if order.rate is None else len(keys) / order.rate
-        return Page(keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait)
+        return OperationPage(
+            keys, None if last else msgspec.json.encode(keys[-1]).decode(), wait=wait
+        )
 
     return OperationKind(OPERATION, CrawlOrder, _freeze, _count, page, _offer, counted=True)
 
 
-def _wait(position: str | None, why: str) -> Page:
-    return Page([], position or '""', wait=LOOK_AGAIN, why=why)
+def _wait(position: str | None, why: str) -> OperationPage:
+    return OperationPage([], position or '""', wait=LOOK_AGAIN, why=why)
 
 
 async def _keys(
-    connection: Any, kind: Kind | None, name: str, after: str | None, most: int
+    connection: Any, kind: DeclaredKind | None, name: str, after: str | None, most: int
 ) -> list[str]:
     if kind is not None and kind.dao is not None:
         ids = getattr(kind.dao, "ids", None)
@@ -235,7 +200,7 @@ async def _count(database: Database, connection: Any, order: CrawlOrder) -> int 
 
 async def _offer(
     database: Database, connection: Any, order: CrawlOrder, keys: Sequence[str]
-) -> list[Result]:
+) -> list[ItemResult]:
     queue = f"{order.kind}~"
     asked = ["new"] if order.stages is None else [f"ask:{stage}" for stage in order.stages]
     payload = dict.fromkeys((*asked, "out"), 1)
@@ -252,13 +217,13 @@ async def _offer(
             for key in keys
         ],
     )
-    return [Result(queue, key) for key in keys]
+    return [ItemResult(queue, key) for key in keys]
 
 
 # -- the schedule
 
 
-def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> QueueSettings:
+def crawl_queue(database: Database, kinds: Mapping[str, DeclaredKind], pool: str) -> QueueSettings:
     """The queue whose visits begin crawls: a kind's next scheduled one, or one for a new stage.
 
     In another pool than the default one it is `mainspring.crawl@pool`, so that whoever serves the
@@ -282,7 +247,7 @@ def crawl_queue(database: Database, kinds: Mapping[str, Kind], pool: str) -> Que
 
 
 async def _begin(
-    database: Database, connection: Any, kinds: Mapping[str, Kind], run: Run
+    database: Database, connection: Any, kinds: Mapping[str, DeclaredKind], run: Run
 ) -> Outcome:
     # Beside the schedule, which it must not put off.
     name, _, for_new = run.visit.key.partition("/")
@@ -305,7 +270,7 @@ async def _begin(
     return Again(after=every.total_seconds(), payload="{}", writer=Alone(write))
 
 
-def _has_ids(kind: Kind | None) -> bool:
+def _has_ids(kind: DeclaredKind | None) -> bool:
     """Whether all entities of a kind can be found."""
     return kind is None or kind.dao is None or hasattr(kind.dao, "ids")
 

@@ -6,14 +6,16 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from mainspring.entities.declare.dao import Dao
+from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.ids import Codec
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.documents import Documents
-from mainspring.entities.kind import Host, Kind, KindSettings
+from mainspring.entities.kind import Kind
 from mainspring.errors import DuplicateKind, InvalidKind
 
 
 def declare_entities(
-    host: Host,
+    host: KindHost,
     kinds: dict[str, Kind],
     tasks: Container[str],
     name: str,
@@ -56,7 +58,7 @@ def declare_entities(
 
 
 def declare_documents(
-    host: Host,
+    host: KindHost,
     kinds: dict[str, Kind],
     tasks: Container[str],
     name: str,

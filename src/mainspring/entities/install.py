@@ -12,11 +12,11 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mainspring.db.database import Database
-from mainspring.entities.capture import triggers as capture
+from mainspring.entities.capture import triggers
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.columns import check_stages
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.kind import Kind
 from mainspring.entities.register import found, registration, trigger_prefix
 from mainspring.entities.source.choose import checked
 from mainspring.entities.statements import SQL
@@ -27,7 +27,7 @@ _LOCK_WAIT = "3s"
 
 
 def install_kinds(
-    database: Database, connection: psycopg.Connection[Any], kinds: Iterable[Kind]
+    database: Database, connection: psycopg.Connection[Any], kinds: Iterable[DeclaredKind]
 ) -> int:
     """Register kinds and their stages, make their triggers; how many triggers were changed.
 
@@ -49,7 +49,7 @@ def install_kinds(
     return count
 
 
-def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
+def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> int:
     shape = inspect_kind_sync(cursor, kind)
     check_stages(kind, shape)  # before anything is changed, not when a worker starts
     cursor.execute(SQL["register_kind"].text, registration(kind, shape))
@@ -63,7 +63,7 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
         return 0
     prefix = {"prefix": trigger_prefix(kind.name)}
     rows = cursor.execute(SQL["list_triggers"].text, prefix).fetchall()
-    statements = capture.changes(kind.settings, shape, capture.own(kind.name, map(found, rows)))
+    statements = triggers.changes(kind.settings, shape, triggers.own(kind.name, map(found, rows)))
     if statements and not shape.may_trigger:
         raise MissingRights(
             f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "
@@ -71,10 +71,10 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
         )
     try:
         cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
-        if capture.triggers(kind.settings, shape) and kind.has_version:
-            cursor.execute(capture.bump_sql(kind.settings, shape).encode())
-        if capture.is_generated(kind.settings, shape):
-            cursor.execute(capture.generate_sql(kind.settings, shape).encode())
+        if triggers.triggers(kind.settings, shape) and kind.has_version:
+            cursor.execute(triggers.bump_sql(kind.settings, shape).encode())
+        if triggers.is_generated(kind.settings, shape):
+            cursor.execute(triggers.generate_sql(kind.settings, shape).encode())
         for statement in statements:
             cursor.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
@@ -91,10 +91,10 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> int:
 
 
 def _register_capture(
-    cursor: psycopg.Cursor[dict[str, Any]], kind: Kind, shape: Shape | None
+    cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind, shape: Shape | None
 ) -> None:
     """Triggers see only what the owner of the schema has registered; it is asked for news alone."""
-    captures = shape is not None and capture.triggers(kind.settings, shape)
+    captures = shape is not None and triggers.triggers(kind.settings, shape)
     wanted = shape.oid if shape is not None and captures else None
     rows = cursor.execute(SQL["read_capture"].text, {"kind": kind.name}).fetchall()
     if [row["relid"] for row in rows] == ([] if wanted is None else [wanted]):
@@ -102,18 +102,20 @@ def _register_capture(
     cursor.execute(SQL["register_capture"].text, {"kind": kind.name, "relid": wanted})
 
 
-def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> str:
+def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[DeclaredKind]) -> str:
     """The SQL that installs the triggers of kinds, for other tools to apply."""
     parts = []
     with connection.cursor(row_factory=dict_row) as cursor:
         for kind in sorted(kinds, key=lambda k: k.name):
             shape = inspect_kind_sync(cursor, kind)
             if shape is not None and not kind.is_document:
-                parts.append(capture.install_sql(kind.settings, shape))
+                parts.append(triggers.install_sql(kind.settings, shape))
     return "\n".join(parts)
 
 
-def examine_kinds(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) -> dict[str, str]:
+def examine_kinds(
+    connection: psycopg.Connection[Any], kinds: Iterable[DeclaredKind]
+) -> dict[str, str]:
     """Why kinds cannot stand on their tables, by kind; nothing is changed."""
     wrong: dict[str, str] = {}
     with connection.cursor(row_factory=dict_row) as cursor:
@@ -125,7 +127,7 @@ def examine_kinds(connection: psycopg.Connection[Any], kinds: Iterable[Kind]) ->
     return wrong
 
 
-def inspect_kind_sync(cursor: psycopg.Cursor[dict[str, Any]], kind: Kind) -> Shape | None:
+def inspect_kind_sync(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> Shape | None:
     """The table of a kind, if the kind can stand on it; None for a DAO."""
     if kind.settings.table is None:
         return None

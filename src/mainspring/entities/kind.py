@@ -1,125 +1,34 @@
-"""What `app.entities` and `app.documents` make: a kind of entities, and the way to its stages.
+"""What `app.entities` and `app.documents` make: a kind of entities, and all that one does with it.
 
-Past 400 lines, for all that one does with a kind stands here, mostly as signatures and docstrings.
+The face of the layer for users: it stands above the rooms. They know a kind by `declare/declared_kind.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any
 
-from mainspring.db.database import Database
-from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.entities import crawl
 from mainspring.entities.capture.announce import Connection, announce, announce_sync
-from mainspring.entities.crawl import Crawl, CrawlOrder
+from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue
 from mainspring.entities.declare import stage as stages
-from mainspring.entities.declare.consumer import Consumer, Sink, consumers, declare_sink
+from mainspring.entities.declare.consumer import Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
+from mainspring.entities.declare.declared_kind import DeclaredKind, KindHost
 from mainspring.entities.declare.event import Saved
-from mainspring.entities.declare.ids import Codec, typed_id
-from mainspring.entities.declare.keys import id_text
-from mainspring.entities.declare.model import Model
-from mainspring.entities.declare.table import DOCUMENT_TABLE, XMIN
+from mainspring.entities.declare.ids import Codec
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.outside import queue
-from mainspring.entities.outside import state as cas
 from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
-from mainspring.errors import InvalidKind
+from mainspring.entities.outside.state import read_state, set_state
 from mainspring.kernel import Operation, RetryPolicy
 
-CAPTURES = ("statement", "row", "always", "call")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 
-
-class Host(Protocol):
-    """What a kind needs of the application."""
-
-    async def database(self) -> Database: ...
-    async def pool(self) -> AsyncPool: ...
-    def sync_pool(self) -> SyncPool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class KindSettings:
-    """A kind as it is declared."""
-
-    name: str
-    source: str  # schema.table, 'document' or 'dao'
-    keys: tuple[str, ...] = ("id",)
-    version: str = "version"  # a column, or 'xmin'
-    ignore: tuple[str, ...] = ()  # columns whose changes offer nothing
-    capture: str = "statement"
-    pool: str = "default"
-    serial: bool = True  # of one entity, one stage at a time
-    jitter: float = 0.0  # seconds; spreads the stages of a kind that is not serial
-    notify: bool = True  # writers wake sleeping workers
-    crawl: Crawl = field(default_factory=Crawl)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InvalidKind(
-                f"a kind's name must begin with a letter and have at most 40 letters, digits, "
-                f"'_', '.' and '-', got {self.name!r}"
-            )
-        if self.capture not in CAPTURES:
-            raise InvalidKind(
-                f"kind {self.name!r}: capture must be one of {', '.join(CAPTURES)}, "
-                f"got {self.capture!r}"
-            )
-        if not self.keys:
-            raise InvalidKind(
-                f"kind {self.name!r} needs a key: key='id' or key=['region', 'number']"
-            )
-        if len(set(self.keys)) != len(self.keys):
-            raise InvalidKind(f"kind {self.name!r}: a key column is named twice: {self.keys!r}")
-        if self.version in self.keys:
-            raise InvalidKind(f"kind {self.name!r}: {self.version!r} cannot be key and version")
-        if isinstance(self.jitter, bool) or not 0 <= self.jitter <= 3600:
-            raise InvalidKind(
-                f"kind {self.name!r}: jitter must be 0 to 3600 seconds, got {self.jitter!r}"
-            )
-        if self.jitter and self.serial:
-            raise InvalidKind(
-                f"kind {self.name!r}: jitter is for kinds whose stages run in parallel; "
-                "say serial=False, or leave it out"
-            )
-        if not isinstance(self.crawl, Crawl):
-            raise InvalidKind(
-                f"kind {self.name!r}: crawl must be Crawl(every=...), got {self.crawl!r}"
-            )
-        if not self.pool:
-            raise InvalidKind(f"kind {self.name!r}: pool must have a name, got ''")
-
-    @property
-    def crawl_every(self) -> timedelta | None:
-        """How often the whole base is crawled."""
-        return self.crawl.every
-
-    @property
-    def has_version(self) -> bool:
-        """Whether versions are stored; with 'xmin' they only live for one visit."""
-        return self.version != XMIN
-
-    @property
-    def is_document(self) -> bool:
-        """Whether the entities are managed documents."""
-        return self.source == "document"
-
-    @property
-    def table(self) -> str | None:
-        """The table whose rows are the entities; None for a DAO."""
-        if self.source == "document":
-            return DOCUMENT_TABLE
-        return None if self.source == "dao" else self.source
-
-
-class Kind:
+class Kind(DeclaredKind):
     """A kind of entities: declare its stages, offer its entities, read and replace states.
 
     listing = app.entities("listing", table="public.listing", model=Listing)
@@ -130,101 +39,15 @@ class Kind:
 
     def __init__(
         self,
-        host: Host,
+        host: KindHost,
         settings: KindSettings,
         *,
         model: Any = None,
         dao: Dao | None = None,
         codec: Codec[Any] | None = None,
     ) -> None:
-        if codec is not None and not isinstance(codec, Codec):
-            raise InvalidKind(
-                f"kind {settings.name!r}: id must be a Codec(to_text, from_text), got {codec!r}"
-            )
-        self.codec = codec
-        self.host = host
-        self.settings = settings
-        self.model = Model(settings.name, model)
-        self.dao = dao
-        self.stages: dict[str, stages.Stage] = {}
-        self.sinks: dict[str, Consumer] = {}
+        super().__init__(host, settings, model=model, dao=dao, codec=codec)
         self._editors = Editors(self)
-        if self.model.fields is not None and settings.source != "document":
-            for key in settings.keys:
-                if key not in self.model.fields:
-                    raise InvalidKind(
-                        f"kind {settings.name!r}: model {self.model.type.__name__} has no field "
-                        f"{key!r}, which is the key"
-                    )
-
-    def __repr__(self) -> str:
-        return f"<kind {self.name} on {self.settings.source} with {len(self.stages)} stages>"
-
-    @property
-    def name(self) -> str:
-        """The kind's name, which is the queue of its system visits."""
-        return self.settings.name
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The key columns, in the order of an id."""
-        return self.settings.keys
-
-    @property
-    def version(self) -> str:
-        """The version column, or 'xmin'."""
-        return self.settings.version
-
-    @property
-    def ignore(self) -> tuple[str, ...]:
-        """Fields whose changes offer nothing."""
-        return self.settings.ignore
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the stages of an entity take turns, unless they say otherwise."""
-        return self.settings.serial
-
-    @property
-    def is_document(self) -> bool:
-        """Whether the entities are managed documents."""
-        return self.settings.is_document
-
-    @property
-    def has_version(self) -> bool:
-        """Whether versions are stored; with 'xmin' they only live for one visit."""
-        return self.settings.has_version
-
-    @property
-    def has_table(self) -> bool:
-        """Whether the entities are rows of the user's own table."""
-        return not self.is_document and self.dao is None
-
-    # -- ids and entities
-
-    def key_of(self, id: Any) -> str:
-        """The text of an id, not yet through its column's type: `keys.canonical` does that."""
-        return id_text(id if self.codec is None else self.codec.text(self.name, id), self.keys)
-
-    def id_from(self, key: str) -> Any:
-        """The id of a visit's key, by its type."""
-        return typed_id(self, key)
-
-    def id_of(self, entity: Any) -> str:
-        """The text of an entity's id."""
-        if isinstance(entity, dict):
-            values = [entity.get(name) for name in self.keys]
-        else:
-            values = [getattr(entity, name, None) for name in self.keys]
-        return id_text(tuple(values), self.keys)
-
-    def decode(self, row: dict[str, Any]) -> Any:
-        """A row of plain JSON values as the kind's model."""
-        return self.model.decode(row)
-
-    def encode(self, entity: Any) -> dict[str, Any]:
-        """All fields of an entity as plain JSON values."""
-        return self.model.encode(entity)
 
     # -- stages
 
@@ -243,11 +66,6 @@ class Kind:
         return stages.declare(self, target, given)
 
     # -- who gets what was saved
-
-    @property
-    def consumers(self) -> list[Consumer]:
-        """The `saved` hooks of its stages, and its sinks."""
-        return consumers(self.stages.values(), self.sinks.values())
 
     def sink(
         self,
@@ -365,7 +183,7 @@ class Kind:
         self, stage: str | stages.Stage, id: Any, *, connection: Connection | None = None
     ) -> tuple[Any, int]:
         """A stage's private state of an entity and its version; (None, 0) if there is none."""
-        return await cas.read_state(self, stage, id, connection)
+        return await read_state(self, stage, id, connection)
 
     async def set_state(
         self,
@@ -381,7 +199,7 @@ class Kind:
         True if it was replaced: the stage is then asked again. False if somebody was faster: read
         it again. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
         """
-        return await cas.set_state(self, stage, id, value, version, connection)
+        return await set_state(self, stage, id, value, version, connection)
 
     # -- writes from outside
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
 from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
-from mainspring.entities.kind import Kind
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.runtime import Runtime, kind_queues, start
 from mainspring.kernel import Layer, QueueSettings, WorkerSettings
 
@@ -15,7 +15,7 @@ class EntityLayer(Layer):
     """All kinds of an application; those of the worker's pool are run."""
 
     def __init__(
-        self, database: Database, kinds: Mapping[str, Kind], settings: WorkerSettings
+        self, database: Database, kinds: Mapping[str, DeclaredKind], settings: WorkerSettings
     ) -> None:
         self._database = database
         self._kinds = kinds

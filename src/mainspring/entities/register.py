@@ -10,9 +10,10 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.db.sql import Statement
-from mainspring.entities.capture.triggers import PREFIX, Found, faults, own
+from mainspring.entities.capture.triggers import PREFIX, FoundTrigger, faults, own
+from mainspring.entities.declare.declared_kind import DeclaredKind
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.kind import Kind, KindSettings
 from mainspring.entities.source.choose import checked
 from mainspring.entities.statements import SQL
 
@@ -20,7 +21,7 @@ log = logging.getLogger("mainspring")
 
 
 async def register_kinds(
-    database: Database, connection: Any, kinds: Iterable[Kind]
+    database: Database, connection: Any, kinds: Iterable[DeclaredKind]
 ) -> dict[str, Shape]:
     """Look at the tables of kinds and register them (asyncpg); answers the shapes by kind."""
 
@@ -39,7 +40,7 @@ async def register_kinds(
     return shapes
 
 
-def _warn(kind: Kind, shape: Shape, there: list[Found]) -> None:
+def _warn(kind: DeclaredKind, shape: Shape, there: list[FoundTrigger]) -> None:
     """A worker runs without triggers, but somebody should know that changes are not seen."""
     for fault, places in faults(kind.settings, shape, there).items():
         log.warning(
@@ -53,14 +54,16 @@ def _warn(kind: Kind, shape: Shape, there: list[Found]) -> None:
         )
 
 
-async def find_triggers(database: Database, connection: Any, kind: KindSettings) -> list[Found]:
+async def find_triggers(
+    database: Database, connection: Any, kind: KindSettings
+) -> list[FoundTrigger]:
     """Our triggers of a kind, as they are (asyncpg)."""
     statement = SQL["list_triggers"]
     rows = await database.fetch(connection, statement, trigger_prefix(kind.name))
     return own(kind.name, map(found, rows))
 
 
-def registration(kind: Kind, shape: Shape | None) -> dict[str, Any]:
+def registration(kind: DeclaredKind, shape: Shape | None) -> dict[str, Any]:
     """The values of register_kind.sql."""
     s = kind.settings
     declared = {"serial": s.serial, "jitter": s.jitter}
@@ -84,9 +87,9 @@ def trigger_prefix(kind: str) -> str:
     return f"{PREFIX}{kind}_"
 
 
-def found(row: Mapping[str, Any]) -> Found:
+def found(row: Mapping[str, Any]) -> FoundTrigger:
     """A row of list_triggers.sql."""
-    return Found(
+    return FoundTrigger(
         oid=row["oid"],
         table=row["table_name"],
         name=row["name"],

@@ -14,24 +14,23 @@ from mainspring.entities.crawl import schedule
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.declare.columns import check_stages
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of, seen_fields
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.kind import Kind
 from mainspring.entities.offers import Offering
 from mainspring.entities.outbox.relay import Relay
 from mainspring.entities.register import register_kinds
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.save.saver import Saver
 from mainspring.entities.source.choose import fields_of, source_of, writable
-from mainspring.entities.source.prefetch import AtHand
+from mainspring.entities.source.prefetch import Prefetched
 from mainspring.entities.source.printing import PRINTING
-from mainspring.entities.visit.loader import Loader, Need
+from mainspring.entities.visit.loader import Loader, LoadNeed
 from mainspring.entities.visit.stage_run import StageRunner
-from mainspring.entities.visit.system import Asker, Viewed
-from mainspring.kernel import MOST_HANGING as MOST
-from mainspring.kernel import Handler, Outcome, QueueSettings, Run
+from mainspring.entities.visit.system import StageAsker, Viewed
+from mainspring.kernel import MOST_HANGING, Handler, Outcome, QueueSettings, Run
 
 log = logging.getLogger("mainspring")
 
@@ -41,7 +40,7 @@ class KindRuntime:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: DeclaredKind,
         shape: Shape | None,
         database: Database,
         line: Line,
@@ -50,25 +49,25 @@ class KindRuntime:
         self.kind = kind
         self.known = Known(kind.name)
         source = source_of(kind, shape, loaded_fields(kind))
-        at_hand = AtHand()
-        self._loader = loader = Loader(kind.name, source, self.known, at_hand, database, line)
+        prefetched = Prefetched()
+        self._loader = loader = Loader(kind.name, source, self.known, prefetched, database, line)
         ignore = frozenset(kind.ignore)
         self.saver = Saver(
-            kind.name, source, self.known, at_hand, ignore=ignore, version=kind.version
+            kind.name, source, self.known, prefetched, ignore=ignore, version=kind.version
         )
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
         jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
         asking = (kind.name, viewed, self.known, loader, offering)
         fields = fields_of(kind, shape)
-        self.asker = Asker(*asking, fields=fields, jitter=jitter, crawl=False)
-        self.crawl_asker = Asker(*asking, fields=fields, jitter=jitter, crawl=True)
+        self.asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=False)
+        self.crawl_asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=True)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
         }
-        loader.needs[kind.name] = Need(None, None, self.asker.has_to_see)
-        loader.needs[f"{kind.name}~"] = Need(None, None, self.crawl_asker.has_to_see)
+        loader.needs[kind.name] = LoadNeed(None, None, self.asker.has_to_see)
+        loader.needs[f"{kind.name}~"] = LoadNeed(None, None, self.crawl_asker.has_to_see)
         for stage in kind.stages.values():
             patcher = patcher_of(kind, stage, viewed[stage.name].model, shape)
             for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
@@ -82,7 +81,7 @@ class KindRuntime:
                     crawl=crawl,
                 )
                 self._handlers[queue] = runner.handle
-                loader.needs[queue] = Need(stage.name, stage.queue if crawl else "")
+                loader.needs[queue] = LoadNeed(stage.name, stage.queue if crawl else "")
 
     def queues(self) -> list[QueueSettings]:
         """The kind's queues with their handlers."""
@@ -98,7 +97,7 @@ class Runtime:
     def __init__(
         self,
         database: Database,
-        kinds: Iterable[Kind],
+        kinds: Iterable[DeclaredKind],
         shapes: Mapping[str, Shape],
         *,
         threads: int,
@@ -106,7 +105,9 @@ class Runtime:
         shared = Line(database, "loader", **PRINTING)
         self._lines = [shared]
         # One for each slot, and for each run that hangs beside them.
-        self._threads = ThreadPoolExecutor(threads + MOST, thread_name_prefix="mainspring.stage")
+        self._threads = ThreadPoolExecutor(
+            threads + MOST_HANGING, thread_name_prefix="mainspring.stage"
+        )
         self.kinds: dict[str, KindRuntime] = {}
         for kind in kinds:
             line = shared
@@ -131,7 +132,7 @@ class Runtime:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
+async def register_stages(connection: Any, kinds: Iterable[DeclaredKind]) -> None:
     """Enter the stages of registered kinds in their catalogues."""
     for kind in kinds:
         fresh = await catalogue.register(connection, kind.name, kind.stages.values())
@@ -139,7 +140,9 @@ async def register_stages(connection: Any, kinds: Iterable[Kind]) -> None:
             log.info("stages.new", extra={"kind": kind.name, "stages": fresh})
 
 
-def kind_queues(kind: Kind, handlers: Mapping[str, Handler] | None = None) -> list[QueueSettings]:
+def kind_queues(
+    kind: DeclaredKind, handlers: Mapping[str, Handler] | None = None
+) -> list[QueueSettings]:
     """The queues of a kind: system and stages, live and of the crawl."""
     handlers = handlers or {}
     queues = [
@@ -181,19 +184,19 @@ async def _never_run(_: Run) -> Outcome:
     raise AssertionError("this queue is only declared here")
 
 
-def takes_turns(kind: Kind, stage: Stage) -> bool:
+def takes_turns(kind: DeclaredKind, stage: Stage) -> bool:
     """Whether a stage waits for the others of its entity (S14)."""
     return kind.is_serial if stage.settings.serial is None else stage.settings.serial
 
 
-def jitter_of(kind: Kind, stage: Stage) -> float:
+def jitter_of(kind: DeclaredKind, stage: Stage) -> float:
     """How far the offers of a stage are spread, in seconds (S22)."""
     if takes_turns(kind, stage):
         return 0.0
     return kind.settings.jitter if stage.settings.jitter is None else stage.settings.jitter
 
 
-def loaded_fields(kind: Kind) -> list[str] | None:
+def loaded_fields(kind: DeclaredKind) -> list[str] | None:
     """The columns that any stage may look at; None: all."""
     wanted: set[str] = set()
     for stage in kind.stages.values():
@@ -204,7 +207,7 @@ def loaded_fields(kind: Kind) -> list[str] | None:
     return sorted(wanted) or None
 
 
-def patcher_of(kind: Kind, stage: Stage, model: Model, shape: Shape | None) -> Patcher:
+def patcher_of(kind: DeclaredKind, stage: Stage, model: Model, shape: Shape | None) -> Patcher:
     """What makes patches of a stage's answers."""
     writes = stage.settings.writes
     return Patcher(
@@ -217,7 +220,7 @@ def patcher_of(kind: Kind, stage: Stage, model: Model, shape: Shape | None) -> P
     )
 
 
-async def start(database: Database, kinds: Iterable[Kind], *, threads: int) -> Runtime:
+async def start(database: Database, kinds: Iterable[DeclaredKind], *, threads: int) -> Runtime:
     """Register kinds and stages, look at their tables, and make what runs them."""
     known = list(kinds)
     if not known:

@@ -76,7 +76,15 @@ class Worker:
         self._settling_too = Line(database, "settler", lock_timeout="50ms")
         self._listening = Line(database, "listener")
         self._side = Line(database, "side")
-        self.reader = Reader(database, self._reading, self.owned, self.buffer, settings)
+        self.reader = Reader(
+            database,
+            self._reading,
+            self.owned,
+            self.buffer,
+            settings,
+            unsettled=lambda: self.settler.unsettled,
+            filled=self._filled,
+        )
         self.settler = Settler(
             database,
             self._settling,
@@ -85,9 +93,9 @@ class Worker:
             page=settings.page,
             settled=self._settled,
             failed=self._refused,
+            # Behind a pooler nobody is told of what was offered in a settle: the reader looks for it.
+            wrote=self.reader.wake if database.pooled else self.reader.has_room,
         )
-        # Behind a pooler nobody is told of what was offered in a settle: the reader looks for it.
-        self.settler.wrote = self.reader.wake if database.pooled else self.reader.has_room
         self.runner = Runner(
             self.owned,
             self.buffer,
@@ -97,8 +105,6 @@ class Worker:
             wants_more=self._slot_idle,
             left=self.reader.left,
         )
-        self.reader.unsettled = lambda: self.settler.unsettled
-        self.reader.filled = self._filled
         self.loop_port = LoopPort(
             database,
             self.owned,
@@ -108,11 +114,11 @@ class Worker:
             pool=settings.pool,
             watched=watched,
             begin=self._begin,
+            leave=self._leave_pool,
+            end=lambda: self.heart.end(),
             layers=layers,
         )
-        self.heart = self.loop_port.heart = Heart(
-            database, self.owned, self.loop_port, settings, self._declared, watched
-        )
+        self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)
         self._tasks: list[asyncio.Task[None]] = []
         self._sharing = False  # a look whether another worker is idle is on its way
         self._filling = False  # a look for what can be started is on its way
@@ -123,7 +129,7 @@ class Worker:
 
     async def start(self) -> None:
         """Register the queues, join the pool, begin to read."""
-        self.loop_port.loop = asyncio.get_running_loop()
+        self.loop_port.open()
         await until_reachable(self._prepare)
         self.heart.start()
         for part in self._loops():
@@ -230,6 +236,11 @@ class Worker:
                 self.heart.watchdog.call_off_if_idle()
                 self.heart.cut()
 
+    def _leave_pool(self) -> None:
+        """From any thread: the heart gives this worker's shards to others at its next beat."""
+        self.heart.leaving.set()
+        self.heart.poke_beat()
+
     async def stop(self, *, grace: float | None = None) -> None:
         """Stop in order (T10): take nothing new, let runs end, give back what is left at once."""
         grace = self.settings.grace if grace is None else grace
@@ -237,8 +248,7 @@ class Worker:
         log.info("worker.stopping", extra={"worker": str(self.owned.worker_id), "grace": grace})
         self.owned.closed = True
         self.runner.close()
-        self.heart.leaving.set()
-        self.heart.poke_beat()
+        self._leave_pool()
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
         self.loop_port.interrupt(self.owned.snapshot())

@@ -33,7 +33,7 @@ from mainspring.processes.declare.versions import Versions
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Walk, drive, drive_psycopg, drive_psycopg_sync
+from mainspring.processes.steps import Steps, run_steps, run_steps_psycopg, run_steps_psycopg_sync
 from mainspring.processes.structural.change import request_cancel, request_steps
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.task import Task, check_priority
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Application(Protocol):
-    """What the hub needs of the application."""
+    """What the registry needs of the application."""
 
     tasks: dict[str, Task[Any, Any]]
 
@@ -54,7 +54,7 @@ class Application(Protocol):
     def sync_pool(self) -> SyncPool: ...
 
 
-class Hub:
+class Registry:
     """The process types, signals and versions of an application."""
 
     def __init__(self, app: Application) -> None:
@@ -166,8 +166,8 @@ class Hub:
                 "or an AsyncConnection"
             )
         database = await self._app.database()
-        walk = self._start(process, args, options, database.shard_count)
-        return self._started(process, await self.walk(walk, options.on))
+        steps = self._start(process, args, options, database.shard_count)
+        return self._started(process, await self.run_steps(steps, options.on))
 
     def start_process_sync(
         self, process: Process[Any, Any], args: str, options: StartOptions
@@ -176,12 +176,12 @@ class Hub:
             raise InvalidSetting(
                 "an async psycopg connection was given to start_sync; await start instead"
             )
-        walk = self._start(process, args, options, self._app.database_sync().shard_count)
-        return self._started(process, self.walk_sync(walk, options.on))
+        steps = self._start(process, args, options, self._app.database_sync().shard_count)
+        return self._started(process, self.run_steps_sync(steps, options.on))
 
     def _start(
         self, process: Process[Any, Any], args: str, options: StartOptions, shard_count: int
-    ) -> Walk[Started]:
+    ) -> Steps[Started]:
         return start_steps(
             process.name,
             options.id,
@@ -213,15 +213,15 @@ class Hub:
         self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
     ) -> bool:
         database = await self._app.database()
-        return await self.walk(self._send(process_id, sent, database.shard_count), on)
+        return await self.run_steps(self._send(process_id, sent, database.shard_count), on)
 
     def send_signal_sync(
         self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
     ) -> bool:
         shard_count = self._app.database_sync().shard_count
-        return self.walk_sync(self._send(process_id, sent, shard_count), on)
+        return self.run_steps_sync(self._send(process_id, sent, shard_count), on)
 
-    def _send(self, process_id: str, sent: Sent, shard_count: int) -> Walk[bool]:
+    def _send(self, process_id: str, sent: Sent, shard_count: int) -> Steps[bool]:
         signal = sent.signal if isinstance(sent.signal, Signal) else self.find_signal(sent.signal)
         return send_steps(
             process_id,
@@ -244,28 +244,28 @@ class Hub:
     ) -> None:
         database = await self._app.database()
         visit = request_cancel(process_id, compensate=compensate)
-        await self.walk(request_steps([visit], database.shard_count), on)
+        await self.run_steps(request_steps([visit], database.shard_count), on)
 
     def request_cancel_sync(
         self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
     ) -> None:
         shard_count = self._app.database_sync().shard_count
         visit = request_cancel(process_id, compensate=compensate)
-        self.walk_sync(request_steps([visit], shard_count), on)
+        self.run_steps_sync(request_steps([visit], shard_count), on)
 
-    async def walk(self, walk: Walk[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
+    async def run_steps(self, steps: Steps[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
         """On the caller's connection, or on one of our own, in a transaction."""
         if on is not None:
-            return await drive_psycopg(on, walk)
+            return await run_steps_psycopg(on, steps)
         pool = await self._app.pool()
         async with pool.connection(transaction=True) as connection:
-            return await drive(connection, walk)
+            return await run_steps(connection, steps)
 
-    def walk_sync(self, walk: Walk[T], on: psycopg.Connection[Any] | None = None) -> T:
+    def run_steps_sync(self, steps: Steps[T], on: psycopg.Connection[Any] | None = None) -> T:
         if on is not None:
-            return drive_psycopg_sync(on, walk)
+            return run_steps_psycopg_sync(on, steps)
         with self._app.sync_pool().connection() as connection:
-            return drive_psycopg_sync(connection, walk)
+            return run_steps_psycopg_sync(connection, steps)
 
     def _found(self, type: str, rows: list[Any]) -> Found:
         if not rows:

@@ -17,8 +17,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import Fenced, InvalidArguments, NotFound, PromiseMisused
-from mainspring.kernel import BACKGROUND_BELOW as LANE
 from mainspring.kernel import (
+    BACKGROUND_BELOW,
     DEFAULT_POOL,
     Again,
     Cancelled,
@@ -31,15 +31,15 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     WorkerPort,
+    clock,
     describe,
     judge,
 )
-from mainspring.kernel import clock as moment
-from mainspring.processes.commit import waiting as external
-from mainspring.processes.commit.change import FIRST_OF, LEAVE, Change, change_of
+from mainspring.processes.commit import waiting
+from mainspring.processes.commit.change import FIRST_OF, LEAVE, TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.settle_one import settle_steps
-from mainspring.processes.commit.task_input import ENDED, Desk, Handout, in_background
+from mainspring.processes.commit.task_input import ENDED, TaskInput, TaskInputs, in_background
 from mainspring.processes.commit.visits import (
     as_read,
     engine_of,
@@ -53,15 +53,15 @@ from mainspring.processes.declare.versions import Unread
 from mainspring.processes.record import builtin
 from mainspring.processes.record.decision import Decision, Recorded, validate
 from mainspring.processes.record.map import MAP, decide_chunk
-from mainspring.processes.run.actor_policy import ActorTerms, add_timeouts
+from mainspring.processes.run.actor_policy import PolicyInForce, add_timeouts
 from mainspring.processes.run.beats import Beats
 from mainspring.processes.run.recovery import Recovery
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
 from mainspring.processes.structural.cancel import Cancelling, cancel_of
 from mainspring.processes.structural.cancel_many import Cancels
-from mainspring.processes.structural.change import Answer, Order, Structural, run_alone
-from mainspring.processes.structural.check import FAIL, Looking, Sight
+from mainspring.processes.structural.change import Answer, RestartOrder, Structural, run_alone
+from mainspring.processes.structural.check import FAIL, Checking, Sight
 from mainspring.processes.structural.deadline import Deadline, Overdue
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
 from mainspring.processes.structural.prune import KEEP, Pruning
@@ -88,7 +88,7 @@ class Actor(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def decide(self, handout: Handout, run: Run) -> Decision: ...
+    async def decide(self, task_input: TaskInput, run: Run) -> Decision: ...
 
 
 class Processes:
@@ -98,17 +98,19 @@ class Processes:
         self.database = database
         self._worker = worker
         self.lines = Lines(database)
-        self._desk = Desk(self.lines.fetch)
-        self._terms: dict[str, ActorTerms] = {}
+        self._task_inputs = TaskInputs(self.lines.fetch)
+        self._policies: dict[str, PolicyInForce] = {}
         self._beats = Beats(self.lines.fetch, self._work_timeout, worker)
-        self.recovery = Recovery(self.lines, self._desk, self._terms, database.shard_count, worker)
+        self.recovery = Recovery(
+            self.lines, self._task_inputs, self._policies, database.shard_count, worker
+        )
         self._cancels = Cancels(database, self.lines, worker)
         self._batched, self._wide, self._alone = (
             Decisions(database.shard_count, most, self._committed, worker)
             for most in (BATCH, WIDE_BATCH, 1)
         )
         self.keep = KEEP  # ended tasks of a loop
-        self._handouts: dict[int, Handout] = {}  # of those, by the visit's version
+        self._handouts: dict[int, TaskInput] = {}  # of those, by the visit's version
 
     async def close(self) -> None:
         """When the worker has stopped."""
@@ -127,17 +129,17 @@ class Processes:
         def handle(run: Run) -> Awaitable[Outcome]:
             if plain is not None and not is_process_visit(run.visit):
                 return plain(run)  # no coroutine of ours around it: this is every plain task's way
-            run.settings = terms.settings
+            run.settings = in_force.settings
             return self._run_task(run, actor.decide)
 
         settings = replace(settings, handler=handle)
-        terms = self._terms[settings.name] = ActorTerms(settings)
-        return replace(settings, terms=terms)
+        in_force = self._policies[settings.name] = PolicyInForce(settings)
+        return replace(settings, terms=in_force)
 
     def remote_queue(self, settings: QueueSettings) -> QueueSettings:
         """The queue of an actor elsewhere: nothing of it is run here, but its policy is watched."""
-        terms = self._terms[settings.name] = ActorTerms(settings)
-        return replace(settings, terms=terms)
+        in_force = self._policies[settings.name] = PolicyInForce(settings)
+        return replace(settings, terms=in_force)
 
     def engine_queue(self, pool: str = DEFAULT_POOL) -> QueueSettings:
         """The queue of built-in actors and of what the engine does for the processes of a pool."""
@@ -162,15 +164,15 @@ class Processes:
         process_id = payload_of(run.visit).process_id
         match kind:
             case "signal" | "await" | "timer" | "child":
-                seeking = Change(process_id, subject, None)
+                seeking = TaskChange(process_id, subject, None)
                 seeking.seeks = "timer" if kind == "timer" else "signal"
-                if run.visit.priority < LANE:
+                if run.visit.priority < BACKGROUND_BELOW:
                     seeking.background = run.visit.priority  # of a timer: see wait_outside
                 return self._noted(run, seeking)
             case "look":
                 return await self._look(process_id, payload_of(run.visit).more)
             case "end":
-                ending = Looking(process_id, self.database.shard_count)
+                ending = Checking(process_id, self.database.shard_count)
                 return await self._alone_with(process_id, run, ending.end())
             case "cancel":
                 return await self._cancel(process_id, run)
@@ -193,7 +195,7 @@ class Processes:
         if sight is None or sight.state != "open":
             return Done()
         if sight.must_change or (is_check and await self._is_broken(process_id)):
-            looking = Looking(process_id, self.database.shard_count)
+            looking = Checking(process_id, self.database.shard_count)
             if isinstance(more, str):
                 looking.source = more  # who ordered the check
             steps = looking.look(check=is_check, idle=sight.is_idle)
@@ -235,7 +237,7 @@ class Processes:
             return await self._alone_with(process_id, run, change.cancel(compensate=compensate))
 
     async def _restart(self, process_id: str, run: Run) -> Outcome:
-        order = msgspec.convert(payload_of(run.visit).more, Order)
+        order = msgspec.convert(payload_of(run.visit).more, RestartOrder)
         change = Structural(process_id, self.database.shard_count)
         return await self._alone_with(process_id, run, change.restart(order))
 
@@ -269,8 +271,8 @@ class Processes:
         """The next steps are in hand without a read."""
         if len(self._handouts) > HANDOUTS:
             self._handouts.clear()
-        self._handouts.update(commit.handouts)
-        at = moment.local()
+        self._handouts.update(commit.task_inputs)
+        at = clock.local()
         self._worker.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
 
     def forget(self, versions: frozenset[int] | None) -> None:
@@ -281,88 +283,88 @@ class Processes:
         for version in versions:
             self._handouts.pop(version, None)
 
-    async def _run_task(self, run: Run, decide: Callable[[Handout, Run], Any]) -> Outcome:
+    async def _run_task(self, run: Run, decide: Callable[[TaskInput, Run], Any]) -> Outcome:
         """Hand a task out, let it decide, and note what that changes."""
         payload = payload_of(run.visit)
-        handout = self._handouts.pop(run.visit.version, None)
-        if handout is None:
-            handout = await self._desk.load(payload.process_id, run.visit.key)
-        if handout is None:
+        task_input = self._handouts.pop(run.visit.version, None)
+        if task_input is None:
+            task_input = await self._task_inputs.load(payload.process_id, run.visit.key)
+        if task_input is None:
             return await self._inconsistent(payload.process_id, run)
-        if handout.state in ENDED:  # called off while it waited in hand; it may be undone by now
+        if task_input.state in ENDED:  # called off while it waited in hand; it may be undone by now
             return Cancelled("its task has ended")
-        if run.visit.priority < LANE:
-            handout = in_background(handout, run.visit)
+        if run.visit.priority < BACKGROUND_BELOW:
+            task_input = in_background(task_input, run.visit)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
-            return self._noted(run, overdue(handout))
-        if (given := handout.failed_input) is not None:
-            change = stopped(handout, given.promise, given.error)
-            if handout.actor == LEAVE:
+            return self._noted(run, overdue(task_input))
+        if (given := task_input.failed_input) is not None:
+            change = stopped(task_input, given.promise, given.error)
+            if task_input.actor == LEAVE:
                 # Its promise is for the scope's handler to fulfil: the look that ends the scope
                 # takes this task away.
                 change.state = change.promise = None
                 change.keeps = True
             return self._noted(run, change)
-        if handout.actor == FIRST_OF:
-            racing = Racing(handout.process_id, self.database.shard_count)
-            race = racing.end_race(handout.task_id, handout.background)
-            return await self._alone_with(handout.process_id, run, race)
-        if handout.actor in external.KINDS:
+        if task_input.actor == FIRST_OF:
+            racing = Racing(task_input.process_id, self.database.shard_count)
+            race = racing.end_race(task_input.task_id, task_input.background)
+            return await self._alone_with(task_input.process_id, run, race)
+        if task_input.actor in waiting.KINDS:
             try:
-                return self._noted(run, external.begin_waiting(handout))
+                return self._noted(run, waiting.begin_waiting(task_input))
             except InvalidArguments as unreadable:
-                return self._failed(run, handout, unreadable)
-        if handout.actor == MAP:
+                return self._failed(run, task_input, unreadable)
+        if task_input.actor == MAP:
             # Made when it is written: many chunks wait as what they were given, not as their tasks.
-            run.note = partial(self._chunk, handout)
+            run.note = partial(self._chunk, task_input)
             return Done(writer=self._wide)
         try:
-            decision = await decide(handout, run)
+            decision = await decide(task_input, run)
         except asyncio.CancelledError:
             if run.stopped != "timeout":
                 raise
             timeout = run.settings.timeout
             error = TimeoutError(f"ran longer than its timeout of {timeout:g} s")
-            return self._failed(run, handout, error)
+            return self._failed(run, task_input, error)
         except Unread as unread:
-            return self._unread(run, handout, unread)
+            return self._unread(run, task_input, unread)
         except Exception as error:
             if run.settled:
                 log.exception("task.failed_after_completion", extra={"key": run.visit.key})
                 return Done()
-            return self._failed(run, handout, error)
+            return self._failed(run, task_input, error)
         if run.settled:
             return Done()
-        return self._decided(run, handout, decision)
+        return self._decided(run, task_input, decision)
 
-    def _decided(self, run: Run, handout: Handout, decision: Decision) -> Outcome:
-        return self._noted(run, self._change(handout, decision))
+    def _decided(self, run: Run, task_input: TaskInput, decision: Decision) -> Outcome:
+        return self._noted(run, self._change(task_input, decision))
 
-    def _chunk(self, handout: Handout) -> Change:
-        return self._change(handout, decide_chunk(handout.args))
+    def _chunk(self, task_input: TaskInput) -> TaskChange:
+        return self._change(task_input, decide_chunk(task_input.args))
 
-    def _change(self, handout: Handout, decision: Decision) -> Change:
+    def _change(self, task_input: TaskInput, decision: Decision) -> TaskChange:
         if type(decision) is not Recorded or decision.children or decision.scopes:
-            problem = validate(decision, {given.promise for given in handout.inputs})
+            problem = validate(decision, {given.promise for given in task_input.inputs})
             if problem is not None:
                 decision = Decision(error=problem)
-        change = change_of(handout, decision)
+        change = change_of(task_input, decision)
         self.prepare(change)
-        if handout.actor.startswith("@"):
+        if task_input.actor.startswith("@"):
             change.failing = False  # it passes on what others failed with
         return change
 
-    def _unread(self, run: Run, handout: Handout, unread: Unread) -> Outcome:
+    def _unread(self, run: Run, task_input: TaskInput, unread: Unread) -> Outcome:
         """Left for newer code where that recorded it: no failure of the task. Else tried again, for a
         rolling deploy may bring the code that reads it, and then parked: the code is at fault."""
         if unread.is_newer:
-            facts = {"actor": handout.actor, "task": handout.task_id, "error": str(unread)}
+            facts = {"actor": task_input.actor, "task": task_input.task_id, "error": str(unread)}
             log.warning("task.left_for_newer_code", extra=facts)
             return Again(after=NEWER_CODE_SECONDS, error=str(unread))
-        return self._failed(run, handout, unread.error, tries=True)
+        return self._failed(run, task_input, unread.error, tries=True)
 
     def _failed(
-        self, run: Run, handout: Handout, error: Exception, *, tries: bool = False
+        self, run: Run, task_input: TaskInput, error: Exception, *, tries: bool = False
     ) -> Outcome:
         """Retried as long as the policy says; then delivered or parked, as the commit finds."""
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
@@ -371,12 +373,12 @@ class Processes:
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
-        failure = Failure(kind, message, trace, handout.task_id)
-        change = change_of(handout, Decision(error=failure))
+        failure = Failure(kind, message, trace, task_input.task_id)
+        change = change_of(task_input, Decision(error=failure))
         change.park = in_code
         return self._noted(run, change)
 
-    def _noted(self, run: Run, change: Change) -> Outcome:
+    def _noted(self, run: Run, change: TaskChange) -> Outcome:
         run.note = change
         if change.state is not None and '"deadline"' in run.visit.payload:
             change.unneeded = [(change.process_id, "", f"deadline/{change.task}")]
@@ -387,21 +389,21 @@ class Processes:
 
     # -- what the contexts of running tasks need
 
-    def prepare(self, change: Change) -> None:
+    def prepare(self, change: TaskChange) -> None:
         """What the policies of actors say of new tasks."""
         if change.tasks:
             add_timeouts(change.tasks, self._task_timeout)
 
     def _task_timeout(self, actor: str) -> float | None:
-        terms = self._terms.get(actor)
-        return None if terms is None else terms.policy.task_timeout
+        in_force = self._policies.get(actor)
+        return None if in_force is None else in_force.policy.task_timeout
 
     def beat(self, run: Run) -> None:
         """A running task gives a sign of life. From any thread."""
         self._beats.beat(run)
 
     def _work_timeout(self, run: Run) -> float | None:
-        return self._terms[run.visit.queue].work_timeout(run.visit)
+        return self._policies[run.visit.queue].work_timeout(run.visit)
 
     async def _inconsistent(self, process_id: str, run: Run) -> Outcome:
         """A visit without its task: nothing to run. The process is marked, its other branches go on."""
@@ -411,10 +413,10 @@ class Processes:
         return Parked("mainspring.errors.Inconsistent", reason)
 
 
-async def _decide_builtin(handout: Handout, run: Run) -> Decision:
-    if handout.actor == FAIL:
-        return Decision(error=msgspec.json.decode(handout.args, type=_Fail).error)
-    return builtin.decide(handout.actor, handout.args, handout.inputs)
+async def _decide_builtin(task_input: TaskInput, run: Run) -> Decision:
+    if task_input.actor == FAIL:
+        return Decision(error=msgspec.json.decode(task_input.args, type=_Fail).error)
+    return builtin.decide(task_input.actor, task_input.args, task_input.inputs)
 
 
 class _Fail(msgspec.Struct):

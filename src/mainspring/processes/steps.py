@@ -1,4 +1,4 @@
-"""Walking steps: statements that a generator asks for, sent on a connection of either driver."""
+"""Running steps: statements that a generator asks for, sent on a connection of either driver."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mainspring.db.sql import Statement
-from mainspring.db.steps import Step, Walk, drive_psycopg, drive_psycopg_sync
+from mainspring.db.steps import Step, Steps, run_steps_psycopg, run_steps_psycopg_sync
 
-__all__ = ["Fetch", "Step", "Walk", "drive", "drive_psycopg", "drive_psycopg_sync"]
+__all__ = ["Fetch", "Step", "Steps", "run_steps", "run_steps_psycopg", "run_steps_psycopg_sync"]
 
 T = TypeVar("T")
 
 
-async def drive(connection: Any, steps: Walk[T]) -> T:
+async def run_steps(connection: Any, steps: Steps[T]) -> T:
     """On asyncpg, in the caller's transaction."""
     try:
         statement, values = next(steps)

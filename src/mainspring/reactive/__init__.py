@@ -86,7 +86,8 @@ if not TYPE_CHECKING:  # an operator's question does not need them
             "declare.context": "ReactiveRun",
             "model.gates": "cron",
             "declare.task": "ReactiveTask",
-            "model.triggers": "ChunkDelay ChunkDelta ChunkRefDelay Delay Delta RefDelay Trigger all_of any_of",
+            "model.triggers": "ChunkDelay ChunkDelta ChunkRefDelay Delay Delta RefDelay Trigger "
+            "all_of any_of",
             "model.values": "Param",
             "model.plain": "all_arrived any_arrived caught_up fresh "
             " grown_by in_this_chunk new_chunk new_data new_day new_hour new_month new_week",

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Batch(Generic[Item, Answer]):
+class ServedBatch(Generic[Item, Answer]):
     """Serves items in batches, in the order in which they came.
 
     `serve` gets a connection and the items and answers one value for each. If it fails for a reason

@@ -26,9 +26,9 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     WorkerPort,
+    offer_new_visits,
 )
-from mainspring.kernel import offer_new_visits as offer_new
-from mainspring.reactive.batch import Batch
+from mainspring.reactive.batch import ServedBatch
 from mainspring.reactive.declare.register import LIVING_SECONDS, PoolSettings, apply_again, register
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.values import Param
@@ -41,7 +41,7 @@ from mainspring.reactive.queues import (
     RUN,
     run_queue,
 )
-from mainspring.reactive.run.finish import End
+from mainspring.reactive.run.finish import FinishRuns
 from mainspring.reactive.run.run import Execute, Runs, Start
 from mainspring.reactive.schedule.admit import Admit
 from mainspring.reactive.schedule.audit import KEY, Audit, retire
@@ -90,16 +90,18 @@ class ReactiveLayer(Layer):
         definitions = Definitions(database)
         check = Check(database, definitions, offered=worker.offered)
         self._start = Start(database)
-        start = Batch(running, self._start)
-        self._batches: dict[str, Batch[str, Outcome]] = {
-            CHANGE: Batch(spreading, Spread(database, check, offered=worker.offered), most=CHANGES),
-            CHECK: Batch(checking, check),
-            ADMIT: Batch(running, Admit(database, definitions, offered=worker.offered)),
-            EXPECT: Batch(spreading, Expect(database)),
-            AUDIT: Batch(spreading, Audit(database)),
+        start = ServedBatch(running, self._start)
+        self._batches: dict[str, ServedBatch[str, Outcome]] = {
+            CHANGE: ServedBatch(
+                spreading, Spread(database, check, offered=worker.offered), most=CHANGES
+            ),
+            CHECK: ServedBatch(checking, check),
+            ADMIT: ServedBatch(running, Admit(database, definitions, offered=worker.offered)),
+            EXPECT: ServedBatch(spreading, Expect(database)),
+            AUDIT: ServedBatch(spreading, Audit(database)),
         }
-        self._all: list[Batch[Any, Any]] = [*self._batches.values(), start]
-        self._runs = Runs(tasks, start, End(database, offered=worker.offered), execute)
+        self._all: list[ServedBatch[Any, Any]] = [*self._batches.values(), start]
+        self._runs = Runs(tasks, start, FinishRuns(database, offered=worker.offered), execute)
         self._living: asyncio.Task[None] | None = None
         self.refused: Sequence[str] = ()  # tasks that a newer release holds
 
@@ -130,7 +132,7 @@ class ReactiveLayer(Layer):
         self._start.release = release
         if release:
             await self._say_alive(connection)
-            await offer_new(self._database, connection, [Offer(AUDIT, KEY)])
+            await offer_new_visits(self._database, connection, [Offer(AUDIT, KEY)])
 
     async def _say_alive(self, connection: Any) -> None:
         await ask(

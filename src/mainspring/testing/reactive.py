@@ -24,8 +24,8 @@ from typing import Any
 from mainspring.app import Mainspring
 from mainspring.errors import InvalidSetting, UnknownReactiveTask, WentBack
 from mainspring.reactive.decide.decide import Definition, Fire, View, decide
-from mainspring.reactive.decide.explain import Around, Producer, Why, explain
-from mainspring.reactive.decide.rewinds import Rewind, Seen, chunks_to_do
+from mainspring.reactive.decide.explain import Around, Producer, ReactiveWhy, explain
+from mainspring.reactive.decide.rewinds import Rewind, SeenValue, chunks_to_do
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.durations import Duration, check_duration
@@ -158,7 +158,7 @@ class ReactiveSimulation:
     def move_seen(self, task: str, param: Param, value: object) -> None:
         """Let a task have seen a param up to a value."""
         rewinds = self._params.seen(param.key).rewinds
-        self.find(task).repair(param.key, Seen(check_value(param, value), rewinds))
+        self.find(task).repair(param.key, SeenValue(check_value(param, value), rewinds))
         self._dirty.add(task)
 
     def delete_seen(self, task: str, param: Param) -> None:
@@ -193,7 +193,7 @@ class ReactiveSimulation:
             return None
         return Fires(decision.cause, lambda param, chunk: self._chunks(known, param, chunk))
 
-    def why(self, task: str) -> Why:
+    def why(self, task: str) -> ReactiveWhy:
         """The tree with values and verdicts, and the next fact that would change it."""
         known = self.find(task)
         notes = [] if known.firing is None else [f"it is {known.firing.state}"]
@@ -385,7 +385,7 @@ class ReactiveSimulation:
     def _rewinds(self, task: SimulatedTask, key: str) -> list[Rewind]:
         return self._params.rewinds_after(key, task.seen.get(key))
 
-    def _captured(self, task: SimulatedTask) -> dict[str, Seen]:
+    def _captured(self, task: SimulatedTask) -> dict[str, SeenValue]:
         return {param.key: self._params.seen(param.key) for param in task.definition.params}
 
     def _chunks(self, task: SimulatedTask, param: Param, chunk: Chunk) -> list[datetime]:

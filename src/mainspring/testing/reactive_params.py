@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mainspring.errors import InvalidSetting, WentBack
 from mainspring.reactive.decide.decide import Current
-from mainspring.reactive.decide.rewinds import Rewind, Seen
+from mainspring.reactive.decide.rewinds import Rewind, SeenValue
 from mainspring.reactive.model.values import Param, Value, check_instant, check_value, compare
 
 
@@ -48,17 +48,17 @@ class SimulatedParams:
         held.value, held.changed_at = checked, now
         held.rewinds.append(Rewind(len(held.rewinds) + 1, checked, starts))
 
-    def seen(self, key: str) -> Seen:
+    def seen(self, key: str) -> SeenValue:
         """A param as a check captures it."""
         held = self._find(key)
-        return Seen(held.value, len(held.rewinds))
+        return SeenValue(held.value, len(held.rewinds))
 
     def current(self, key: str) -> Current:
         """A param as a check reads it."""
         held = self._find(key)
         return Current(held.value, len(held.rewinds), held.changed_at)
 
-    def rewinds_after(self, key: str, seen: Seen | None) -> list[Rewind]:
+    def rewinds_after(self, key: str, seen: SeenValue | None) -> list[Rewind]:
         """The rewinds that whoever saw this has not seen."""
         if seen is None:
             return []

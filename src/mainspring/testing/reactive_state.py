@@ -14,7 +14,7 @@ import msgspec
 from mainspring.loops import run_apart
 from mainspring.reactive.decide.decide import Current, Definition, View
 from mainspring.reactive.decide.evaluate import Fact
-from mainspring.reactive.decide.rewinds import Rewind, Seen, fact_of
+from mainspring.reactive.decide.rewinds import Rewind, SeenValue, fact_of
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.product import Product
 from mainspring.reactive.declare.task import ReactiveTask
@@ -63,7 +63,7 @@ class SimulatedFiring:
     kind: str
     fired_at: datetime
     cause: str
-    captured: dict[str, Seen]
+    captured: dict[str, SeenValue]
     record: bool
     started_at: datetime | None = None
     error: str | None = None
@@ -82,8 +82,8 @@ class SimulatedTask:
     task: ReactiveTask
     definition: Definition
     declared_at: datetime
-    seen: dict[str, Seen] = field(default_factory=dict)
-    pending: dict[str, Seen | None] = field(default_factory=dict)  # repairs made in flight
+    seen: dict[str, SeenValue] = field(default_factory=dict)
+    pending: dict[str, SeenValue | None] = field(default_factory=dict)  # repairs made in flight
     firing: SimulatedFiring | None = None
     request: bool | None = None  # a manual run was asked for: whether to record it
     verdict: bool | None = None
@@ -125,7 +125,7 @@ class SimulatedTask:
         """What the trigger knows of a param."""
         return fact_of(value, self.seen.get(param.key), rewinds, self.definition.on_rewind)
 
-    def fire(self, kind: str, now: datetime, cause: str, captured: dict[str, Seen]) -> None:
+    def fire(self, kind: str, now: datetime, cause: str, captured: dict[str, SeenValue]) -> None:
         """Queue it. A regular firing is recorded, a manual one only if told to."""
         record = kind == "regular" or bool(self.request)
         self.firing = SimulatedFiring(kind, now, cause, captured, record)
@@ -133,7 +133,7 @@ class SimulatedTask:
         if kind == "regular":
             self.fired_at = now
 
-    def repair(self, key: str, seen: Seen | None) -> None:
+    def repair(self, key: str, seen: SeenValue | None) -> None:
         """ParamSet what was seen, also over the values of a firing in flight (R10)."""
         if seen is None:
             self.seen.pop(key, None)
@@ -194,7 +194,7 @@ def _row(
 ) -> dict[str, Any]:
     """The row that the start of a run reads."""
 
-    def stored(values: Mapping[str, Seen]) -> str:
+    def stored(values: Mapping[str, SeenValue]) -> str:
         raw = {
             k: [dump_value(v.value), v.rewinds] for k, v in values.items() if v.value is not None
         }

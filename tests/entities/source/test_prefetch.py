@@ -14,7 +14,7 @@ from mainspring import Untouched, Update
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.runtime import start
 from mainspring.entities.source import prefetch as module
-from mainspring.entities.source.prefetch import AtHand, Picture
+from mainspring.entities.source.prefetch import Picture, Prefetched
 from mainspring.entities.source.rows import Loaded, TableSource
 from mainspring.entities.visit import loader as load_module
 from mainspring.kernel.visit import shard_of
@@ -28,67 +28,67 @@ def picture(body: str = "{}") -> Picture:
 
 def test_a_picture_serves_the_visits_that_were_read_before_its_load_and_each_once():
     """S13 (trap 2): a newer token may stand for a change that the picture does not show."""
-    at_hand, seen = AtHand(), picture()
-    at_hand.keep("1", seen, [11, 12], 100.0)
+    prefetched, seen = Prefetched(), picture()
+    prefetched.keep("1", seen, [11, 12], 100.0)
 
-    assert at_hand.take("1", 13, 100.1) is None
-    assert at_hand.take("2", 11, 100.1) is None
-    assert at_hand.take("1", 11, 100.1) is seen
-    assert at_hand.take("1", 11, 100.1) is None
-    assert at_hand.take("1", 12, 100.1) is seen
-    assert not at_hand.knows("1")
+    assert prefetched.take("1", 13, 100.1) is None
+    assert prefetched.take("2", 11, 100.1) is None
+    assert prefetched.take("1", 11, 100.1) is seen
+    assert prefetched.take("1", 11, 100.1) is None
+    assert prefetched.take("1", 12, 100.1) is seen
+    assert not prefetched.knows("1")
 
 
 def test_a_newer_picture_serves_the_visits_of_the_older_too():
-    at_hand, newer = AtHand(), picture()
-    at_hand.keep("1", picture(), [11], 100.0)
-    at_hand.keep("1", newer, [12], 101.0)
+    prefetched, newer = Prefetched(), picture()
+    prefetched.keep("1", picture(), [11], 100.0)
+    prefetched.keep("1", newer, [12], 101.0)
 
-    assert at_hand.take("1", 11, 101.1) is newer
-    assert at_hand.take("1", 12, 101.1) is newer
+    assert prefetched.take("1", 11, 101.1) is newer
+    assert prefetched.take("1", 12, 101.1) is newer
 
 
 def test_what_we_save_ourselves_is_dropped():
-    at_hand = AtHand()
-    at_hand.keep("1", picture(), [11], 100.0)
-    at_hand.drop(["1"])
-    assert at_hand.take("1", 11, 100.0) is None
+    prefetched = Prefetched()
+    prefetched.keep("1", picture(), [11], 100.0)
+    prefetched.drop(["1"])
+    assert prefetched.take("1", 11, 100.0) is None
 
 
 def test_a_picture_that_waited_too_long_is_not_used_and_nothing_is_prepared_for_a_while():
-    at_hand = AtHand()
-    at_hand.keep("1", picture(), [11], 100.0)
+    prefetched = Prefetched()
+    prefetched.keep("1", picture(), [11], 100.0)
     late = 100.0 + module.FRESH_SECONDS
 
-    assert at_hand.take("1", 11, late) is None
-    assert not at_hand.has_room(late + module.PAUSE_SECONDS - 0.1)
-    assert at_hand.has_room(late + module.PAUSE_SECONDS)
+    assert prefetched.take("1", 11, late) is None
+    assert not prefetched.has_room(late + module.PAUSE_SECONDS - 0.1)
+    assert prefetched.has_room(late + module.PAUSE_SECONDS)
 
 
 def test_it_keeps_no_more_than_so_many_bytes_and_forgets_what_nobody_came_for(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
-    at_hand = AtHand()
-    at_hand.keep("1", picture("x" * 60), [11], 100.0)
-    assert at_hand.has_room(100.0)
-    at_hand.keep("2", picture("x" * 60), [12], 100.0)
-    assert not at_hand.has_room(100.0)
-    assert at_hand.has_room(100.0 + module.FRESH_SECONDS)
-    assert not at_hand.knows("1")
+    prefetched = Prefetched()
+    prefetched.keep("1", picture("x" * 60), [11], 100.0)
+    assert prefetched.has_room(100.0)
+    prefetched.keep("2", picture("x" * 60), [12], 100.0)
+    assert not prefetched.has_room(100.0)
+    assert prefetched.has_room(100.0 + module.FRESH_SECONDS)
+    assert not prefetched.knows("1")
 
 
 def test_states_are_counted_among_the_bytes(monkeypatch: pytest.MonkeyPatch):
     """The state of an entity may be far greater than the entity."""
     monkeypatch.setattr(module, "MOST_BYTES", 100)
-    at_hand = AtHand()
+    prefetched = Prefetched()
     seen = picture()
     seen.states = {"A": (1, Stored(1, "x" * 60)), "B": (1, Stored(1, message=b"x" * 60))}
-    at_hand.keep("1", seen, [11], 100.0)
+    prefetched.keep("1", seen, [11], 100.0)
 
-    assert not at_hand.has_room(100.0)
-    at_hand.drop(["1"])
-    assert at_hand.has_room(100.0)
+    assert not prefetched.has_room(100.0)
+    prefetched.drop(["1"])
+    assert prefetched.has_room(100.0)
 
 
 async def test_a_picture_that_takes_the_place_of_another_shows_what_that_one_did(stages: Stages):
@@ -107,7 +107,7 @@ async def test_a_picture_that_takes_the_place_of_another_shows_what_that_one_did
     try:
         await loader.prepare([system])
         await loader.prepare([replace(system, queue="listing/B", version=12, payload="{}")])
-        seen = loader.at_hand(system)
+        seen = loader.prefetched(system)
     finally:
         await runtime.close()
 
@@ -184,13 +184,13 @@ async def test_a_page_of_great_entities_is_not_kept_as_a_whole(
     await stages.install()
     monkeypatch.setattr(load_module, "PAGE", 2)
     monkeypatch.setattr(module, "MOST_BYTES", 100)
-    keep = AtHand.keep
+    keep = Prefetched.keep
 
-    def noted(at_hand: AtHand, key: str, *rest: Any) -> None:
-        keep(at_hand, key, *rest)
-        kept.append(sum(at_hand.knows(str(n)) for n in range(20)))
+    def noted(prefetched: Prefetched, key: str, *rest: Any) -> None:
+        keep(prefetched, key, *rest)
+        kept.append(sum(prefetched.knows(str(n)) for n in range(20)))
 
-    monkeypatch.setattr(AtHand, "keep", noted)
+    monkeypatch.setattr(Prefetched, "keep", noted)
     stages.add(*range(20), title="x" * 100)
 
     await stages.run()

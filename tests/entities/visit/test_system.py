@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
-from mainspring.entities.declare.catalogue import Entry
+from mainspring.entities.declare.catalogue import CatalogueEntry
 from mainspring.entities.runtime import start
 from mainspring.entities.visit import system as ask
 from mainspring.entities.visit.system import changed_fields, is_concerned
 from mainspring.kernel import clock as moment
 from stages import Stages
 
-ALL = Entry("S", None, False)
-PICKY = Entry("S", frozenset({"price"}), False)
-OWN = Entry("S", None, True)
+ALL = CatalogueEntry("S", None, False)
+PICKY = CatalogueEntry("S", frozenset({"price"}), False)
+OWN = CatalogueEntry("S", None, True)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ OWN = Entry("S", None, True)
     ],
 )
 def test_a_stage_is_concerned_by_its_interest_and_not_by_its_own_save(
-    entry: Entry, payload: dict[str, Any], version: int, expected: bool
+    entry: CatalogueEntry, payload: dict[str, Any], version: int, expected: bool
 ) -> None:
     """S13, S17: by fields, by name, by creation; own is only the very version that it made."""
     assert is_concerned(entry, payload, changed_fields(payload), version) is expected

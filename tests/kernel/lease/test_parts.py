@@ -22,7 +22,7 @@ async def worker(visits: Visits, database_url: str) -> AsyncIterator[Worker]:
     """A worker that was not started, with five permits and all of a rate."""
     visits.register(queue(concurrency=5, rate=10))
     found = Worker(Database(database_url), [queue()], WorkerSettings())
-    found.loop_port.loop = asyncio.get_running_loop()
+    found.loop_port.open()
     found.owned.worker_id = visits.join()
     state = found.buffer.queues["ring"]
     state.limit(paused=False, concurrency=5, rate=10)

@@ -23,7 +23,7 @@ async def worker(visits: Visits, me: UUID, database_url: str) -> AsyncIterator[W
     worker = Worker(Database(database_url), [queue()], WorkerSettings())
     worker.owned.worker_id = me
     worker.owned.own(range(1024), count=1024)
-    worker.loop_port.loop = asyncio.get_running_loop()
+    worker.loop_port.open()
     yield worker
     worker.heart._session.disconnect()
     worker.runner.close()

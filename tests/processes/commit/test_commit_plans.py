@@ -20,7 +20,7 @@ from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, new_id
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import read_arguments
-from mainspring.processes.record.decision import Child, Decision
+from mainspring.processes.record.decision import ChildTask, Decision
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.parked import ParkedTask, unpark_steps
 
@@ -195,7 +195,10 @@ async def test_a_result_in_a_wide_process_touches_its_own_edges(scene: Scene, en
     [(process, root)] = await started(scene, 1)
     width = 1_000
     wide = Decision(
-        (*(Child("part") for _ in range(width)), call("join", *(value(n) for n in range(width)))),
+        (
+            *(ChildTask("part") for _ in range(width)),
+            call("join", *(value(n) for n in range(width))),
+        ),
         returned=width,
     )
     settle(scene, root, wide)
@@ -226,7 +229,7 @@ async def test_the_last_result_of_a_fan_in_touches_its_own_edges(scene: Scene, e
     """P15: and what waited for all of them is handed out by its own edges."""
     [(process, root)] = await started(scene, 1)
     width = 30
-    parts = (*(Child("part") for _ in range(width)),)
+    parts = (*(ChildTask("part") for _ in range(width)),)
     settle(
         scene,
         root,

@@ -18,7 +18,7 @@ from mainspring.processes.commit.settle_one import settle_steps
 from mainspring.processes.commit.writer import Decisions
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 
 NAMES = {statement.numbered: name for name, statement in {**KERNEL_SQL, **SQL}.items()}
 
@@ -122,7 +122,7 @@ async def test_a_plain_success_whose_row_has_ended_is_found_in_the_next_try(
             await decisions.write(engine, batch)
     async with engine.transaction():
         verdicts = await decisions.write(engine, batch)
-        await drive(engine, settle_steps(good, Done(), ME))
+        await run_steps(engine, settle_steps(good, Done(), ME))
 
     assert verdicts == [None, None]  # both are to be settled, one of them has written nothing
     scene.query("update mainspring.task set state = 'open' where id = %s", left.visit.key)
@@ -147,7 +147,7 @@ async def test_one_that_no_longer_counts_is_found_in_the_next_try(
             await decisions.write(engine, batch)
     async with engine.transaction():
         verdicts = await decisions.write(engine, batch)
-        await drive(engine, settle_steps(good, Done(), ME))  # as the settler does
+        await run_steps(engine, settle_steps(good, Done(), ME))  # as the settler does
 
     assert verdicts == ["gone", None]
     done = scene.query("select id::text from mainspring.task where state = 'done'")

@@ -40,7 +40,7 @@ async def test_a_renamed_continuation_is_served_under_its_former_name(database_u
         return finish(n)
 
     handle = await order.start(3)
-    del old.hub.types["finish"]  # this worker knows only the first step
+    del old.registry.types["finish"]  # this worker knows only the first step
     await run_until_idle(old)
     new = application(database_url)
 

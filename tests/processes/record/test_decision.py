@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mainspring.processes.record.decision import (
     KINDS,
-    Child,
+    ChildTask,
     Decision,
     Edge,
     Scope,
@@ -23,53 +23,53 @@ from mainspring.processes.record.decision import (
 from mainspring.processes.record.map import decide_chunk
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
 
-ours = Child("work")
+ours = ChildTask("work")
 
 BAD: dict[str, tuple[Decision, str]] = {
     "foreign edge": (
-        Decision((Child("work", edges=(Edge("x", "value"),)),)),
+        Decision((ChildTask("work", edges=(Edge("x", "value"),)),)),
         "the promise 'x', which this task was not given",
     ),
     "foreign return": (Decision(returned="x"), "returns the promise 'x', which this task was not given"),
     "later child": (
-        Decision((Child("work", edges=(Edge(1, "value"),)), ours)),
+        Decision((ChildTask("work", edges=(Edge(1, "value"),)), ours)),
         "the promise of task 1, which the decision has not made before it",
     ),
-    "itself": (Decision((Child("work", edges=(Edge(0, "value"),)),)), "has not made before it"),
+    "itself": (Decision((ChildTask("work", edges=(Edge(0, "value"),)),)), "has not made before it"),
     "no such child": (Decision((ours,), returned=1), "returns the promise of task 1"),
     "unknown kind": (
-        Decision((ours, Child("work", edges=(Edge(0, "maybe"),)))),
+        Decision((ours, ChildTask("work", edges=(Edge(0, "maybe"),)))),
         "an edge of the kind 'maybe'; it is one of value, outcome, order, handle",
     ),
     "two edges": (
-        Decision((ours, Child("work", edges=(Edge(0, "value"), Edge(0, "order"))))),
+        Decision((ours, ChildTask("work", edges=(Edge(0, "value"), Edge(0, "order"))))),
         "two edges on one promise",
     ),
-    "priority": (Decision((Child("work", priority=50),)), "has the priority 50, which is not 0 to 9"),
-    "group": (Decision((Child("work", group=""),)), "has a group of 0 bytes, not 1 to 255"),
-    "unknown built-in": (Decision((Child("@magic"),)), "has the actor '@magic', which is none"),
-    "no actor": (Decision((Child(""),)), "has the actor '', which is none"),
-    "arguments": (Decision((Child("work", "[1]"),)), "cannot be read as JSON"),
+    "priority": (Decision((ChildTask("work", priority=50),)), "has the priority 50, which is not 0 to 9"),
+    "group": (Decision((ChildTask("work", group=""),)), "has a group of 0 bytes, not 1 to 255"),
+    "unknown built-in": (Decision((ChildTask("@magic"),)), "has the actor '@magic', which is none"),
+    "no actor": (Decision((ChildTask(""),)), "has the actor '', which is none"),
+    "arguments": (Decision((ChildTask("work", "[1]"),)), "cannot be read as JSON"),
     "result": (Decision(result="{oops"), "the result cannot be read as JSON"),
     "two ends": (Decision((ours,), returned=0, result="1"), "one of them only"),
     "failed with children": (
         Decision((ours,), error=Failure("E", "e")),
         "those of a failed attempt never exist",
     ),
-    "scope": (Decision((Child("work", scope=0),)), "is in scope 0, which the decision does not open"),
+    "scope": (Decision((ChildTask("work", scope=0),)), "is in scope 0, which the decision does not open"),
     "scope's end": (Decision((ours,), (Scope(0),)), "ends with task 0, which is not in it"),
     "scope's parent": (
-        Decision((Child("@leave", scope=0),), (Scope(0, parent=0),)),
+        Decision((ChildTask("@leave", scope=0),), (Scope(0, parent=0),)),
         "which is not opened before it",
     ),
     "hole": (
-        Decision((Child("work", '{"@":"0123456789abcdef01","a":"0123456789abcdef01:value:0"}'),)),
+        Decision((ChildTask("work", '{"@":"0123456789abcdef01","a":"0123456789abcdef01:value:0"}'),)),
         "has a hole for input 0, and 0 inputs",
     ),
     "undo's hole": (
         Decision(
             (
-                Child(
+                ChildTask(
                     "work",
                     undo=Undo("x", '{"@":"0123456789abcdef01","a":"0123456789abcdef01:outcome:0"}'),
                 ),
@@ -77,7 +77,7 @@ BAD: dict[str, tuple[Decision, str]] = {
         ),
         "has a hole for input 0",
     ),
-    "delay": (Decision((Child("work", delay=-1.0),)), "the delay -1.0"),
+    "delay": (Decision((ChildTask("work", delay=-1.0),)), "the delay -1.0"),
 }  # fmt: skip
 
 
@@ -104,14 +104,14 @@ def test_a_decision_wider_than_the_limit_names_it() -> None:
 def test_what_a_task_was_given_may_be_named() -> None:
     edges = tuple(Edge(f"g{n}", kind) for n, kind in enumerate(KINDS))
 
-    decision = Decision((Child("work", edges=edges),), returned="g0")
+    decision = Decision((ChildTask("work", edges=edges),), returned="g0")
 
     assert validate(decision, {"g0", "g1", "g2", "g3"}) is None
 
 
 def test_a_decision_travels_as_json() -> None:
     decision = Decision(
-        (Child("work", '{"a":1}', (Edge("g", "outcome"),), delay=3.0, undo=Undo("x", "{}")),),
+        (ChildTask("work", '{"a":1}', (Edge("g", "outcome"),), delay=3.0, undo=Undo("x", "{}")),),
         (),
         {"shop": 7},
         returned=0,

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.kernel.visit import Run
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.record.recorder import Recorder
 from mainspring.tasks.declare.promise import Outcome, Promise
 from mainspring.testing import run_until_idle
@@ -50,5 +50,5 @@ async def test_steps_leave_no_circles_behind(app: Mainspring, garbage: list[obje
     assert await handle.result(5) == sum(range(1, 301))
 
     gc.collect()
-    left = [kind for o in garbage if (kind := type(o)) in (Run, Change, Recorder)]
+    left = [kind for o in garbage if (kind := type(o)) in (Run, TaskChange, Recorder)]
     assert left == []

@@ -27,7 +27,7 @@ from mainspring.processes.declare.decider_api import (
     sleep,
 )
 from mainspring.processes.record.arguments import read_holes
-from mainspring.processes.record.decision import Child, Recorded, validate
+from mainspring.processes.record.decision import ChildTask, Recorded, validate
 from mainspring.processes.record.map import decide_chunk, record_map
 from mainspring.processes.record.recorder import Recorder
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
@@ -75,7 +75,7 @@ def apologise(failure: Failure, order: int) -> str:
     return "sorry"
 
 
-def kinds(child: Child) -> list[tuple[Any, str]]:
+def kinds(child: ChildTask) -> list[tuple[Any, str]]:
     return [(edge.promise, edge.kind) for edge in child.edges]
 
 
@@ -87,7 +87,7 @@ def test_a_call_is_recorded_and_not_run() -> None:
 
     decision = record(decider)
 
-    assert decision == Recorded((Child("charge", '{"order":7,"amount":3}'),), returned=0)
+    assert decision == Recorded((ChildTask("charge", '{"order":7,"amount":3}'),), returned=0)
     assert validate(decision, ()) is None
 
 
@@ -287,8 +287,8 @@ def test_timers_and_signals_are_recorded() -> None:
 
     children = record(decider).children
 
-    assert children[0] == Child("@sleep", '{"seconds":3600.0}')
-    assert children[2] == Child("@signal", '{"name":"approved","timeout":60.0}')
+    assert children[0] == ChildTask("@sleep", '{"seconds":3600.0}')
+    assert children[2] == ChildTask("@signal", '{"name":"approved","timeout":60.0}')
     with pytest.raises(InvalidSetting, match="duration must be a timedelta or seconds, 0 or more"):
         record(lambda: sleep(-1))
 
@@ -425,7 +425,7 @@ def test_map_makes_chunks_in_a_window_and_a_chunk_makes_calls() -> None:
     assert decision.returned == 3
     part = decide_chunk(chunks[2].args)
     assert len(part.children) == 600 - 512 + 1
-    assert part.children[0] == Child("pack", '{"item":"i512"}')
+    assert part.children[0] == ChildTask("pack", '{"item":"i512"}')
     assert part.returned == 88
     assert validate(part, ()) is None
 

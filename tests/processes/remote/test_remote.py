@@ -19,10 +19,10 @@ from mainspring.errors import (
     PayloadTooLarge,
     Refused,
 )
-from mainspring.processes.record.decision import Child, Decision, Edge
+from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.remote.pulling import pull_steps
 from mainspring.processes.remote.ticket import Pulled, Ticket
-from mainspring.processes.steps import drive_psycopg
+from mainspring.processes.steps import run_steps_psycopg
 from mainspring.tasks.declare.promise import Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
 from mainspring.testing.idle import wait_until
@@ -99,7 +99,7 @@ def test_the_same_from_plain_code(app: Mainspring) -> None:
     assert app.remote.beat_sync(task.ticket)
     assert app.remote.fail_sync(task.ticket, "busy") == "accepted"
     [task] = app.remote.pull_sync("charge", wait=5)
-    decision = Decision((Child("charge", '{"order": 4, "amount": 1.0}'),), returned=0)
+    decision = Decision((ChildTask("charge", '{"order": 4, "amount": 1.0}'),), returned=0)
     assert app.remote.decide_sync(task.ticket, decision) == "accepted"
     [task] = app.remote.pull_sync("charge", wait=5)
     assert app.remote.complete_sync(task.ticket, "paid") == "accepted"
@@ -293,7 +293,7 @@ async def test_two_pulls_at_the_same_moment_keep_the_limits(
         await psycopg.AsyncConnection.connect(mainspring_url) as first,
         await psycopg.AsyncConnection.connect(mainspring_url, autocommit=True) as other,
     ):
-        assert len(await drive_psycopg(first, pull_steps("charge", 1))) == 1
+        assert len(await run_steps_psycopg(first, pull_steps("charge", 1))) == 1
         second = asyncio.create_task(app.remote.pull("charge"))
         waiting = b"select from pg_stat_activity where %s = any(pg_blocking_pids(pid))"
 
@@ -359,11 +359,11 @@ async def test_a_remote_decision_is_judged_like_any_other(app: Mainspring) -> No
     """P1: new tasks and a tail call from elsewhere; a promise that the task was not given is refused."""
     handle, task = await pulled(app)
     foreign = "01999999-9999-7999-8999-999999999999"
-    child = Child("price", '{"order": 1}', (Edge(foreign, "order"),))
+    child = ChildTask("price", '{"order": 1}', (Edge(foreign, "order"),))
 
     with pytest.raises(InvalidDecision, match=f"task 0 .price. is given .*{foreign}"):
         await app.remote.decide(task.ticket, Decision((child,), returned=0))
-    many = tuple(Child("price", "{}") for _ in range(20_001))
+    many = tuple(ChildTask("price", "{}") for _ in range(20_001))
     with pytest.raises(InvalidDecision, match="the decision makes 20001 tasks, the limit is"):
         await app.remote.decide(task.ticket, Decision(many))
 
@@ -372,7 +372,7 @@ async def test_a_remote_decision_is_judged_like_any_other(app: Mainspring) -> No
     with pytest.raises(InvalidDecision, match="the result must be at most 2097152 bytes, got 3"):
         await app.remote.decide(task.ticket, Decision(result="1" * 3_000_000))
 
-    decision = Decision((Child("charge", '{"order": 2, "amount": 3.0}'),), returned=0)
+    decision = Decision((ChildTask("charge", '{"order": 2, "amount": 3.0}'),), returned=0)
     assert await app.remote.decide(task.ticket, decision) == "accepted"
     [tail] = await app.remote.pull("charge", wait=5)
     await app.remote.complete(tail.ticket, "paid in two steps")
@@ -386,7 +386,7 @@ async def test_tasks_of_a_remote_decision_have_the_timeouts_of_their_actors(
     """P4, P14: task_timeout, as it is in force, whoever decides."""
     handle, task = await pulled(app, task_timeout=1000.0)
     await app.operator.processes.change_actor("charge", {"task_timeout": 100.0})
-    child = Child("charge", '{"order": 2, "amount": 3.0}')
+    child = ChildTask("charge", '{"order": 2, "amount": 3.0}')
     await app.remote.decide(task.ticket, Decision((child,), returned=0))
     await clock.advance(timedelta(seconds=110))
 

@@ -52,8 +52,8 @@ async def test_a_parked_task_is_tried_again_with_the_same_key(
     task = scene.ids(process)["broken"]
     item = ParkedTask(process, task, "broken")
 
-    went_on = await scene.drive(unpark_steps([item]))
-    again = await scene.drive(unpark_steps([item]))
+    went_on = await scene.run_steps(unpark_steps([item]))
+    again = await scene.run_steps(unpark_steps([item]))
     await scene.run()
 
     assert (went_on, again) == ({task}, set())

@@ -9,7 +9,7 @@ from process_scene import Scene, call
 
 from mainspring.processes.commit.change import PRUNE_EVERY
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.cone import TaskGraph
 from mainspring.processes.structural.prune import prunable
 
 STEPS = PRUNE_EVERY + 40
@@ -48,7 +48,7 @@ def test_a_task_with_an_edge_from_one_that_stays_is_kept() -> None:
     tasks = [node("root", None, "open"), node("a", 1), node("b", 2), node("c", 3), node("d", 4)]
     edges = [("a", "d", "value"), ("b", "root", "handle")]
 
-    leaving, horizon = prunable(Graph(tasks, edges), "root", {}, keep=1)
+    leaving, horizon = prunable(TaskGraph(tasks, edges), "root", {}, keep=1)
 
     assert (leaving, horizon) == (["c"], 3)
 
@@ -58,6 +58,6 @@ def test_inputs_go_with_the_task_that_has_them() -> None:
     tasks = [node("root", None, "open"), node("a", 1), node("b", 2), node("c", 3)]
     edges = [("a", "b", "value")]
 
-    leaving, horizon = prunable(Graph(tasks, edges), "root", {}, keep=1)
+    leaving, horizon = prunable(TaskGraph(tasks, edges), "root", {}, keep=1)
 
     assert (leaving, horizon) == (["a", "b"], 2)

@@ -12,11 +12,13 @@ from process_scene import Scene, call, given, outcome, value
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
-from mainspring.processes.structural.change import Order, request_restart
+from mainspring.processes.structural.change import RestartOrder, request_restart
 
 
 async def restart(scene: Scene, process: str, actor: str, *, force: bool = False) -> None:
-    await scene.request(request_restart(process, Order(scene.ids(process)[actor], force=force)))
+    await scene.request(
+        request_restart(process, RestartOrder(scene.ids(process)[actor], force=force))
+    )
 
 
 async def test_a_retry_of_a_run_before_the_restart_does_not_put_the_new_one_off(

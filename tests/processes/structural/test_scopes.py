@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 from process_scene import Scene, call, outcome, value
 
-from mainspring.processes.record.decision import Child, Decision, Undo
+from mainspring.processes.record.decision import ChildTask, Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
 from mainspring.testing import Clock
 
 
-def undone(child: Child, actor: str = "undo") -> Child:
+def undone(child: ChildTask, actor: str = "undo") -> ChildTask:
     """The call with a compensation."""
     return msgspec.structs.replace(
         child, scope=0, undo=Undo(actor, json.dumps({"of": child.actor}))
     )
 
 
-def scoped(*children: Child, handler: bool = True, timeout: float | None = None) -> Decision:
+def scoped(*children: ChildTask, handler: bool = True, timeout: float | None = None) -> Decision:
     """Children in one scope, ended by a join; and a task after it."""
     members = tuple(msgspec.structs.replace(child, scope=0) for child in children)
     n = len(members)

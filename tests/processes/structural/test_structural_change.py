@@ -8,10 +8,10 @@ import pytest
 from process_scene import Scene, call, given, handle, outcome, value
 
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.structural.change import Order, request_cancel, request_restart
+from mainspring.processes.structural.change import RestartOrder, request_cancel, request_restart
 
 
-async def refusal(scene: Scene, process: str, order: Order) -> str:
+async def refusal(scene: Scene, process: str, order: RestartOrder) -> str:
     """Ask for a restart that is refused; answers why."""
     await scene.request(request_restart(process, order))
     await scene.run()
@@ -101,7 +101,7 @@ async def test_a_restart_from_a_task_redoes_only_what_depends_on_it(
     """P12: the causal restart: the other branch keeps its result."""
     process, _ = two_branches
 
-    await scene.request(request_restart(process, Order(scene.ids(process)["left"])))
+    await scene.request(request_restart(process, RestartOrder(scene.ids(process)["left"])))
     await scene.run()
 
     assert scene.result(process) == ["join", 2, ["left", 2], ["right", 1]]
@@ -116,7 +116,7 @@ async def test_a_restart_from_scratch_supersedes_all_that_was_made(
     """P12: the root is redone; what it made before never was."""
     process, _ = two_branches
 
-    await scene.request(request_restart(process, Order()))
+    await scene.request(request_restart(process, RestartOrder()))
     await scene.run()
 
     assert scene.result(process) == ["join", 2, ["left", 2], ["right", 2]]
@@ -131,7 +131,7 @@ async def test_a_restart_gives_a_new_idempotency_key(
     process, _ = two_branches
     left = scene.ids(process)["left"]
 
-    await scene.request(request_restart(process, Order(left)))
+    await scene.request(request_restart(process, RestartOrder(left)))
     await scene.run()
 
     ids = scene.query("select distinct id::text from mainspring.history where key = %s", left)
@@ -147,7 +147,7 @@ async def test_a_restart_reopens_a_promise_that_a_tail_call_fulfilled(scene: Sce
     await scene.run()
     assert scene.result(process) == ["join", 1, ["tail", 1]]
 
-    await scene.request(request_restart(process, Order(scene.ids(process)["tail"])))
+    await scene.request(request_restart(process, RestartOrder(scene.ids(process)["tail"])))
     await scene.run()
 
     assert scene.result(process) == ["join", 2, ["tail", 2]]
@@ -165,11 +165,11 @@ async def test_a_restart_gives_signals_back_or_asks_for_new_ones(scene: Scene) -
     await scene.signal(process, "go", 1)
     await scene.run()
 
-    await scene.request(request_restart(process, Order()))
+    await scene.request(request_restart(process, RestartOrder()))
     await scene.run()
     assert (scene.state(process), scene.result(process)) == ("finished", 1)
 
-    await scene.request(request_restart(process, Order(fresh_signals=True)))
+    await scene.request(request_restart(process, RestartOrder(fresh_signals=True)))
     await scene.run()
     assert scene.state(process) == "open"
     await scene.signal(process, "go", 2)
@@ -185,7 +185,9 @@ async def test_a_restart_cancels_child_processes_and_starts_them_anew(scene: Sce
     process = await scene.start("order")
     await scene.run()
 
-    await scene.request(request_restart(process, Order(scene.ids(process)["@process"], force=True)))
+    await scene.request(
+        request_restart(process, RestartOrder(scene.ids(process)["@process"], force=True))
+    )
     await scene.run()
 
     rows = scene.query(
@@ -202,13 +204,13 @@ async def test_a_restart_of_a_task_that_runs_or_is_no_more_is_refused(scene: Sce
     await scene.run()
     task = scene.ids(process)["@signal"]
 
-    why = await refusal(scene, process, Order(task))
+    why = await refusal(scene, process, RestartOrder(task))
     assert "is external and has not ended: there is nothing to redo; wait for it" in why
-    await scene.request(request_restart(process, Order()))
+    await scene.request(request_restart(process, RestartOrder()))
     await scene.run()
-    why = await refusal(scene, process, Order(task))
+    why = await refusal(scene, process, RestartOrder(task))
     assert "is superseded: restart from the task that made it" in why
-    why = await refusal(scene, process, Order("018f0000-0000-7000-8000-000000000000"))
+    why = await refusal(scene, process, RestartOrder("018f0000-0000-7000-8000-000000000000"))
     assert "has no task 018f0000-0000-7000-8000-000000000000; it may have been pruned" in why
 
 

@@ -22,7 +22,13 @@ from mainspring.reactive.decide.decide import (
     leaf_bits,
     leaves_json,
 )
-from mainspring.reactive.decide.rewinds import Rewind, Seen, check_policy, chunks_to_do, fact_of
+from mainspring.reactive.decide.rewinds import (
+    Rewind,
+    SeenValue,
+    check_policy,
+    chunks_to_do,
+    fact_of,
+)
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.gates import cron, dump_gates, load_gates, make_gates
 from mainspring.reactive.model.triggers import ChunkDelta, Delay, Delta, all_of
@@ -44,7 +50,7 @@ def gated(**gates: Any) -> Definition:
 
 def test_a_true_trigger_fires_and_says_why() -> None:
     """R2, R17: the news is the cause."""
-    seen = {ORDERS.key: Seen(NOW - DAY)}
+    seen = {ORDERS.key: SeenValue(NOW - DAY)}
 
     decision = look(Definition(ChunkDelta(ORDERS, "day")), seen=seen)
     assert isinstance(decision, Fire)
@@ -53,7 +59,7 @@ def test_a_true_trigger_fires_and_says_why() -> None:
 
 def test_a_false_trigger_waits() -> None:
     """R2."""
-    decision = look(Definition(Delta(ORDERS)), seen={ORDERS.key: Seen(NOW)})
+    decision = look(Definition(Delta(ORDERS)), seen={ORDERS.key: SeenValue(NOW)})
 
     assert isinstance(decision, Wait)
     assert decision.again_at is None
@@ -166,7 +172,7 @@ def test_gates_that_cannot_be_are_refused(given: dict[str, Any], says: str) -> N
 
 def test_a_rewind_is_done_again_where_the_task_says_so() -> None:
     """R13: Delta uses the lesser of last seen and the rewind's target."""
-    seen = {ORDERS.key: Seen(NOW, 2)}
+    seen = {ORDERS.key: SeenValue(NOW, 2)}
     rewinds = {
         ORDERS.key: [Rewind(2, NOW - 9 * DAY), Rewind(3, NOW - 3 * DAY), Rewind(4, NOW - 2 * DAY)]
     }
@@ -190,12 +196,12 @@ def test_a_held_task_waits_for_a_repair() -> None:
     definition = Definition(Delta(ORDERS), on_rewind="hold")
     current = {ORDERS.key: Current(NOW, 1)}
 
-    held = look(definition, seen={ORDERS.key: Seen(NOW - DAY, 0)}, current=current)
+    held = look(definition, seen={ORDERS.key: SeenValue(NOW - DAY, 0)}, current=current)
     assert isinstance(held, Wait)
     assert held.verdict is None
     assert held.cause.startswith("held: dwh.orders.loaded_to was rewound; repair it")
     assert isinstance(
-        look(definition, seen={ORDERS.key: Seen(NOW - DAY, 1)}, current=current), Fire
+        look(definition, seen={ORDERS.key: SeenValue(NOW - DAY, 1)}, current=current), Fire
     )
     assert isinstance(look(definition, current=current), Fire), "nothing was seen yet"
 
@@ -205,13 +211,13 @@ def test_restated_chunks_are_brought_without_moving_the_value() -> None:
     late = (NOW - 5 * DAY, NOW - 4 * DAY, NOW + DAY)
     rewinds = [Rewind(1, NOW, late)]
     day = Chunk("day")
-    fact = fact_of(NOW, Seen(NOW, 0), rewinds, "rerun")
+    fact = fact_of(NOW, SeenValue(NOW, 0), rewinds, "rerun")
 
     assert fact.restated
-    days = chunks_to_do(day, fact, Seen(NOW, 0), rewinds)
+    days = chunks_to_do(day, fact, SeenValue(NOW, 0), rewinds)
     assert [day.show(start) for start in days] == ["2026-03-05", "2026-03-06"]
-    assert not fact_of(NOW, Seen(NOW, 1), rewinds, "rerun").restated
-    assert not fact_of(NOW, Seen(NOW, 0), rewinds, "report").restated
+    assert not fact_of(NOW, SeenValue(NOW, 1), rewinds, "rerun").restated
+    assert not fact_of(NOW, SeenValue(NOW, 0), rewinds, "report").restated
 
 
 def test_a_run_is_told_its_chunks() -> None:
@@ -219,13 +225,13 @@ def test_a_run_is_told_its_chunks() -> None:
     day = Chunk("day")
 
     def days(value: datetime, last: datetime | None) -> list[str]:
-        fact = fact_of(value, None if last is None else Seen(last), [], "report")
+        fact = fact_of(value, None if last is None else SeenValue(last), [], "report")
         return [day.show(start) for start in chunks_to_do(day, fact)]
 
     assert days(NOW, NOW - 3 * DAY) == ["2026-03-08", "2026-03-09", "2026-03-10"]
     assert days(NOW, NOW) == []
     assert days(NOW, None) == ["2026-03-10"]
-    assert chunks_to_do(day, fact_of(5, Seen(4), [], "report")) == []
+    assert chunks_to_do(day, fact_of(5, SeenValue(4), [], "report")) == []
 
 
 @given(st.integers(0, 5), st.lists(st.integers(-9, 9), max_size=5), st.integers(-9, 9))
@@ -234,7 +240,7 @@ def test_after_a_rewind_the_last_value_is_not_above_its_target(
 ) -> None:
     """R13, I9: until the rewinds were seen."""
     rewinds = [Rewind(number, to) for number, to in enumerate(targets, start=1)]
-    fact = fact_of(value, Seen(5, known), rewinds, "rerun")
+    fact = fact_of(value, SeenValue(5, known), rewinds, "rerun")
 
     unseen = [r.to for r in rewinds if r.number > known]
     assert fact.last == min([5, *unseen])

@@ -14,7 +14,7 @@ from mainspring.reactive.decide.decide import Current, Definition, View
 from mainspring.reactive.decide.evaluate import Fact, evaluate
 from mainspring.reactive.decide.explain import Around, PastCheck, Producer, SetBy, explain, lines_of
 from mainspring.reactive.decide.needs import Need, needs_of
-from mainspring.reactive.decide.rewinds import Seen
+from mainspring.reactive.decide.rewinds import SeenValue
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.gates import make_gates
 from mainspring.reactive.model.plain import caught_up, fresh, new_data, new_day, new_hour, new_week
@@ -194,7 +194,7 @@ def test_a_waiting_task_names_the_fact_and_who_brings_it() -> None:
     )
     view = View(
         current={ORDERS.key: Current(NOW - 10 * HOUR), FX.key: Current(NOW - DAY)},
-        seen={ORDERS.key: Seen(NOW - DAY), FX.key: Seen(NOW - DAY)},
+        seen={ORDERS.key: SeenValue(NOW - DAY), FX.key: SeenValue(NOW - DAY)},
     )
     stored = [
         {"leaf": str(leaf), "true": true}
@@ -252,7 +252,7 @@ def test_of_several_ways_the_shortest_is_named() -> None:
     """R17: the shortest list of facts."""
     tree = any_of(all_of(new_data(ORDERS), new_data(FX)), caught_up(FX, with_=ORDERS))
     why = explain(
-        "t", Definition(tree), View({ORDERS.key: Current(NOW)}, {ORDERS.key: Seen(NOW)}), NOW
+        "t", Definition(tree), View({ORDERS.key: Current(NOW)}, {ORDERS.key: SeenValue(NOW)}), NOW
     )
 
     assert [fact.text for fact in why.next] == ["ext.fx.loaded_to >= 2026-03-10 12:00:00Z"]
@@ -260,7 +260,7 @@ def test_of_several_ways_the_shortest_is_named() -> None:
 
 def test_a_rewound_and_a_far_ahead_param_are_named() -> None:
     """R13, R17."""
-    view = View({ORDERS.key: Current(NOW + 90 * DAY, 1)}, {ORDERS.key: Seen(NOW, 0)})
+    view = View({ORDERS.key: Current(NOW + 90 * DAY, 1)}, {ORDERS.key: SeenValue(NOW, 0)})
     around = Around(set_by={ORDERS.key: SetBy(NOW, "ann", ahead=True)})
 
     why = explain(

@@ -15,7 +15,7 @@ from mainspring.errors import InvalidSetting
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.model.triggers import Delta, all_of
 from mainspring.reactive.model.values import Param
-from mainspring.reactive.schedule.reserve import Awaited, Firing, admit
+from mainspring.reactive.schedule.reserve import Awaited, PoolFiring, admit
 from mainspring.testing import Clock, wait_until
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -25,12 +25,12 @@ MINUTE = timedelta(minutes=1)
 class TestRules:
     """The pure decision."""
 
-    def decide(self, cap: int, firings: list[Firing], awaited: list[Awaited]) -> Any:
+    def decide(self, cap: int, firings: list[PoolFiring], awaited: list[Awaited]) -> Any:
         return admit(cap, firings, awaited, now=NOW, reserve_max=MINUTE)
 
     def test_the_most_important_go_first_up_to_the_cap(self) -> None:
         """R8: in the order given, which is priority, age, name."""
-        waiting = [Firing(name, 9 - n, n, False) for n, name in enumerate("abc")]
+        waiting = [PoolFiring(name, 9 - n, n, False) for n, name in enumerate("abc")]
 
         found = self.decide(2, waiting, [])
 
@@ -38,7 +38,7 @@ class TestRules:
 
     def test_of_the_tasks_that_wait_for_a_producer_one_needs_no_slot(self) -> None:
         """R9: the producer's own slot counts."""
-        firings = [Firing("load", 5, 1, True), Firing("low", 1, 2, False)]
+        firings = [PoolFiring("load", 5, 1, True), PoolFiring("low", 1, 2, False)]
         one = [Awaited("x", 8, "load", None)]
         two = [*one, Awaited("y", 8, "load", None)]
 
@@ -49,7 +49,7 @@ class TestRules:
 
     def test_nothing_as_important_as_the_awaited_is_kept_back(self) -> None:
         """R9, I13: no wait is circular."""
-        firings = [Firing("load", 5, 1, True), Firing("peer", 8, 2, False)]
+        firings = [PoolFiring("load", 5, 1, True), PoolFiring("peer", 8, 2, False)]
         awaited = [Awaited("x", 8, "load", None), Awaited("y", 8, "load", None)]
 
         assert [f.task for f in self.decide(2, firings, awaited).admitted] == ["peer"]
@@ -57,20 +57,20 @@ class TestRules:
     def test_a_reservation_ends_a_bounded_time_after_it_first_kept_somebody_back(self) -> None:
         """R9, I13: one bound per pool, reserve_max."""
         since = NOW - MINUTE
-        firings = [Firing("load", 5, 1, True, since), Firing("low", 1, 2, False)]
+        firings = [PoolFiring("load", 5, 1, True, since), PoolFiring("low", 1, 2, False)]
         awaited = [Awaited("x", 8, "load", None), Awaited("y", 8, "load", None)]
 
         assert [f.task for f in self.decide(2, firings, awaited).admitted] == ["low"]
 
     def test_a_producer_that_has_just_ended_keeps_its_own_slot_too(self) -> None:
         """R9: until its consumers were checked, for two seconds at most."""
-        low = [Firing("low", 1, 2, False)]
+        low = [PoolFiring("low", 1, 2, False)]
 
         kept = self.decide(2, low, [Awaited("x", 8, "load", NOW - timedelta(seconds=1))])
         assert [f.task for f in kept.admitted] == ["low"]  # of two slots one is left for x
         kept = self.decide(1, low, [Awaited("x", 8, "load", NOW)])
         assert [f.task for f in kept.admitted] == ["low"]  # at most cap - 1 slots are reserved
-        running = [Firing("other", 5, 3, True), *low]
+        running = [PoolFiring("other", 5, 3, True), *low]
         kept = self.decide(2, running, [Awaited("x", 8, "load", NOW)])
         assert (kept.admitted, kept.again_at) == ((), NOW + timedelta(seconds=2))
         old = [Awaited("x", 8, "load", NOW - timedelta(seconds=2))]
@@ -78,9 +78,9 @@ class TestRules:
 
     def test_a_task_that_two_producers_serve_counts_once(self) -> None:
         firings = [
-            Firing("a", 5, 1, True),
-            Firing("b", 5, 2, True),
-            Firing("low", 1, 3, False),
+            PoolFiring("a", 5, 1, True),
+            PoolFiring("b", 5, 2, True),
+            PoolFiring("low", 1, 3, False),
         ]
         both = [Awaited(x, 8, p, None) for p in "ab" for x in "xy"]
 

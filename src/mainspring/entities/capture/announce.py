@@ -8,23 +8,21 @@ rows of entities are locked before visits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import psycopg
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.keys import refused
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, MainspringError, UnknownKind
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 Connection = Any  # of asyncpg, or psycopg's Connection or AsyncConnection
 
 
 async def announce(
-    kind: Kind,
+    kind: DeclaredKind,
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
@@ -53,7 +51,7 @@ async def announce(
 
 
 def announce_sync(
-    kind: Kind,
+    kind: DeclaredKind,
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
@@ -76,7 +74,7 @@ def announce_sync(
 
 
 def _values(
-    kind: Kind, keys: Sequence[str], what: str, fields: Iterable[str] | None
+    kind: DeclaredKind, keys: Sequence[str], what: str, fields: Iterable[str] | None
 ) -> dict[str, Any]:
     values: dict[str, Any] = {"kind": kind.name, "ids": list(keys)}
     if what == "changed":
@@ -89,7 +87,7 @@ def _first(row: Any) -> Any:
     return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
-def _explained(kind: Kind, keys: Sequence[str], error: Exception) -> Exception:
+def _explained(kind: DeclaredKind, keys: Sequence[str], error: Exception) -> Exception:
     """What a caller can do about it; other errors of the database stay what they are."""
     state = str(getattr(error, "sqlstate", "") or "")
     found: MainspringError

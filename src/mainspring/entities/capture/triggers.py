@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape, literal, quoted
-from mainspring.entities.kind import KindSettings
 
 # Fires after other triggers of its time: PostgreSQL goes by name.
 PREFIX = "zz_mainspring_"
@@ -62,7 +62,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTrigger:
     """One trigger as it is."""
 
     oid: int
@@ -244,12 +244,12 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     return "".join(parts)
 
 
-def own(kind: str, found: Iterable[Found]) -> list[Found]:
+def own(kind: str, found: Iterable[FoundTrigger]) -> list[FoundTrigger]:
     """Those that are this kind's: the name of another's trigger may begin like its own."""
     return [f for f in found if f.arguments[:1] == (kind,) or f.function == f"bump_{kind}"]
 
 
-def changes(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> list[str]:
+def changes(kind: KindSettings, shape: Shape, found: Sequence[FoundTrigger]) -> list[str]:
     """The statements that turn the triggers there are into those there must be; none, if they are."""
     wanted = {(t.oid, t.name): t for t in triggers(kind, shape)}
     there = {(f.oid, f.name): f for f in found}
@@ -263,7 +263,9 @@ def changes(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> list[st
     return statements
 
 
-def faults(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> Mapping[str, list[str]]:
+def faults(
+    kind: KindSettings, shape: Shape, found: Sequence[FoundTrigger]
+) -> Mapping[str, list[str]]:
     """What is wrong: 'missing', 'disabled', 'outdated', 'left' (too many) -> tables and triggers."""
     wanted = triggers(kind, shape)
     there = {(f.oid, f.name): f for f in found}
@@ -283,7 +285,7 @@ def faults(kind: KindSettings, shape: Shape, found: Sequence[Found]) -> Mapping[
     return wrong
 
 
-def _fits(found: Found, wish: Trigger) -> bool:
+def _fits(found: FoundTrigger, wish: Trigger) -> bool:
     return (
         found.function == wish.function
         and found.arguments == wish.arguments

@@ -14,14 +14,14 @@ import msgspec
 
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 
 # A worker's knowledge of the catalogue is at most this old (seconds).
 FRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A stage of the catalogue."""
 
     name: str
@@ -34,7 +34,7 @@ class Entry:
 class Catalogue:
     """The living stages and consumers of a kind."""
 
-    stages: tuple[Entry, ...] = ()
+    stages: tuple[CatalogueEntry, ...] = ()
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # stage -> its own consumers
     sinks: tuple[str, ...] = ()
 
@@ -65,13 +65,13 @@ class Known:
         """Read it again if it is not fresh."""
         if self.is_fresh:
             return
-        at = moment.local()
+        at = clock.local()
         self.now = await read(connection, self._kind)
         self._read_at = at
 
     @property
     def is_fresh(self) -> bool:
-        return moment.local() - self._read_at < FRESH_SECONDS
+        return clock.local() - self._read_at < FRESH_SECONDS
 
     def forget(self) -> None:
         """The next visit reads it again."""
@@ -86,7 +86,7 @@ async def read(connection: Any, kind: str) -> Catalogue:
     for what, name, interest, sees_own, of_stage, was in rows:
         if what == "stage":
             wanted = None if interest is None else frozenset(interest)
-            entries.append(Entry(name, wanted, sees_own, tuple(was)))
+            entries.append(CatalogueEntry(name, wanted, sees_own, tuple(was)))
         elif of_stage is not None:
             hooks[of_stage] = (*hooks.get(of_stage, ()), name)
         else:

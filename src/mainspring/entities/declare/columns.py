@@ -3,13 +3,13 @@ were declared."""
 
 from __future__ import annotations
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.table import Shape, check_column
-from mainspring.entities.kind import Kind
 from mainspring.errors import InvalidStage
 
 
-def check_stages(kind: Kind, shape: Shape | None) -> None:
+def check_stages(kind: DeclaredKind, shape: Shape | None) -> None:
     """Refuse stages that name what the entities do not have, or cannot have written."""
     for stage in kind.stages.values():
         s = stage.settings
@@ -24,7 +24,9 @@ def check_stages(kind: Kind, shape: Shape | None) -> None:
                 )
 
 
-def _check_field(kind: Kind, shape: Shape | None, stage: Stage, name: str, setting: str) -> None:
+def _check_field(
+    kind: DeclaredKind, shape: Shape | None, stage: Stage, name: str, setting: str
+) -> None:
     if shape is not None and not kind.is_document:
         table = kind.settings.source
         column = check_column(kind.name, table, shape, name, f"{setting} of stage {stage.name!r}")

@@ -61,7 +61,7 @@ class Codec(Generic[T]):
             ) from error
 
 
-class Declared(Protocol):
+class IdKind(Protocol):
     """What an id is read by: its kind."""
 
     @property
@@ -77,7 +77,7 @@ class Declared(Protocol):
     def codec(self) -> Codec[Any] | None: ...
 
 
-def typed_id(kind: Declared, key: str, fields: Mapping[str, Any] | None = None) -> Any:
+def typed_id(kind: IdKind, key: str, fields: Mapping[str, Any] | None = None) -> Any:
     """The id of a visit's key: by the kind's codec; by the types of the model; else as the row has it;
     else its text."""
     if kind.codec is not None:

@@ -14,16 +14,16 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.stage import Stage
-from mainspring.entities.kind import Kind
 from mainspring.errors import UndeclaredField
 
 # What dataclasses.replace and msgspec.structs.replace say of a field that is not there.
 _NO_FIELD = re.compile(r"(?:unexpected keyword argument|has no field) '(\w+)'")
 
 
-def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
+def seen_fields(kind: DeclaredKind, stage: Stage) -> frozenset[str] | None:
     """What a stage is given: its key, what it reads and what it writes; None: everything."""
     s = stage.settings
     if s.reads is None:
@@ -31,7 +31,7 @@ def seen_fields(kind: Kind, stage: Stage) -> frozenset[str] | None:
     return frozenset((*kind.keys, *s.reads, *(s.writes or ())))
 
 
-def model_of(kind: Kind, stage: Stage) -> Model:
+def model_of(kind: DeclaredKind, stage: Stage) -> Model:
     """The model of what a stage sees."""
     return partial_model(kind.name, stage.name, kind.model, seen_fields(kind, stage))
 

@@ -94,7 +94,7 @@ class Stage:
         return self.state_changed if outside else self.saved
 
 
-class Declared(Protocol):
+class StageKind(Protocol):
     """What a stage must know of its kind when it is declared."""
 
     @property
@@ -113,7 +113,7 @@ class Declared(Protocol):
     def has_table(self) -> bool: ...
 
 
-def declare(kind: Declared, target: Any, given: dict[str, Any]) -> Stage:
+def declare(kind: StageKind, target: Any, given: dict[str, Any]) -> Stage:
     """Make a stage of a class, an object or a function, and enter it in its kind."""
     given = dict(given)
     in_seconds(given)
@@ -169,7 +169,7 @@ def _check_methods(name: str, bound: Any) -> None:
             )
 
 
-def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
+def _check_turns(kind: StageKind, name: str, settings: StageSettings) -> None:
     """Only stages that run side by side are kept off each other."""
     serial, jitter = settings.serial, settings.jitter
     if serial is not None and not isinstance(serial, bool):
@@ -185,7 +185,7 @@ def _check_turns(kind: Declared, name: str, settings: StageSettings) -> None:
         )
 
 
-def _check_fields(kind: Declared, name: str, settings: StageSettings) -> None:
+def _check_fields(kind: StageKind, name: str, settings: StageSettings) -> None:
     """What a stage reads it is given by the model; what it writes a table may have beside it, and that is
     known when the table is looked at."""
     fields = kind.model.fields
@@ -205,7 +205,7 @@ def _check_fields(kind: Declared, name: str, settings: StageSettings) -> None:
                 )
 
 
-def _check_was(kind: Declared, stage: Stage) -> None:
+def _check_was(kind: StageKind, stage: Stage) -> None:
     """A former name is nobody's name now, and that of one stage only."""
     others = [other for other in kind.stages.values() if other.name != stage.name]
     names = {other.name: other.name for other in (*others, stage)}
@@ -225,7 +225,7 @@ def _check_was(kind: Declared, stage: Stage) -> None:
             )
 
 
-def find(kind: Declared, stage: str | Stage) -> Stage:
+def find(kind: StageKind, stage: str | Stage) -> Stage:
     """A stage of the kind by its name; an error that names the nearest otherwise."""
     name = stage.name if isinstance(stage, Stage) else stage
     try:

@@ -12,9 +12,9 @@ import asyncpg
 
 from mainspring.db.database import Database
 from mainspring.entities.capture import triggers as capture
-from mainspring.entities.capture.triggers import Found
+from mainspring.entities.capture.triggers import FoundTrigger
+from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape, check_shape, quoted, shape_of
-from mainspring.entities.kind import KindSettings
 from mainspring.entities.register import find_triggers
 from mainspring.entities.save.loop_guard import FREE_HOPS
 from mainspring.entities.statements import SQL
@@ -131,7 +131,9 @@ def settings_of(row: Any) -> KindSettings:
     )
 
 
-def judge_kind(kind: KindSettings, shape: Shape | None, found: list[Found]) -> Iterator[Finding]:
+def judge_kind(
+    kind: KindSettings, shape: Shape | None, found: list[FoundTrigger]
+) -> Iterator[Finding]:
     """What is wrong with one kind."""
     table = kind.table or ""
     try:

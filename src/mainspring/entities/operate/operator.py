@@ -16,9 +16,9 @@ from mainspring.entities.capture.triggers import own
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.consumer import relay_queue
+from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.keys import id_text, refused
 from mainspring.entities.declare.table import quoted
-from mainspring.entities.kind import Host
 from mainspring.entities.operate.why import EntityWhy, find, why_entity
 from mainspring.entities.outbox.relay import acknowledge
 from mainspring.entities.outside import queue
@@ -27,8 +27,7 @@ from mainspring.entities.register import found as found_trigger
 from mainspring.entities.register import trigger_prefix
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
-from mainspring.kernel import Operation, nearest, restart_parked, shard_of
-from mainspring.kernel import ParkedPlace as Place
+from mainspring.kernel import Operation, ParkedPlace, nearest, restart_parked, shard_of
 
 # Failures of should_process are looked for in so many system visits of a kind.
 LAST_ASKED = 1000
@@ -58,7 +57,7 @@ class KindLoad:
 class _Named:
     """A kind by its name, for the queue's functions."""
 
-    host: Host
+    host: KindHost
     name: str
     keys: tuple[str, ...]
     stages: Sequence[str]
@@ -84,7 +83,7 @@ class AskFailures:
 class EntityOperator:
     """Questions and orders about entities."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: KindHost) -> None:
         self._host = host
 
     async def kinds(self) -> list[KindLoad]:
@@ -180,7 +179,7 @@ class EntityOperator:
         """
         async with self._connection() as (database, connection):
             key, _ = await find(connection, kind, self._text(kind, id))
-            place = Place(shard_of(key, database.shard_count), key, relay_queue(kind, name))
+            place = ParkedPlace(shard_of(key, database.shard_count), key, relay_queue(kind, name))
             values = {"shard": place.shard, "key": key, "queue": place.queue}
             statement = SQL["lock_relay"]
             locked = await connection.fetch(statement.numbered, *statement.arguments(values))

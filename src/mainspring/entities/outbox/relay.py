@@ -26,13 +26,13 @@ import msgspec
 from mainspring.db.database import Database, is_transient
 from mainspring.db.reconnecting import Line
 from mainspring.entities.declare.consumer import Consumer
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import typed_id
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
-from mainspring.entities.kind import Kind
 from mainspring.entities.statements import SQL
 from mainspring.kernel import (
     Again,
@@ -52,7 +52,7 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingEvent:
     """An event that waits for a consumer, as its row has it."""
 
     number: int
@@ -69,7 +69,7 @@ class Relay:
     """All relays of a worker."""
 
     def __init__(
-        self, database: Database, kinds: Sequence[Kind], threads: Executor | None = None
+        self, database: Database, kinds: Sequence[DeclaredKind], threads: Executor | None = None
     ) -> None:
         self._kinds = list(kinds)
         self._threads = threads  # for plain functions; none: the event loop's own
@@ -80,7 +80,7 @@ class Relay:
         """One queue for each consumer."""
         return [self._queue(kind, c) for kind in self._kinds for c in kind.consumers]
 
-    def _queue(self, kind: Kind, consumer: Consumer) -> QueueSettings:
+    def _queue(self, kind: DeclaredKind, consumer: Consumer) -> QueueSettings:
         events = Events(kind, consumer)
 
         async def handle(run: Run) -> Outcome:
@@ -142,7 +142,7 @@ class Events:
     """Rows of the outbox as one consumer gets them. What they are read by is made once: a model of some
     fields costs as much as many events."""
 
-    def __init__(self, kind: Kind, consumer: Consumer) -> None:
+    def __init__(self, kind: DeclaredKind, consumer: Consumer) -> None:
         self._kind = kind
         self._consumer = consumer
         self._part: Model | None = None
@@ -154,7 +154,7 @@ class Events:
             for name in (found.name, *found.settings.was):
                 self._stages.setdefault(name, found)
 
-    def read(self, key: str, row: Waiting) -> Saved:
+    def read(self, key: str, row: WaitingEvent) -> Saved:
         """The event of a row."""
         body = msgspec.json.decode(row.body) if row.body else {}
         fields = body.get("entity")
@@ -202,12 +202,12 @@ class _Reader:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[Waiting]]]] = []
+        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[WaitingEvent]]]] = []
         self._busy: asyncio.Task[None] | None = None
 
-    async def read(self, consumer: Consumer, run: Run) -> list[Waiting]:
+    async def read(self, consumer: Consumer, run: Run) -> list[WaitingEvent]:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Waiting]] = loop.create_future()
+        answer: asyncio.Future[list[WaitingEvent]] = loop.create_future()
         self._asking.append((consumer, run, answer))
         if self._busy is None:
             self._busy = loop.create_task(self._run(), name="mainspring.relay")
@@ -235,7 +235,7 @@ class _Reader:
         finally:
             self._busy = None
 
-    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[Waiting]]:
+    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[WaitingEvent]]:
         statement = SQL["load_deliveries"]
         values = {
             "shards": [run.visit.shard for _, run, _ in batch],
@@ -246,9 +246,9 @@ class _Reader:
         }
         connection = await self._line.get()
         rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        found: list[list[Waiting]] = [[] for _ in batch]
+        found: list[list[WaitingEvent]] = [[] for _ in batch]
         for n, *fields in rows:
-            found[n - 1].append(Waiting(*fields))
+            found[n - 1].append(WaitingEvent(*fields))
         return found
 
     async def close(self) -> None:

@@ -15,23 +15,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import asyncpg
 
 from mainspring.db.connect.outage import outage
 from mainspring.db.pool import AsyncPool
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.table import Shape
-from mainspring.entities.outside.edit_batch import Batch, Changing, Edit, Result, unreadable
+from mainspring.entities.outside.edit_batch import Changing, Edit, EditBatch, Result, unreadable
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.source.choose import checked, fields_of, source_of, writable
 from mainspring.entities.statements import SQL
 from mainspring.errors import SaveRefused, UndeclaredField
 from mainspring.shape import told
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 # The longest pause before the edits of a locked row come again (seconds).
 LONGEST_PAUSE = 0.1
@@ -47,7 +45,7 @@ MOST_CONFLICTS = 10
 class Editors:
     """The edits of one kind: an editor for each event loop, and a new one when the table was altered."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: DeclaredKind) -> None:
         self._kind = kind
         self._editors: WeakKeyDictionary[AsyncPool, Editor] = WeakKeyDictionary()
 
@@ -71,7 +69,7 @@ class Editors:
 class Editor:
     """The edits of one kind in one event loop."""
 
-    def __init__(self, kind: Kind, shape: Shape | None) -> None:
+    def __init__(self, kind: DeclaredKind, shape: Shape | None) -> None:
         self._kind = kind
         self._shape = shape
         self._source = source_of(kind, shape, None)
@@ -130,7 +128,7 @@ class Editor:
         try:
             pool = await self._kind.host.pool()
             async with pool.connection(transaction=True, explained=False) as connection:
-                edits = Batch(self._kind, self._source, self._patcher, batch, self._alone)
+                edits = EditBatch(self._kind, self._source, self._patcher, batch, self._alone)
                 results = await edits.save(connection, pool.database.shard_count)
         except asyncpg.PostgresError as error:
             if str(error.sqlstate).startswith(_IN_DOUBT):
@@ -175,7 +173,7 @@ class Editor:
                 _fail([edit], error)
 
 
-async def look(kind: Kind, pool: AsyncPool) -> Shape | None:
+async def look(kind: DeclaredKind, pool: AsyncPool) -> Shape | None:
     """The shape of a kind's table as it is now; None for a DAO."""
     if (table := kind.settings.table) is None:
         return None
@@ -192,7 +190,7 @@ def _fail(batch: Sequence[Edit], error: Exception) -> None:
             edit.answer.set_exception(error)
 
 
-def _explained(kind: Kind, edit: Edit, error: asyncpg.PostgresError) -> Exception:
+def _explained(kind: DeclaredKind, edit: Edit, error: asyncpg.PostgresError) -> Exception:
     """What a caller can do about it; the server's own error is its cause."""
     found = SaveRefused(
         f"the database refused the edit of {kind.name} {edit.key!r}: {told(error)}; nothing was saved"

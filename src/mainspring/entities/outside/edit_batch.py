@@ -10,11 +10,12 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import msgspec
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.keys import refused
 from mainspring.entities.declare.outcome import KEEP, Untouched, Update
 from mainspring.entities.offers import StageOffer, offer
@@ -24,9 +25,6 @@ from mainspring.entities.source.rows import Loaded, Patch, Source, Written, stan
 from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
 from mainspring.kernel import shard_of
 from mainspring.shape import shape
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
 Changing = Callable[[Any], Update | Untouched]
@@ -57,11 +55,16 @@ class Turn(msgspec.Struct, gc=False):
     alone: bool  # each is a write of its own
 
 
-class Batch:
+class EditBatch:
     """Edits on their way through one transaction."""
 
     def __init__(
-        self, kind: Kind, source: Source, patcher: Patcher, edits: Sequence[Edit], alone: bool
+        self,
+        kind: DeclaredKind,
+        source: Source,
+        patcher: Patcher,
+        edits: Sequence[Edit],
+        alone: bool,
     ) -> None:
         self._kind = kind
         self._source = source
@@ -229,15 +232,15 @@ def _put_back(turn: Turn, made: Sequence[Edit], *, alone: bool = False) -> Turn:
     return Turn(turn.loaded, [*made, *turn.edits], alone or turn.alone)
 
 
-def _missing(kind: Kind, edit: Edit) -> NotFound:
+def _missing(kind: DeclaredKind, edit: Edit) -> NotFound:
     return NotFound(f"kind {kind.name!r} has no entity {edit.key!r}")
 
 
-def _refused(kind: Kind, edit: Edit, why: str) -> SaveRefused:
+def _refused(kind: DeclaredKind, edit: Edit, why: str) -> SaveRefused:
     return SaveRefused(f"the edit of {kind.name} {edit.key!r} changed no row: {why}")
 
 
-def unreadable(kind: Kind, key: str, error: ValueError) -> UnreadableEntity:
+def unreadable(kind: DeclaredKind, key: str, error: ValueError) -> UnreadableEntity:
     return UnreadableEntity(
         f"{kind.name} {key!r} does not fit model {kind.model.type.__name__}: {error}; correct "
         "the entity, or let the model take it as it is"

@@ -21,7 +21,7 @@ from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, UnknownKi
 PEEK_MOST = 10_000
 
 
-class Kind(Protocol):
+class QueueKind(Protocol):
     """What is needed of a kind: its name, its stages' names, and connections."""
 
     @property
@@ -63,7 +63,7 @@ class Peeked:
 
 
 async def offer(
-    kind: Kind, id: Any, stage: str | None, at: datetime | None, connection: Any
+    kind: QueueKind, id: Any, stage: str | None, at: datetime | None, connection: Any
 ) -> bool:
     """Offer an entity; whether it was not in the queue, or is now due earlier."""
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
@@ -75,14 +75,14 @@ async def offer(
     return bool(rows[0][0])
 
 
-async def check(kind: Kind, id: Any, connection: Any) -> list[Entry]:
+async def check(kind: QueueKind, id: Any, connection: Any) -> list[Entry]:
     """In which queues an entity is, the one that is due first first."""
     rows = await call(kind, "check_entity", connection, id=kind.key_of(id))
     return [Entry(*tuple(row)[:7]) for row in rows]
 
 
 async def peek(
-    kind: Kind, stage: str | None, limit: int, crawl: bool, connection: Any
+    kind: QueueKind, stage: str | None, limit: int, crawl: bool, connection: Any
 ) -> list[Peeked]:
     """The first entities of a stage's queue, in the order in which they will be visited."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PEEK_MOST:
@@ -94,7 +94,7 @@ async def peek(
     ]
 
 
-def _id(kind: Kind, key: str) -> Any:
+def _id(kind: QueueKind, key: str) -> Any:
     """The id of a key; its text where the kind's codec cannot read it: one such row hides no other."""
     try:
         return kind.id_from(key)
@@ -103,7 +103,7 @@ def _id(kind: Kind, key: str) -> Any:
 
 
 async def delete(
-    kind: Kind, id: Any, stage: str | None, crawl: bool, force: bool, connection: Any
+    kind: QueueKind, id: Any, stage: str | None, crawl: bool, force: bool, connection: Any
 ) -> bool:
     """Take an entity out of a queue; whether it was there."""
     if stage is None and not force:
@@ -123,7 +123,7 @@ async def delete(
     return bool(rows[0][0])
 
 
-async def call(kind: Kind, name: str, connection: Any, **values: Any) -> list[Any]:
+async def call(kind: QueueKind, name: str, connection: Any, **values: Any) -> list[Any]:
     """Run a statement of the queue API on someone's connection, or on one of ours."""
     statement, values = SQL[name], {"kind": kind.name, **values}
     if isinstance(connection, psycopg.Connection):
@@ -142,7 +142,7 @@ async def call(kind: Kind, name: str, connection: Any, **values: Any) -> list[An
         raise _explained(kind, values, error) from error
 
 
-def _explained(kind: Kind, values: Mapping[str, Any], error: Exception) -> Exception:
+def _explained(kind: QueueKind, values: Mapping[str, Any], error: Exception) -> Exception:
     state = str(getattr(error, "sqlstate", "") or "")
     if state == "42704" and "stage" in str(error):
         return UnknownStage(kind.name, str(values.get("stage")), kind.stages)

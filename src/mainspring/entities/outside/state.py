@@ -6,23 +6,21 @@ stage again. `mainspring.set_state(...)` is the same in SQL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import psycopg
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.keys import refused
 from mainspring.entities.declare.stage import Stage, find
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound, UnreadableState
 
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
-
 
 async def read_state(
-    kind: Kind, stage: str | Stage, id: Any, connection: Any = None
+    kind: DeclaredKind, stage: str | Stage, id: Any, connection: Any = None
 ) -> tuple[Any, int]:
     """The state's value and version; (None, 0) if there is none."""
     found = find(kind, stage)
@@ -38,7 +36,7 @@ async def read_state(
 
 
 async def set_state(
-    kind: Kind,
+    kind: DeclaredKind,
     stage: str | Stage,
     id: Any,
     value: Any,
@@ -66,7 +64,7 @@ async def set_state(
     return bool(row[0])
 
 
-async def _ask(kind: Kind, name: str, values: dict[str, Any], connection: Any) -> Any:
+async def _ask(kind: DeclaredKind, name: str, values: dict[str, Any], connection: Any) -> Any:
     """Run a statement on the caller's connection (asyncpg or psycopg), or on one of our own."""
     statement = SQL[name]
     arguments = statement.arguments(values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from mainspring.kernel import clock as moment
+from mainspring.kernel import clock
 
 log = logging.getLogger("mainspring")
 HOUR = 3600.0
@@ -27,7 +27,7 @@ class Busy:
 
     def saved(self, key: str, stage: str) -> None:
         """Count a save; the thousandth in an hour is said."""
-        now = moment.local()
+        now = clock.local()
         if now >= self._until:
             self._counts.clear()
             self._until = now + HOUR

@@ -31,7 +31,7 @@ FIRST_REST, LONGEST_REST = 1.0, 30.0
 _SHOWN = 60
 
 
-class Step(msgspec.Struct, array_like=True, gc=False):
+class ChainStep(msgspec.Struct, array_like=True, gc=False):
     """A save in a chain: the stage, and of each field the digest and short text before and after."""
 
     stage: str
@@ -43,7 +43,7 @@ class Chain(msgspec.Struct, gc=False):
 
     n: int = 0
     at: float = 0.0  # when it began, seconds since 1970
-    ring: list[Step] = []
+    ring: list[ChainStep] = []
     hops: int = 0  # visits that were wanted again at once, since the last save
 
 
@@ -77,7 +77,7 @@ def extend(chain: Chain, stage: str, changes: Mapping[str, tuple[bytes, bytes]])
         name: (_digest(old), _short(old), _digest(new), _short(new))
         for name, (old, new) in changes.items()
     }
-    return Chain(chain.n + 1, chain.at, [*chain.ring, Step(stage, fields)][-RING:])
+    return Chain(chain.n + 1, chain.at, [*chain.ring, ChainStep(stage, fields)][-RING:])
 
 
 def verdict(chain: Chain) -> str | None:
@@ -101,7 +101,7 @@ def encode(chain: Chain) -> dict[str, Any]:
     return plain
 
 
-def _period(ring: list[Step]) -> int | None:
+def _period(ring: list[ChainStep]) -> int | None:
     """After how many saves the values of the last one came round, if they did often enough."""
     values: dict[str, str] = {}
     for step in reversed(ring):
@@ -114,7 +114,7 @@ def _period(ring: list[Step]) -> int | None:
     return rounds[-1] - rounds[-2] if len(rounds) >= TIMES else None
 
 
-def _shown(step: Step) -> str:
+def _shown(step: ChainStep) -> str:
     changes = ", ".join(f"{name} {old} -> {new}" for name, (_, old, _, new) in step.fields.items())
     return f"{step.stage}: {changes}"
 

@@ -12,12 +12,11 @@ import msgspec
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.declare.table import literal
-from mainspring.entities.save import loop_guard as guard
+from mainspring.entities.save import loop_guard
 from mainspring.entities.source.printing import LOCAL_PRINTING
 from mainspring.entities.source.rows import Loaded, Written
 from mainspring.errors import SaveRefused
-from mainspring.kernel import Again, Done, Run, Verdict
-from mainspring.kernel import judge as decide
+from mainspring.kernel import Again, Done, Run, Verdict, judge
 from mainspring.shape import told
 
 
@@ -30,7 +29,7 @@ class Save(msgspec.Struct, gc=False):
     stored: Stored | None  # the state as it was loaded
     patch: dict[str, Any]  # plain JSON values; empty: the entity stays as it is
     state: Stored | None  # None: the state stays as it is
-    chain: guard.Chain  # with this save in it
+    chain: loop_guard.Chain  # with this save in it
     after: float | None  # seconds until the next visit, None: none
     at: datetime | None  # its time, if the stage named one
     crawl: bool  # a run of the crawl lane
@@ -43,7 +42,7 @@ class Save(msgspec.Struct, gc=False):
         return not self.patch and self.state is None
 
 
-class Item(msgspec.Struct):
+class SaveItem(msgspec.Struct):
     """A run on its way through a save."""
 
     n: int
@@ -102,7 +101,7 @@ def refused(run: Run, why: str) -> Verdict:
     error = SaveRefused(
         f"the save of stage {save.stage.name!r} changed no row: {why}; nothing was saved"
     )
-    return decide(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
+    return judge(save.stage.settings.retry, failures=run.visit.attempt + 1, error=error)
 
 
 def explained(run: Run, error: Exception) -> str | None:
@@ -123,7 +122,7 @@ def explained(run: Run, error: Exception) -> str | None:
     )
 
 
-def state_row(item: Item) -> dict[str, Any]:
+def state_row(item: SaveItem) -> dict[str, Any]:
     stored, visit = item.save.state, item.run.visit
     assert stored is not None
     return {
@@ -139,7 +138,7 @@ def state_row(item: Item) -> dict[str, Any]:
     }
 
 
-def event_row(item: Item, consumers: Sequence[str]) -> dict[str, Any]:
+def event_row(item: SaveItem, consumers: Sequence[str]) -> dict[str, Any]:
     save, visit = item.save, item.run.visit
     body = item.written.body if item.written is not None else item.now.body
     return {

@@ -19,13 +19,13 @@ import msgspec
 from mainspring.db.literals import numbers, texts
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.offers import StageOffer, offer
-from mainspring.entities.save import loop_guard as guard
+from mainspring.entities.save import loop_guard
 from mainspring.entities.save.busy import Busy
 from mainspring.entities.save.conflicts import Conflicts
 from mainspring.entities.save.rebase import can_rebase, watched
 from mainspring.entities.save.rows import (
-    Item,
     Save,
+    SaveItem,
     changes_of,
     event_row,
     explained,
@@ -37,7 +37,7 @@ from mainspring.entities.save.rows import (
 )
 from mainspring.entities.save.summary import summary
 from mainspring.entities.source.dao import DaoSource
-from mainspring.entities.source.prefetch import AtHand
+from mainspring.entities.source.prefetch import Prefetched
 from mainspring.entities.source.rows import Loaded, Patch, Source, stand
 from mainspring.entities.statements import SQL
 from mainspring.kernel import Done, Run, Verdict, lock_visits
@@ -57,7 +57,7 @@ class Saver:
         kind: str,
         source: Source,
         known: Known,
-        at_hand: AtHand,
+        prefetched: Prefetched,
         *,
         ignore: frozenset[str],
         version: str,
@@ -68,7 +68,7 @@ class Saver:
         self._prepare = own_save(kind)
         self._source = source
         self._known = known
-        self._at_hand = at_hand
+        self._prefetched = prefetched
         self._ignore = ignore  # fields whose changes ask nobody
         self._version = version
         self._looked: WeakSet[Any] = WeakSet()  # connections whose server's timeline is known
@@ -109,7 +109,7 @@ class Saver:
 
     async def _stand(
         self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
-    ) -> list[Item]:
+    ) -> list[SaveItem]:
         """How the entities stand: those to be written locked, the others only looked at."""
         quiet = [n for n, run in enumerate(runs) if run.note.is_quiet]
         if quiet:
@@ -129,7 +129,7 @@ class Saver:
             elif key not in stood.locked:
                 verdicts[n] = "locked" if key in stood.there else "rerun"
             elif self._holds(runs[n].note, stood.locked[key]):
-                items.append(Item(n, runs[n], runs[n].note, stood.locked[key]))
+                items.append(SaveItem(n, runs[n], runs[n].note, stood.locked[key]))
             else:
                 verdicts[n] = self._conflict(runs[n])
         return items
@@ -179,8 +179,8 @@ class Saver:
                 self._known.forget()  # the next run passes its visit on
 
     async def _lock_visits(
-        self, connection: Any, items: list[Item], verdicts: list[Verdict]
-    ) -> list[Item]:
+        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
+    ) -> list[SaveItem]:
         """No save without its visit; one that was offered again meanwhile is saved all the same."""
         if not items:
             return []
@@ -195,13 +195,13 @@ class Saver:
 
     # -- writing
 
-    async def _write(self, connection: Any, items: list[Item], verdicts: list[Verdict]) -> None:
+    async def _write(self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]) -> None:
         await self._update_entities(connection, items, verdicts)
         items = [item for item in items if verdicts[item.n] is None]
         await self._write_states(connection, items)
         await self._write_events(connection, items)
         await self._offer_system(connection, items)
-        self._at_hand.drop(item.run.visit.key for item in items)
+        self._prefetched.drop(item.run.visit.key for item in items)
         for item in items:
             self.conflicts.over(item.run.visit)
             verdicts[item.n] = outcome_of(
@@ -216,10 +216,10 @@ class Saver:
                 self._busy.saved(item.run.visit.key, item.save.stage.name)
 
     async def _update_entities(
-        self, connection: Any, items: list[Item], verdicts: list[Verdict]
+        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
     ) -> None:
         """One statement for each set of columns; a row that does not come back was not written."""
-        sets: dict[tuple[str, ...], list[Item]] = {}
+        sets: dict[tuple[str, ...], list[SaveItem]] = {}
         for item in items:
             if item.save.patch:
                 sets.setdefault(tuple(sorted(item.save.patch)), []).append(item)
@@ -234,7 +234,9 @@ class Saver:
             if left_out:
                 await self._look_why(connection, left_out, verdicts)
 
-    async def _look_why(self, connection: Any, items: list[Item], verdicts: list[Verdict]) -> None:
+    async def _look_why(
+        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
+    ) -> None:
         """A trigger vetoed the save; or one that another save of this transaction fired wrote the entity,
         and the result is of an older one."""
         moved = await self._source.moved(connection, [item.now for item in items])
@@ -244,7 +246,7 @@ class Saver:
             else:
                 verdicts[item.n] = vetoed(item.run)
 
-    async def _write_states(self, connection: Any, items: list[Item]) -> None:
+    async def _write_states(self, connection: Any, items: list[SaveItem]) -> None:
         rows = [state_row(item) for item in items if item.save.state is not None]
         for item in items:
             item.state_version = item.save.state_version
@@ -260,7 +262,7 @@ class Saver:
         for n, version in found:
             by_number[n].state_version = version
 
-    async def _write_events(self, connection: Any, items: list[Item]) -> None:
+    async def _write_events(self, connection: Any, items: list[SaveItem]) -> None:
         """The outbox, where somebody listens."""
         catalogue = self._known.now
         heard = [(i, c) for i in items if (c := catalogue.consumers(i.save.stage.name))]
@@ -277,7 +279,7 @@ class Saver:
         ]
         await offer(connection, calls)
 
-    async def _offer_system(self, connection: Any, items: list[Item]) -> None:
+    async def _offer_system(self, connection: Any, items: list[SaveItem]) -> None:
         """What changed goes to the system visit, as the capture trigger would have offered it."""
         offers = []
         for item in items:
@@ -291,7 +293,7 @@ class Saver:
                 payload["v"] = item.written.version
                 if item.written.as_patched and set(fields) <= item.save.patch.keys():
                     payload[f"by:{item.save.stage.name}"] = item.written.version
-            payload["chain"] = guard.encode(item.save.chain)
+            payload["chain"] = loop_guard.encode(item.save.chain)
             visit = item.run.visit
             offers.append(StageOffer(self._kind, visit.shard, visit.key, payload=payload))
         await offer(connection, offers)

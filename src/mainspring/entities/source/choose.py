@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.table import Shape, check_shape, shape_of
 from mainspring.entities.source.dao import DaoSource
 from mainspring.entities.source.rows import DocumentSource, Source, TableSource
 from mainspring.errors import InvalidKind
 
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
-
-def checked(kind: Kind, rows: list[Any]) -> Shape:
+def checked(kind: DeclaredKind, rows: list[Any]) -> Shape:
     """The shape of a kind's table, from the rows of inspect_table.sql."""
     s = kind.settings
     assert s.table is not None
@@ -32,7 +30,7 @@ def checked(kind: Kind, rows: list[Any]) -> Shape:
     return shape
 
 
-def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
+def source_of(kind: DeclaredKind, shape: Shape | None, fields: Sequence[str] | None) -> Source:
     """Where the entities of a kind are. `fields`: what any stage may want to see; None: all."""
     if kind.dao is not None:
         return DaoSource(kind, kind.dao)
@@ -42,14 +40,14 @@ def source_of(kind: Kind, shape: Shape | None, fields: Sequence[str] | None) -> 
     return TableSource(kind, shape, fields)
 
 
-def writable(kind: Kind, shape: Shape | None) -> frozenset[str] | None:
+def writable(kind: DeclaredKind, shape: Shape | None) -> frozenset[str] | None:
     """The fields that can be written at all; None: any."""
     if shape is None or kind.is_document:
         return None
     return frozenset(shape.names) - {*kind.keys, kind.version, *shape.generated}
 
 
-def fields_of(kind: Kind, shape: Shape | None) -> frozenset[str] | None:
+def fields_of(kind: DeclaredKind, shape: Shape | None) -> frozenset[str] | None:
     """The fields of an entity; None: whatever it has."""
     if shape is not None and not kind.is_document:
         return frozenset(shape.names)

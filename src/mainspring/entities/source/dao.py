@@ -8,18 +8,16 @@ believed: an id that is none of those asked for would be taken for an entity tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mainspring.entities.declare.dao import Change, Dao
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.source.rows import Loaded, Patch, Written
 from mainspring.errors import InvalidKind
 from mainspring.shape import shape
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
 # Fewer than of a table: each save may be statements of the user's own, and locks are held for all of them.
@@ -29,7 +27,7 @@ SAVES_AT_ONCE = 100
 class DaoSource:
     """A user's own data access object: each call in a savepoint."""
 
-    def __init__(self, kind: Kind, dao: Dao) -> None:
+    def __init__(self, kind: DeclaredKind, dao: Dao) -> None:
         self.most = _most(kind.name, dao)
         self._dao = dao
         self._model: Model = kind.model

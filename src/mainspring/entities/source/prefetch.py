@@ -1,4 +1,4 @@
-"""Pictures at hand: what visits will see, loaded for all of a page before the first of them starts.
+"""Prefetched pictures: what visits will see, loaded for all of a page before the first of them starts.
 
 A picture serves exactly the visits that had been read when its load was sent, known by their tokens: so an
 entity is never older than the token of the run that sees it. It may be older than the run: that is as if
@@ -50,7 +50,7 @@ class _Kept(msgspec.Struct):
         return states if entity is None else states + len(entity.body)
 
 
-class AtHand:
+class Prefetched:
     """The pictures of one kind in one worker, by the keys of their visits."""
 
     def __init__(self) -> None:

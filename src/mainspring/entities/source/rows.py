@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import asyncpg
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.keys import split
 from mainspring.entities.declare.table import DOCUMENT_TABLE, Shape, literal, quoted
-
-if TYPE_CHECKING:
-    from mainspring.entities.kind import Kind
 
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -111,7 +109,7 @@ class TableSource:
 
     most = 1000
 
-    def __init__(self, kind: Kind, shape: Shape, fields: Sequence[str] | None) -> None:
+    def __init__(self, kind: DeclaredKind, shape: Shape, fields: Sequence[str] | None) -> None:
         self._keys = kind.keys
         self._shape = shape
         self._version = quoted(kind.version) if kind.has_version else None
@@ -266,7 +264,7 @@ class DocumentSource:
 
     most = 1000
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: DeclaredKind) -> None:
         name = literal(kind.name)
         self._load = (
             "select t.key, t.version, t.xmin::text, t.body::text "

@@ -20,12 +20,11 @@ from mainspring.db.reconnecting import Line
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.offers import StageOffer
-from mainspring.entities.source.prefetch import AtHand, Picture
+from mainspring.entities.source.prefetch import Picture, Prefetched
 from mainspring.entities.source.printing import LOCAL_PRINTING
 from mainspring.entities.source.rows import Source
 from mainspring.entities.statements import SQL
-from mainspring.kernel import Run, Visit, shard_of
-from mainspring.kernel import clock as moment
+from mainspring.kernel import Run, Visit, clock, shard_of
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -38,7 +37,7 @@ PREPARE_SECONDS = 0.25
 AT_ONCE = 32
 
 
-class Need(msgspec.Struct, frozen=True):
+class LoadNeed(msgspec.Struct, frozen=True):
     """What the runs of a queue see beside the entity."""
 
     stage: str | None  # whose state; None: those of all stages
@@ -47,14 +46,14 @@ class Need(msgspec.Struct, frozen=True):
     wanted: Callable[[Visit], bool] | None = None
 
 
-EVERYTHING = Need(None, None)
+EVERYTHING = LoadNeed(None, None)
 
 
 class Wish(msgspec.Struct, gc=False):
     """A visit, and what is loaded for it."""
 
     visit: Visit
-    need: Need
+    need: LoadNeed
 
 
 class Request(Wish, gc=False):
@@ -71,13 +70,13 @@ class Loader:
         kind: str,
         source: Source,
         known: Known,
-        at_hand: AtHand,
+        prefetched: Prefetched,
         database: Database,
         line: Line,
     ) -> None:
-        self.needs: dict[str, Need] = {}  # by queue
+        self.needs: dict[str, LoadNeed] = {}  # by queue
         self._kind = kind
-        self._at_hand = at_hand
+        self._prefetched = prefetched
         self._database = database
         self._source = source
         self._known = known
@@ -90,7 +89,7 @@ class Loader:
     async def prepare(self, visits: Sequence[Visit]) -> None:
         """Load what visits will see that were just read; what cannot be had soon is left to their runs, for
         whoever reads has other queues to read too."""
-        if self._preparing is not None or not self._at_hand.has_room(moment.local()):
+        if self._preparing is not None or not self._prefetched.has_room(clock.local()):
             return
         by_key: dict[str, list[Visit]] = {}
         for visit in visits:
@@ -102,17 +101,17 @@ class Loader:
             self._preparing = loading
             _, late = await asyncio.wait({loading}, timeout=PREPARE_SECONDS)
             if late:
-                self._at_hand.pause(moment.local())
+                self._prefetched.pause(clock.local())
 
     async def _prepare_all(self, visits: list[list[Visit]]) -> None:
         """Those of each entity together."""
         try:
             for start in range(0, len(visits), PAGE):
-                if start and not self._at_hand.has_room(moment.local()):
+                if start and not self._prefetched.has_room(clock.local()):
                     break  # great ones: the rest is loaded when it runs
                 await self._prepare(visits[start : start + PAGE])
         except Exception as error:
-            self._at_hand.pause(moment.local())
+            self._prefetched.pause(clock.local())
             if is_transient(error):
                 await self._line.lost()
             log.info("load.unprepared", extra={"kind": self._kind, "error": str(error)})
@@ -122,23 +121,23 @@ class Loader:
     async def _prepare(self, visits: list[list[Visit]]) -> None:
         wishes = [Wish(some[0], self._need(some)) for some in visits]
         async with self._line.lock:
-            connection, sent = await self._line.get(), moment.local()
+            connection, sent = await self._line.get(), clock.local()
             pictures = await self._fetch(connection, wishes)
         for some, picture in zip(visits, pictures, strict=True):
-            self._at_hand.keep(some[0].key, picture, [visit.version for visit in some], sent)
+            self._prefetched.keep(some[0].key, picture, [visit.version for visit in some], sent)
 
-    def _need(self, visits: list[Visit]) -> Need:
+    def _need(self, visits: list[Visit]) -> LoadNeed:
         """What all of these visits of one entity need."""
-        if self._at_hand.knows(visits[0].key):
+        if self._prefetched.knows(visits[0].key):
             return EVERYTHING  # it serves the visits of the older picture too, whoever they are
         if len(visits) == 1:
             return self.needs[visits[0].queue]
         dues = {self.needs[visit.queue].due for visit in visits}
-        return Need(None, "") if dues == {""} else EVERYTHING
+        return LoadNeed(None, "") if dues == {""} else EVERYTHING
 
-    def at_hand(self, visit: Visit) -> Picture | None:
+    def prefetched(self, visit: Visit) -> Picture | None:
         """What a visit sees, if it was prepared."""
-        return self._at_hand.take(visit.key, visit.version, moment.local())
+        return self._prefetched.take(visit.key, visit.version, clock.local())
 
     def load(self, visit: Visit) -> asyncio.Future[Picture]:
         """What a visit sees, loaded now."""

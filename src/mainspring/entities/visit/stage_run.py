@@ -26,7 +26,7 @@ from mainspring.entities.declare.outcome import (
 from mainspring.entities.declare.partial_model import misfit
 from mainspring.entities.declare.state import is_same
 from mainspring.entities.offers import Offering, StageOffer
-from mainspring.entities.save import loop_guard as guard
+from mainspring.entities.save import loop_guard
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.save.rows import Save
 from mainspring.entities.save.saver import Saver
@@ -85,7 +85,7 @@ class StageRunner:
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
         visit = run.visit
-        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
+        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
@@ -162,19 +162,19 @@ class StageRunner:
         state = None if answer.state is KEEP else self._stage.state.encode(answer.state)
         if state is not None and is_same(state, stored):
             state = None
-        chain = guard.begin(_decode(run.visit.payload), now.timestamp())
+        chain = loop_guard.begin(_decode(run.visit.payload), now.timestamp())
         if patch:
             fields = picture.entity.fields()
             changes = {
                 name: (bytes(fields.get(name, b"null")), _encode(value))
                 for name, value in patch.items()
             }
-            chain = guard.extend(chain, self._stage.name, changes)
-        elif after is not None and after < guard.HOP_BELOW:
-            chain = guard.hop(chain)
-            if rest := guard.rest(chain):
+            chain = loop_guard.extend(chain, self._stage.name, changes)
+        elif after is not None and after < loop_guard.HOP_BELOW:
+            chain = loop_guard.hop(chain)
+            if rest := loop_guard.rest(chain):
                 after, at, restless = rest, None, self._restless(run, chain, rest)
-        if (why := guard.verdict(chain)) is not None:
+        if (why := loop_guard.verdict(chain)) is not None:
             return _parked(StageLoop(why))
         run.note = Save(
             stage=self._stage,
@@ -192,15 +192,15 @@ class StageRunner:
         run.ends_turn = run.note.is_quiet
         if after is None or self._crawl:
             return Done(writer=self._saver)
-        goes_on = (chain.n or chain.hops) and after < guard.RESTS_AFTER
-        run.note.payload = _encode({"chain": guard.encode(chain)} if goes_on else {}).decode()
+        goes_on = (chain.n or chain.hops) and after < loop_guard.RESTS_AFTER
+        run.note.payload = _encode({"chain": loop_guard.encode(chain)} if goes_on else {}).decode()
         return Again(
             at=at, after=after, payload=run.note.payload, error=restless, writer=self._saver
         )
 
-    def _restless(self, run: Run, chain: guard.Chain, rest: float) -> str:
+    def _restless(self, run: Run, chain: loop_guard.Chain, rest: float) -> str:
         """What is said of a visit that is wanted at once too often; logged when it begins."""
-        if chain.hops == guard.FREE_HOPS + 1:
+        if chain.hops == loop_guard.FREE_HOPS + 1:
             stage, key = self._stage, run.visit.key
             extra = {"kind": stage.kind, "key": key, "stage": stage.name, "hops": chain.hops}
             log.warning("stage.restless", extra=extra)

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.entities.declare.catalogue import Catalogue, Entry, Known
+from mainspring.entities.declare.catalogue import Catalogue, CatalogueEntry, Known
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.outcome import FURTHEST_DAYS
 from mainspring.entities.declare.stage import Stage
@@ -28,8 +28,7 @@ from mainspring.entities.source.prefetch import Picture
 from mainspring.entities.visit import clock
 from mainspring.entities.visit.loader import Loader
 from mainspring.errors import InvalidTime, MainspringError
-from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
-from mainspring.kernel import clean_text as clean
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit, clean_text
 from mainspring.kernel import clock as moment
 from mainspring.shape import shape
 
@@ -62,7 +61,7 @@ def changed_fields(payload: Mapping[str, Any]) -> frozenset[str]:
 
 
 def is_concerned(
-    entry: Entry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
+    entry: CatalogueEntry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
 ) -> bool:
     """Whether a stage has to do with what changed. Pure."""
     if f"ask:{entry.name}" in payload:
@@ -77,7 +76,7 @@ def is_concerned(
     return not fields.isdisjoint(entry.interest)
 
 
-class Asker:
+class StageAsker:
     """The handler of a kind's system visits."""
 
     def __init__(
@@ -114,7 +113,7 @@ class Asker:
         payload = _decode(visit.payload)
         if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
-        picture = self._loader.at_hand(visit) or await self._loader.load(visit)
+        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self.counts["", "missing"] += 1
             return Done(result='"missing"')
@@ -195,7 +194,7 @@ class Asker:
             return (
                 "overrun"
                 if overrun
-                else "failed: " + clean(f"{type(error).__name__}: {error}", 200)
+                else "failed: " + clean_text(f"{type(error).__name__}: {error}", 200)
             )
         if moment.local() - began > budget:
             self._log(stage.name, TimeoutError(f"took longer than {budget:g} s"))

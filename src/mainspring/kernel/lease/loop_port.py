@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mainspring.db.database import Database
+from mainspring.db.steps import Steps
 from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
-from mainspring.kernel.layer import Layer
+from mainspring.kernel.layer import Layer, ParkedVisit
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
@@ -25,9 +26,6 @@ from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run, Visit
-
-if TYPE_CHECKING:
-    from mainspring.kernel.lease.heart import Heart
 
 log = logging.getLogger("mainspring")
 # A visit that has waited here so long for a slot may be another worker's (seconds): tasks that take no
@@ -47,7 +45,6 @@ class PartNeed:
 class LoopPort:
     """A worker's answers to its heart."""
 
-    heart: Heart
     loop: asyncio.AbstractEventLoop
 
     def __init__(
@@ -61,6 +58,8 @@ class LoopPort:
         pool: str,
         watched: Mapping[str, QueueState],
         begin: Callable[[Coroutine[Any, Any, None]], None],
+        leave: Callable[[], None],
+        end: Callable[[], None],
         layers: Sequence[Layer],
     ) -> None:
         self._layers = layers
@@ -72,6 +71,8 @@ class LoopPort:
         self._pool = pool
         self._watched = watched
         self._begin = begin  # a coroutine of the worker's life
+        self._leave = leave  # the heart gives everything and takes nothing
+        self._end = end  # the heart stops beating
         self._looked_at = 0  # the change of shards that the loop has last looked at
         # The change as of which every visit that a dead worker may have run was looked at.
         self._suspects_done_at = -1
@@ -79,12 +80,16 @@ class LoopPort:
         # While the pool's workers have different code: the turn classes of queues, by any of it.
         self.turns_of: Mapping[str, Collection[str]] = {}
 
+    def open(self) -> None:
+        """Called in the loop that the heart's thread is to reach."""
+        self.loop = asyncio.get_running_loop()
+
     def tell(self, action: Callable[..., None], *values: Any) -> None:
         """Call something in the event loop. From any thread."""
         try:
             self.loop.call_soon_threadsafe(action, *values)
         except RuntimeError:
-            self.heart.end()  # the event loop was closed without a stop: nothing can run any more
+            self._end()  # the event loop was closed without a stop: nothing can run any more
 
     def settings_read(self, rows: Sequence[Any]) -> None:
         self.tell(self._apply_settings, rows)
@@ -180,6 +185,11 @@ class LoopPort:
         """The runs that layers recover by rules of their own."""
         return {token for layer in self._layers for token in layer.take_overdue(rows)}
 
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        """What layers do about visits that are being parked."""
+        for layer in self._layers:
+            yield from layer.parked(visits)
+
     def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
         self.tell(self.overtaken, runs, void)
 
@@ -241,8 +251,7 @@ class LoopPort:
         if self.turned_away_by is None:
             log.error("worker.turned_away", extra={"error": str(error)})
             self.turned_away_by = error
-            self.heart.leaving.set()
-            self.heart.poke_beat()
+            self._leave()
 
     def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""

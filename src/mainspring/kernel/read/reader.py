@@ -96,12 +96,16 @@ class Reader:
         owned: Owned,
         buffer: Buffer,
         settings: WorkerSettings,
+        unsettled: Callable[[], int] = lambda: 0,
+        filled: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._line = line
         self._owned = owned
         self._buffer = buffer
         self._settings = settings
+        self._unsettled = unsettled  # results that wait to be written
+        self._filled = filled  # told when the buffer has something new
         self._cursors = {
             (queue, priority): Cursor(queue, priority)
             for queue in buffer.queues
@@ -137,8 +141,6 @@ class Reader:
         self._watchful_until = 0.0
         self._bytes = 200.0  # of a payload, on average
         self.passes = 0  # full passes from the start of every level: what a drain waits for
-        self.unsettled: Callable[[], int] = lambda: 0  # results that wait to be written
-        self.filled: Callable[[], None] = lambda: None  # told when the buffer has something new
 
     def wake(self) -> None:
         """There may be something to read: look at once."""
@@ -221,7 +223,7 @@ class Reader:
         levels = self._wanting()
         if levels:
             await self._read_levels(levels, self._more_urgent(levels))
-        elif self._buffer.size or self.unsettled() > FEW_UNSETTLED or self._low_at > clock.local():
+        elif self._buffer.size or self._unsettled() > FEW_UNSETTLED or self._low_at > clock.local():
             await self._stay_busy()
         else:
             await self._sleep()
@@ -258,7 +260,7 @@ class Reader:
         if look:
             self._look_back(at=now)
         self._low_at = 0.0
-        if self.unsettled() > UNSETTLED_PAGES * self._page:
+        if self._unsettled() > UNSETTLED_PAGES * self._page:
             return []
         wanting = [
             cursor
@@ -425,7 +427,7 @@ class Reader:
             self._buffer.add_page(fresh[0].queue, fresh[0].priority, fresh)
             if not self._buffer.queues[cursor.queue].settings.beside:
                 self.met(fresh)
-            self.filled()
+            self._filled()
         return bool(fresh)
 
     async def _let_run(self) -> None:
@@ -475,7 +477,7 @@ class Reader:
             page = found.get(name, [])
             fresh = self._buffer.new_of(self._owned.own_of(page), self._owned.shards)
             self._buffer.refill(*name, fresh, more=len(page) >= most[name])
-        self.filled()
+        self._filled()
 
     async def _sweep(self) -> None:
         """Look behind the cursors for visits that nobody told us of."""

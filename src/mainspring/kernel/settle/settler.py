@@ -91,6 +91,7 @@ class Settler:
         page: int,
         settled: Settled,
         failed: Callable[[Run, Exception], Outcome],
+        wrote: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._connection = connection
@@ -99,11 +100,11 @@ class Settler:
         self._page = page
         self._settled = settled
         self._failed = failed
+        self._wrote = wrote  # told after each batch
         self._waiting: dict[BatchKind, deque[Run]] = {}  # whose turn is next comes first
         self._locked: list[Run] = []  # somebody's open transaction has their visits
         self._news = asyncio.Event()
         self._plenty = asyncio.Event()  # half a batch waits: something for the second line
-        self.wrote: Callable[[], None] = lambda: None  # told after each batch
         self.unsettled = 0  # handed in and not answered yet
 
     def add(self, runs: Sequence[Run]) -> None:
@@ -235,7 +236,7 @@ class Settler:
             self._enter_again([left.pop(run.token)])
 
     def _apply_answers(self, part: list[Run], answers: list[str], left: dict[int, Run]) -> None:
-        self.wrote()
+        self._wrote()
         if answers.count("settled") == len(left):  # nearly always
             left.clear()
             self._answered(part, "settled")

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from mainspring.db.sql import Statement
 from mainspring.kernel import EARLIEST, Run, Verdict, new_id, tokens
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import (
     DEADLINE_AFTER,
     NO_OPTIONS,
-    Handout,
-    Options,
+    TaskInput,
+    TaskOptions,
     deadline_of,
 )
 from mainspring.processes.commit.visits import (
@@ -30,7 +30,6 @@ from mainspring.processes.commit.visits import (
 )
 
 Step = tuple[Statement, dict[str, Any]]
-Steps = Generator[Step, list[Any], Any]
 
 
 class Torn(RuntimeError):
@@ -41,12 +40,12 @@ class NotSettled(TimeoutError):
     """Something of the batch is not as it was read: all is rolled back, and each looked at."""
 
 
-class Batch:
+class CommitBatch:
     """Changes that are committed together. `verdicts` answers each by its place."""
 
     def __init__(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[TaskChange],
         shard_count: int,
         *,
         runs: Sequence[Run] = (),
@@ -67,7 +66,7 @@ class Batch:
         self.settle = settle
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
-        self.handouts: dict[int, Handout] = {}  # by the version of the visit
+        self.task_inputs: dict[int, TaskInput] = {}  # by the version of the visit
         self.offers: list[NewVisit] = []  # that may be there already
         self.roots: dict[str, str] = {}
         self.types: dict[str, str] = {}
@@ -81,7 +80,7 @@ class Batch:
         process_id: str,
         task: str,
         actor: str,
-        options: Options,
+        options: TaskOptions,
         generation: int,
         background: int | None,
     ) -> None:
@@ -125,9 +124,9 @@ class Batch:
         engine = self.engines[process_id]
         return engine_visit(kind, process_id, subject, id=new_id(), engine=engine, due_at=due_at)
 
-    def hand_over(self, handout: Handout) -> None:
+    def hand_over(self, task_input: TaskInput) -> None:
         """What the visit that was added last is run with: known here, so nobody need read it."""
-        self.handouts[self.visits[-1].version] = handout
+        self.task_inputs[self.visits[-1].version] = task_input
 
-    def place_of(self, change: Change) -> int:
+    def place_of(self, change: TaskChange) -> int:
         return next(n for n, other in enumerate(self.changes) if other is change)

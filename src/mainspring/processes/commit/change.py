@@ -13,9 +13,9 @@ import msgspec
 
 from mainspring.kernel import new_ids
 from mainspring.processes.commit.start import Begin, Parent
-from mainspring.processes.commit.task_input import Handout, Options
+from mainspring.processes.commit.task_input import TaskInput, TaskOptions
 from mainspring.processes.commit.visits import NewVisit
-from mainspring.processes.record.decision import Child, Decision, Scope
+from mainspring.processes.record.decision import ChildTask, Decision, Scope
 from mainspring.tasks.declare.promise import Failure
 
 PASS_ON = "@pass_on"
@@ -37,7 +37,7 @@ class NewTask(msgspec.Struct):
     args: str
     args_version: int = 1
     edges: tuple[tuple[str, str], ...] = ()
-    options: Options | None = None
+    options: TaskOptions | None = None
     scope_id: str | None = None
     undo: Any = None
     step: int = 0
@@ -77,7 +77,7 @@ class NewProcess(msgspec.Struct, frozen=True):
     begin: Begin
 
 
-class Change(msgspec.Struct, eq=False):
+class TaskChange(msgspec.Struct, eq=False):
     """What one visit does to its process. With `seeks` it is found out in the commit."""
 
     process_id: str
@@ -127,24 +127,24 @@ class Change(msgspec.Struct, eq=False):
         )
 
 
-def change_of(handout: Handout, decision: Decision) -> Change:
+def change_of(task_input: TaskInput, decision: Decision) -> TaskChange:
     """A decision as a change. `validate` has found nothing against it."""
-    change = Change(
-        handout.process_id,
-        handout.task_id,
+    change = TaskChange(
+        task_input.process_id,
+        task_input.task_id,
         "done",
-        handout.actor,
-        scope_id=handout.scope,
+        task_input.actor,
+        scope_id=task_input.scope,
         attrs=decision.attrs,
-        generation=handout.generation,
-        background=handout.background,
+        generation=task_input.generation,
+        background=task_input.background,
     )
     if decision.error is not None:
         change.failing = True
-        change.promise, change.outcome, change.error = handout.promise, "err", decision.error
+        change.promise, change.outcome, change.error = task_input.promise, "err", decision.error
         return change
     if not decision.children and decision.returned is None:
-        change.promise, change.outcome, change.result = handout.promise, "ok", decision.result
+        change.promise, change.outcome, change.result = task_input.promise, "ok", decision.result
         return change
     ids = new_ids(len(decision.children) + len(decision.scopes) + 1)
     children, scope_ids, spare = (
@@ -156,13 +156,13 @@ def change_of(handout: Handout, decision: Decision) -> Change:
     # What other tasks of this decision wait for if they wait for the child that takes over.
     promises = list(children)
     if isinstance(returned, int):
-        promises[returned] = handout.promise
+        promises[returned] = task_input.promise
     change.tasks = [
-        _task(child, id, promises, scope_ids, handout)
+        _task(child, id, promises, scope_ids, task_input)
         for id, child in zip(children, decision.children, strict=True)
     ]
     change.scopes = [
-        _scope(scope, n, scope_ids, promises, handout) for n, scope in enumerate(decision.scopes)
+        _scope(scope, n, scope_ids, promises, task_input) for n, scope in enumerate(decision.scopes)
     ]
     # An error that parked before somebody came who catches it is delivered by a look.
     change.look = any(
@@ -172,28 +172,28 @@ def change_of(handout: Handout, decision: Decision) -> Change:
     )
     if isinstance(returned, int):
         successor = change.tasks[returned]
-        successor.promise = handout.promise
-        successor.step = handout.step + 1
+        successor.promise = task_input.promise
+        successor.step = task_input.step + 1
         change.prune = successor.step % PRUNE_EVERY == 0
     elif isinstance(returned, str):
-        passing = Child(PASS_ON, '{"of": null}')
-        task = _task(passing, spare, promises, scope_ids, handout)
+        passing = ChildTask(PASS_ON, '{"of": null}')
+        task = _task(passing, spare, promises, scope_ids, task_input)
         task.edges = ((returned, "outcome"),)
-        task.promise = handout.promise
+        task.promise = task_input.promise
         change.tasks = [*change.tasks, task]
     else:
-        change.promise, change.outcome, change.result = handout.promise, "ok", decision.result
+        change.promise, change.outcome, change.result = task_input.promise, "ok", decision.result
     return change
 
 
 def _task(
-    child: Child, id: str, promises: list[str], scope_ids: list[str], handout: Handout
+    child: ChildTask, id: str, promises: list[str], scope_ids: list[str], task_input: TaskInput
 ) -> NewTask:
     return NewTask(
         id,
-        handout.process_id,
-        handout.task_id,
-        handout.generation,
+        task_input.process_id,
+        task_input.task_id,
+        task_input.generation,
         id,
         child.actor,
         child.args,
@@ -203,13 +203,13 @@ def _task(
             for e in child.edges
         ),
         _options(child),
-        handout.scope if child.scope is None else scope_ids[child.scope],
+        task_input.scope if child.scope is None else scope_ids[child.scope],
         None if child.undo is None else msgspec.to_builtins(child.undo),
     )
 
 
-def _options(child: Child) -> Options | None:
-    options = Options(
+def _options(child: ChildTask) -> TaskOptions | None:
+    options = TaskOptions(
         child.delay,
         child.at,
         child.priority,
@@ -218,17 +218,17 @@ def _options(child: Child) -> Options | None:
         child.task_timeout,
         child.on_task_timeout,
     )
-    return None if options == Options() else options
+    return None if options == TaskOptions() else options
 
 
 def _scope(
-    scope: Scope, n: int, scope_ids: list[str], promises: list[str], handout: Handout
+    scope: Scope, n: int, scope_ids: list[str], promises: list[str], task_input: TaskInput
 ) -> NewScope:
     return NewScope(
         scope_ids[n],
-        handout.process_id,
-        handout.scope if scope.parent is None else scope_ids[scope.parent],
-        handout.task_id,
+        task_input.process_id,
+        task_input.scope if scope.parent is None else scope_ids[scope.parent],
+        task_input.task_id,
         None if scope.on_error is None else msgspec.to_builtins(scope.on_error),
         promises[scope.result],
         scope.timeout,

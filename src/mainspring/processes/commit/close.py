@@ -6,16 +6,17 @@ from typing import Any
 
 from mainspring.db.literals import as_rows, numbers, words
 from mainspring.kernel import KERNEL_SQL, Parked, new_id
-from mainspring.processes.commit.batch import Batch, NotSettled, Steps, Torn
-from mainspring.processes.commit.change import LEAVE, Change
-from mainspring.processes.commit.end_rows import End, end_values
-from mainspring.processes.commit.task_input import Handout, Input, decode_options
+from mainspring.processes.commit.batch import CommitBatch, NotSettled, Torn
+from mainspring.processes.commit.change import LEAVE, TaskChange
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
+from mainspring.processes.commit.task_input import InputValue, TaskInput, decode_options
 from mainspring.processes.commit.visits import add_values, engine_visit, offer_values, place_values
 from mainspring.processes.record.decision import fingerprint
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Steps
 
 
-def judge(batch: Batch, changes: list[Change]) -> Steps:
+def judge(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """A failure is delivered if somebody catches it; else the task parks and its promise waits."""
     failing = [change for change in changes if change.failing]
     if not failing:
@@ -63,21 +64,21 @@ def judge(batch: Batch, changes: list[Change]) -> Steps:
         yield SQL["park_tasks"], {"items": as_rows(parked)}
 
 
-def end(changes: list[Change], state: dict[str, Any] | None) -> Steps:
+def end(changes: list[TaskChange], state: dict[str, Any] | None) -> Steps[Any]:
     """Ends and outcomes. A row that is missed is a defect: everything is rolled back.
 
     Without the state of rows that were locked before, one is only not as it was thought to be.
     """
-    ends: dict[str, End] = {}
+    ends: dict[str, TaskEnd] = {}
     for change in changes:
         if change.state is not None:
-            row = ends[change.task] = End(change.process_id, change.task, change.state)
+            row = ends[change.task] = TaskEnd(change.process_id, change.task, change.state)
             if change.state == "parked":
                 row.error = change.error
         if change.promise is not None:
             found = ends.get(change.promise)
             if found is None:
-                found = ends[change.promise] = End(change.process_id, change.promise)
+                found = ends[change.promise] = TaskEnd(change.process_id, change.promise)
             found.outcome, found.result = change.outcome, change.result
             found.error = change.error
     if not ends:
@@ -96,7 +97,7 @@ def end(changes: list[Change], state: dict[str, Any] | None) -> Steps:
         yield SQL["unpark_tasks"], {"tasks": words(went_on)}
 
 
-def release(batch: Batch, changes: list[Change]) -> Steps:
+def release(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """Tasks that waited for what is closed now, in a later statement than the lock."""
     closed = [change for change in changes if change.promise is not None]
     if not closed:
@@ -134,15 +135,15 @@ def release(batch: Batch, changes: list[Change]) -> Steps:
         yield SQL["drop_waits"], {"tasks": crossed}
 
 
-def offer(batch: Batch, changes: list[Change]) -> Steps:
+def offer(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     for change in changes:
         batch.visits += change.offers
     if batch.visits:
         values = add_values(batch.visits, batch.shard_count, batch.serves, batch.worker_id)
-        yield SQL["add_visits"], values
+        yield KERNEL_SQL["add_visits"], values
 
 
-def finish(batch: Batch, changes: list[Change]) -> Steps:
+def finish(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """The last end finishes the process; if others end at the same moment, a look does."""
     closed = {
         change.process_id
@@ -202,13 +203,13 @@ def finish(batch: Batch, changes: list[Change]) -> Steps:
         yield KERNEL_SQL["delete_visits"], place_values(unneeded, batch.shard_count)
 
 
-def _released_handout(row: Any, change: Change) -> Handout:
+def _released_handout(row: Any, change: TaskChange) -> TaskInput:
     """Of a task with one edge, whose promise this change has closed."""
     assert change.promise is not None
     _, task, _, _, _, actor, how, generation, promise, args, version, scope, step, kind = row
-    given = Input(change.promise, kind, change.outcome, change.result, change.error)
+    given = InputValue(change.promise, kind, change.outcome, change.result, change.error)
     options = decode_options(how)
-    return Handout(
+    return TaskInput(
         change.process_id,
         task,
         promise or task,

@@ -12,7 +12,7 @@ from mainspring.db.literals import as_rows, documents, words
 from mainspring.tasks.declare.promise import Failure
 
 
-class End(msgspec.Struct):
+class TaskEnd(msgspec.Struct):
     """A task's new state, a promise's outcome, or both of one row."""
 
     process_id: str
@@ -23,7 +23,7 @@ class End(msgspec.Struct):
     error: Failure | None = None
 
 
-def end_values(ends: Iterable[End], *, parked_too: bool = True) -> dict[str, Any]:
+def end_values(ends: Iterable[TaskEnd], *, parked_too: bool = True) -> dict[str, Any]:
     """The arguments of end_tasks.sql, in the order in which rows are locked."""
     listed = sorted(ends, key=attrgetter("id"))
     errors = [end.error for end in listed]

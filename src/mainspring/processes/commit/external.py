@@ -12,15 +12,18 @@ import msgspec
 from mainspring.db.literals import as_rows
 from mainspring.errors import IdInUse
 from mainspring.kernel import Again
-from mainspring.processes.commit.batch import Batch, Step, Steps
-from mainspring.processes.commit.change import Change, NewProcess
+from mainspring.processes.commit.batch import CommitBatch
+from mainspring.processes.commit.change import NewProcess, TaskChange
 from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.commit.waiting import closing_of
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, Steps
 from mainspring.tasks.declare.promise import Failure
 
 
-def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], dict[Change, int]]:
+def look_outside(
+    batch: CommitBatch, taken: list[int]
+) -> Generator[Step, list[Any], dict[TaskChange, int]]:
     """What the visits of signals, timers and children find to close, each with its visit."""
     seeking = [n for n in taken if batch.changes[n].seeks]
     if not seeking:
@@ -34,7 +37,7 @@ def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], d
     visit_of = {batch.changes[n].process_id: n for n in seeking}
     timing = [batch.changes[n] for n in seeking if batch.changes[n].seeks == "timer"]
     timers = {change.task: change.background for change in timing}
-    found: dict[Change, int] = {}
+    found: dict[TaskChange, int] = {}
     for row in externals:
         waiting = signals.get((row[0], row[3]), [])
         change = closing_of(row, waiting, now=batch.now, timers=timers)
@@ -50,7 +53,7 @@ def look_outside(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], d
     return found
 
 
-def take(changes: list[Change]) -> Steps:
+def take(changes: list[TaskChange]) -> Steps[Any]:
     """Signals that are taken, and rows of tasks that wait outside no longer."""
     taking = [change for change in changes if change.signal is not None]
     if taking:
@@ -69,7 +72,7 @@ def take(changes: list[Change]) -> Steps:
         yield SQL["drop_externals"], {"tasks": outside}
 
 
-def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
+def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """Tasks that wait for a signal, a time or a child from here on."""
     items = []
     for change in changes:
@@ -102,7 +105,7 @@ def wait_outside(batch: Batch, changes: list[Change]) -> Steps:
         yield SQL["insert_externals"], {"items": as_rows(items)}
 
 
-def start_children(batch: Batch, changes: list[Change]) -> Steps:
+def start_children(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
     """Child processes begin in the commit by which their task begins to wait for them."""
     for change in changes:
         if change.child is None or change.waiting is None:

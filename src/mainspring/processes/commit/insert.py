@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from mainspring.db.literals import as_rows, documents, numbers, texts, words
-from mainspring.processes.commit.batch import Batch, Steps, Torn
-from mainspring.processes.commit.change import FIRST_OF, Change, NewTask
-from mainspring.processes.commit.task_input import NO_OPTIONS, Handout
+from mainspring.processes.commit.batch import CommitBatch, Torn
+from mainspring.processes.commit.change import FIRST_OF, NewTask, TaskChange
+from mainspring.processes.commit.task_input import NO_OPTIONS, TaskInput
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Steps
 
 
-def insert(batch: Batch, changes: list[Change], state: dict[str, Any]) -> Steps:
+def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any]) -> Steps[Any]:
     """Children, edges and counts, before anything is closed: what this batch closes is counted
     as open here and released after."""
     tasks: list[NewTask] = []
@@ -69,9 +70,9 @@ def _inputs(task: NewTask, made: set[str], state: dict[str, Any]) -> tuple[int, 
     return open_inputs, is_stopped
 
 
-def _handout(task: NewTask) -> Handout:
+def _handout(task: NewTask) -> TaskInput:
     """Of a task without inputs."""
-    return Handout(
+    return TaskInput(
         task.process_id,
         task.id,
         task.promise,

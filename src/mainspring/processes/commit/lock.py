@@ -11,14 +11,15 @@ from typing import Any
 
 from mainspring.db.literals import words
 from mainspring.kernel import KERNEL_SQL, Cancelled, find_values, in_order, lock_values
-from mainspring.processes.commit.batch import Batch, NotSettled, Step, Steps, Torn
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.batch import CommitBatch, NotSettled, Torn
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.statements import SQL
+from mainspring.processes.steps import Step, Steps
 
 LIVE = ("open", "external", "parked")
 
 
-def lock_processes(batch: Batch) -> Generator[Step, list[Any], list[int]]:
+def lock_processes(batch: CommitBatch) -> Generator[Step, list[Any], list[int]]:
     """Shared; those that a structural change has are sent again, those that ended are dropped."""
     ids = sorted({change.process_id for change in batch.changes})
     name = "lock_processes_waiting" if batch.waiting else "lock_processes"
@@ -45,7 +46,7 @@ def lock_processes(batch: Batch) -> Generator[Step, list[Any], list[int]]:
     return taken
 
 
-def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
+def settle_visits(batch: CommitBatch, values: dict[str, Any]) -> Steps[Any]:
     """Settle where others only lock: nothing that follows makes anything else of a plain success.
 
     That is one statement and one write of the visit less a step. It is for the common case alone:
@@ -57,7 +58,7 @@ def settle_visits(batch: Batch, values: dict[str, Any]) -> Steps:
     batch.verdicts = ["settled"] * len(batch.changes)
 
 
-def lock_visits(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], list[int]]:
+def lock_visits(batch: CommitBatch, taken: list[int]) -> Generator[Step, list[Any], list[int]]:
     """The visit's token is the referee of late, repeated, cancelled and superseded decisions."""
     if not batch.runs:
         return taken
@@ -88,7 +89,7 @@ def lock_visits(batch: Batch, taken: list[int]) -> Generator[Step, list[Any], li
     return kept
 
 
-def links(changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+def links(changes: Iterable[TaskChange]) -> Iterator[tuple[str, str]]:
     """The promises, with their processes, that new tasks wait for and that were there before."""
     for change in changes:
         if not change.tasks:
@@ -100,7 +101,7 @@ def links(changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
                     yield change.process_id, promise
 
 
-def lock_tasks(changes: list[Change]) -> Generator[Step, list[Any], dict[str, Any]]:
+def lock_tasks(changes: list[TaskChange]) -> Generator[Step, list[Any], dict[str, Any]]:
     """One sorted pass over what ends, what is closed and what is linked to."""
     wanted = set(links(changes))
     for change in changes:
@@ -114,7 +115,7 @@ def lock_tasks(changes: list[Change]) -> Generator[Step, list[Any], dict[str, An
 
 
 def still_counts(
-    batch: Batch, change: Change, found: dict[Change, int], state: dict[str, Any]
+    batch: CommitBatch, change: TaskChange, found: dict[TaskChange, int], state: dict[str, Any]
 ) -> bool:
     row = state.get(change.task)
     if row is None:

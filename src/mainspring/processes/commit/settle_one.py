@@ -6,9 +6,8 @@ from collections.abc import Generator
 from typing import Any
 from uuid import UUID
 
-from mainspring.kernel import KERNEL_SQL, Done, Outcome, Run, in_order, settle_arguments
-from mainspring.kernel import clock as moment
-from mainspring.processes.commit.change import Change
+from mainspring.kernel import KERNEL_SQL, Done, Outcome, Run, clock, in_order, settle_arguments
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.steps import Step
 
@@ -19,7 +18,7 @@ def settle_steps(
     """Write a run's outcome to its visit; answers as settle.sql does, but "before" where this run was
     settled earlier: perhaps by somebody else, so its outcome need not be this one."""
     run.outcome = outcome
-    run.seconds = max(0.0, moment.local() - run.began)
+    run.seconds = max(0.0, clock.local() - run.began)
     values = settle_arguments([run], worker_id)
     run.outcome = None
     settle = KERNEL_SQL["settle"]
@@ -29,7 +28,7 @@ def settle_steps(
 
 
 def change_steps(
-    run: Run, change: Change, shard_count: int, worker_id: UUID | None = None
+    run: Run, change: TaskChange, shard_count: int, worker_id: UUID | None = None
 ) -> Generator[Step, list[Any], str]:
     """Commit what a run changes and settle it: "settled", or why nothing was written."""
     commit = Commit([change], shard_count, runs=[run], waiting=True)

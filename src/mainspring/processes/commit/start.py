@@ -20,7 +20,6 @@ from mainspring.processes.commit.visits import engine_of, engine_visit, insert_v
 from mainspring.processes.statements import SQL
 
 Step = tuple[Statement, dict[str, Any]]
-Steps = Generator[Step, list[Any], Any]
 
 
 class Parent(msgspec.Struct, frozen=True):

@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import words
-from mainspring.kernel import BACKGROUND_BELOW as LANE
-from mainspring.kernel import DEFAULT_PRIORITY, Visit
+from mainspring.kernel import BACKGROUND_BELOW, DEFAULT_PRIORITY, Visit
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.promise import Failure
 
 
-class Input(msgspec.Struct, frozen=True):
+class InputValue(msgspec.Struct, frozen=True):
     """What came of a promise that a task waits for or holds."""
 
     promise: str
@@ -26,7 +25,7 @@ class Input(msgspec.Struct, frozen=True):
     error: Failure | None = None
 
 
-class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a task is offered, kept in its row."""
 
     delay: float | None = None
@@ -39,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     shielded: bool = False  # an undo: not cancelled with its scope
 
 
-class Handout(msgspec.Struct, frozen=True):
+class TaskInput(msgspec.Struct, frozen=True):
     """A task as it is handed out."""
 
     process_id: str
@@ -52,7 +51,7 @@ class Handout(msgspec.Struct, frozen=True):
     args_version: int
     scope: str | None
     step: int
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputValue, ...]
     attempt: int = 1
     priority: int | None = None  # that its call asked for
     # The priority at which what it sets in motion waits, unless told otherwise (see in_background).
@@ -60,7 +59,7 @@ class Handout(msgspec.Struct, frozen=True):
     is_undo: bool = False
 
     @property
-    def failed_input(self) -> Input | None:
+    def failed_input(self) -> InputValue | None:
         """The first input whose error stops this task. A compensation that was given up stops no other."""
         stopping = ("value",) if self.is_undo else ("value", "order")
         for given in self.inputs:
@@ -78,32 +77,32 @@ class _RawInput(msgspec.Struct, frozen=True, array_like=True):
 
 
 _inputs = msgspec.json.Decoder(tuple[_RawInput, ...])
-_options = msgspec.json.Decoder(Options)
-NO_OPTIONS = Options()
+_options = msgspec.json.Decoder(TaskOptions)
+NO_OPTIONS = TaskOptions()
 ENDED = ("done", "cancelled", "superseded")  # states of tasks that are not run any more
 # A run that began before its task's timeout is held by then, so that the engine can tell it from none.
 DEADLINE_AFTER = timedelta(seconds=2)
 
 
-def deadline_of(options: Options, now: datetime) -> datetime | None:
+def deadline_of(options: TaskOptions, now: datetime) -> datetime | None:
     """The task timeout counts from the first queueing, queue time included (P4)."""
     if options.task_timeout is None:
         return None
     return now + timedelta(seconds=options.task_timeout)
 
 
-def decode_options(text: str | None) -> Options:
+def decode_options(text: str | None) -> TaskOptions:
     """A task's options, as its row has them."""
     return NO_OPTIONS if text is None else _options.decode(text)
 
 
-def handout_of(row: Sequence[Any]) -> Handout:
+def handout_of(row: Sequence[Any]) -> TaskInput:
     """A row of read_tasks.sql."""
     (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
         row
     )
     options = decode_options(how)
-    return Handout(
+    return TaskInput(
         process_id,
         id,
         promise,
@@ -120,21 +119,23 @@ def handout_of(row: Sequence[Any]) -> Handout:
     )
 
 
-def in_background(handout: Handout, visit: Visit) -> Handout:
+def in_background(task_input: TaskInput, visit: Visit) -> TaskInput:
     """What is run in the background sets only background work in motion.
 
     Else a mass restart would give way to live work with its first step alone. A task whose own call
     asked for so low a priority is another matter: what waits for it does so as its own call says.
     """
-    asked = DEFAULT_PRIORITY if handout.priority is None else handout.priority
-    if visit.priority < min(LANE, asked):
-        return msgspec.structs.replace(handout, background=visit.priority)
-    return handout
+    asked = DEFAULT_PRIORITY if task_input.priority is None else task_input.priority
+    if visit.priority < min(BACKGROUND_BELOW, asked):
+        return msgspec.structs.replace(task_input, background=visit.priority)
+    return task_input
 
 
-def _input(raw: _RawInput) -> Input:
+def _input(raw: _RawInput) -> InputValue:
     text = bytes(raw.result).decode()
-    return Input(raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error)
+    return InputValue(
+        raw.promise, raw.kind, raw.outcome, None if text == "null" else text, raw.error
+    )
 
 
 def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -142,15 +143,15 @@ def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {"processes": words([p for p, _ in wanted]), "ids": words([t for _, t in wanted])}
 
 
-class Desk:
+class TaskInputs:
     """Reads what tasks are handed out with: one read at a time, of all that were asked for meanwhile."""
 
     def __init__(self, fetch: Any) -> None:
         self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
-        self._wanted: dict[tuple[str, str], asyncio.Future[Handout | None]] = {}
+        self._wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]] = {}
         self._reader: asyncio.Task[None] | None = None
 
-    async def load(self, process_id: str, task: str) -> Handout | None:
+    async def load(self, process_id: str, task: str) -> TaskInput | None:
         """The task as it stands; None if there is no such row."""
         key = (process_id, task)
         future = self._wanted.get(key)
@@ -169,7 +170,7 @@ class Desk:
         finally:
             self._reader = None
 
-    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[Handout | None]]) -> None:
+    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]]) -> None:
         try:
             rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
             found = {h.task_id: h for h in map(handout_of, rows)}

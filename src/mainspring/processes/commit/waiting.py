@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.processes.commit.change import Change, NewProcess, Waiting
+from mainspring.processes.commit.change import NewProcess, TaskChange, Waiting
 from mainspring.processes.commit.start import Begin, Parent
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.arguments import fill
 from mainspring.tasks.declare.promise import Failure
 
@@ -46,21 +46,21 @@ class _Process(msgspec.Struct):
     priority: int | None = None
 
 
-def begin_waiting(handout: Handout) -> Change:
+def begin_waiting(task_input: TaskInput) -> TaskChange:
     """The task waits outside from here on. What came by a promise may be no time at all."""
     try:
-        return _begin_waiting(handout)
+        return _begin_waiting(task_input)
     except msgspec.ValidationError as error:
-        raise InvalidArguments(f"{handout.actor!r} cannot wait: {error}") from None
+        raise InvalidArguments(f"{task_input.actor!r} cannot wait: {error}") from None
 
 
-def _begin_waiting(handout: Handout) -> Change:
-    change = Change(handout.process_id, handout.task_id, "external", handout.actor)
-    change.generation, change.scope_id = handout.generation, handout.scope
+def _begin_waiting(task_input: TaskInput) -> TaskChange:
+    change = TaskChange(task_input.process_id, task_input.task_id, "external", task_input.actor)
+    change.generation, change.scope_id = task_input.generation, task_input.scope
     change.promise, change.outcome = None, None
-    change.background = handout.background
-    args = fill(handout.args, handout.inputs)
-    match handout.actor:
+    change.background = task_input.background
+    args = fill(task_input.args, task_input.inputs)
+    match task_input.actor:
         case "@signal":
             signal = msgspec.json.decode(args, type=_Signal)
             change.waiting = Waiting("signal", signal.name, _checked(signal.timeout))
@@ -71,7 +71,7 @@ def _begin_waiting(handout: Handout) -> Change:
             change.waiting = Waiting("timer", None, _checked(sleep.seconds), sleep.until)
         case _:
             change.waiting = Waiting("child")
-            change.child = _child(args, handout)
+            change.child = _child(args, task_input)
     return change
 
 
@@ -83,15 +83,15 @@ def _checked(seconds: float | None) -> float | None:
     return seconds
 
 
-def _child(args: str, handout: Handout) -> NewProcess:
+def _child(args: str, task_input: TaskInput) -> NewProcess:
     process = msgspec.json.decode(args, type=_Process)
-    priority = handout.background if process.priority is None else process.priority
+    priority = task_input.background if process.priority is None else process.priority
     return NewProcess(
         process.type,
-        process.key or handout.task_id,
+        process.key or task_input.task_id,
         bytes(process.args).decode(),
         msgspec.json.encode(process.attrs or {}).decode(),
-        Parent(handout.process_id, handout.task_id, handout.generation),
+        Parent(task_input.process_id, task_input.task_id, task_input.generation),
         process.version,
         Begin(process.at, process.delay, priority),
     )
@@ -99,13 +99,13 @@ def _child(args: str, handout: Handout) -> NewProcess:
 
 def closing_of(
     row: Any, signals: list[Any], *, now: datetime, timers: Collection[str]
-) -> Change | None:
+) -> TaskChange | None:
     """What is there to close an external task with (a row of read_externals.sql); None: nothing yet.
 
     A signal that was committed before the timer's decision wins; it is taken out of `signals`.
     """
     process_id, task, kind, name, due_at, promise, generation, scope = row[:8]
-    change = Change(process_id, task, "done", row[12], promise=promise, outcome="ok")
+    change = TaskChange(process_id, task, "done", row[12], promise=promise, outcome="ok")
     change.generation, change.scope_id, change.was_external = generation, scope, True
     is_over = due_at is not None and due_at <= now and task in timers
     if kind == "child":
@@ -124,7 +124,7 @@ def closing_of(
     return change
 
 
-def _closed_by_child(change: Change, row: Any) -> Change | None:
+def _closed_by_child(change: TaskChange, row: Any) -> TaskChange | None:
     state, outcome, result, error = row[8:12]
     if state == "finished":
         change.outcome, change.result = outcome, result

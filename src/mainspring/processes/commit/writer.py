@@ -7,9 +7,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from mainspring.kernel import KERNEL_SQL, Run, Verdict, WorkerPort, settle_arguments
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 
 
 class Decisions:
@@ -47,7 +47,7 @@ class Decisions:
             worker_id=worker_id,
         )
         try:
-            await drive(connection, commit.steps())
+            await run_steps(connection, commit.steps())
         except BaseException:
             for run, change in zip(runs, changes, strict=True):
                 change.doubted = True
@@ -61,10 +61,10 @@ class Decisions:
         self._committed(self._open.pop(connection))
 
 
-def _change_of(run: Run) -> Change:
+def _change_of(run: Run) -> TaskChange:
     """What the run noted; a wide one is made only now."""
     note = run.note
-    return note if isinstance(note, Change) else note()
+    return note if isinstance(note, TaskChange) else note()
 
 
 async def _count(connection: Any, runs: Sequence[Run], commit: Commit) -> None:

@@ -46,7 +46,7 @@ class Found(msgspec.Struct, frozen=True):
     parked: str | None = None  # the first parked task while there is no result, and its error
 
 
-class Lookup(Protocol):
+class ProcessLookup(Protocol):
     """What looks processes up and sends them signals: the application."""
 
     async def look_up_process(self, type: str, id: str) -> Found: ...
@@ -71,7 +71,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     type: str
     id: str
     is_new: bool
-    _lookup: Lookup
+    _lookup: ProcessLookup
 
     def __repr__(self) -> str:
         return f"<process {self.type} {self.id}>"

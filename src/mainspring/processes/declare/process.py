@@ -104,7 +104,7 @@ def replace_taken(options: StartOptions) -> CallOptions:
     )
 
 
-class Host(Protocol):
+class ProcessHost(Protocol):
     """What starts processes: the application."""
 
     async def start_process(
@@ -150,7 +150,7 @@ class Process(Calls[P, R]):
         function: Callable[..., Any],
         settings: ProcessSettings,
         signature: Signature,
-        host: Host,
+        host: ProcessHost,
         options: StartOptions | None = None,
     ) -> None:
         self.function = function

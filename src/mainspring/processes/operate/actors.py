@@ -10,15 +10,14 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import QUEUE_LIMITS as LIMITS
-from mainspring.kernel import check_limit, nearest
+from mainspring.kernel import QUEUE_LIMITS, check_limit, nearest
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.policy import NAMES, RETRY, Policy, check, policy_of
 
 KNOWN = (
     *(name for name in NAMES if name != "retry"),
     *(f"retry.{name}" for name in RETRY),
-    *LIMITS,
+    *QUEUE_LIMITS,
 )
 
 
@@ -52,10 +51,10 @@ async def change_actor(
             "worker of its pool on"
         )
     policy: dict[str, Any] = msgspec.json.decode(rows[0][0])
-    limits = dict(zip(LIMITS, rows[0][1:], strict=True))
+    limits = dict(zip(QUEUE_LIMITS, rows[0][1:], strict=True))
     before = policy | limits
     for setting, value in changes.items():
-        if setting in LIMITS:
+        if setting in QUEUE_LIMITS:
             limits[setting] = value
         elif setting.startswith("retry."):
             policy["retry"] = policy.get("retry", {}) | {setting.removeprefix("retry."): value}
@@ -84,7 +83,7 @@ def _check(changes: Mapping[str, Any]) -> None:
                 f"a setting of an actor is one of {', '.join(KNOWN)}, got {name!r}"
                 f"{nearest(name, KNOWN)}"
             )
-        if name in LIMITS:
+        if name in QUEUE_LIMITS:
             check_limit(name, value)
         elif name.startswith("retry."):
             check({"retry": {name.removeprefix("retry."): value}})
@@ -97,7 +96,7 @@ def _in_force(policy: Mapping[str, Any], limits: Any) -> dict[str, Any]:
         found = msgspec.structs.asdict(policy_of(policy))
     except InvalidSetting:  # made by hand: the workers go by the defaults
         found = msgspec.structs.asdict(Policy())
-    return found | dict(zip(LIMITS, limits, strict=True))
+    return found | dict(zip(QUEUE_LIMITS, limits, strict=True))
 
 
 async def count(

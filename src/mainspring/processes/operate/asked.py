@@ -14,13 +14,11 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel import KERNEL_SQL, new_id, shard_of
-from mainspring.kernel import ItemResult as Result
-from mainspring.kernel import OperationPage as Page
+from mainspring.kernel import KERNEL_SQL, ItemResult, OperationPage, new_id, shard_of
 from mainspring.processes.commit.visits import NewVisit, offer_values
 from mainspring.processes.operate.search import FoundProcess, search
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import Answer
 
 # Changes that are asked for and have not ended. More of them would only wait.
@@ -40,7 +38,7 @@ class Asked(msgspec.Struct, array_like=True, frozen=True):
     key: str
 
 
-class Place(msgspec.Struct):
+class AskedPlace(msgspec.Struct):
     """Where a step begins."""
 
     before: tuple[datetime, str] | None = None  # processes from there on are still to be asked
@@ -57,19 +55,19 @@ class Wanted(msgspec.Struct):
     why: str | None = None
 
 
-def place_of(position: str | None) -> Place:
+def place_of(position: str | None) -> AskedPlace:
     """The last release wrote where the next page begins alone."""
     if position is None:
-        return Place()
-    found = msgspec.json.decode(position, type=tuple[datetime, str] | Place)
-    return found if isinstance(found, Place) else Place(before=found)
+        return AskedPlace()
+    found = msgspec.json.decode(position, type=tuple[datetime, str] | AskedPlace)
+    return found if isinstance(found, AskedPlace) else AskedPlace(before=found)
 
 
 async def next_page(
-    database: Database, connection: Any, order: Any, at: Place, most: int
-) -> tuple[Place, list[Result], list[FoundProcess], datetime | None]:
+    database: Database, connection: Any, order: Any, at: AskedPlace, most: int
+) -> tuple[AskedPlace, list[ItemResult], list[FoundProcess], datetime | None]:
     """What of that asked for has ended, and the processes whose turn it is."""
-    ended: list[Result] = []
+    ended: list[ItemResult] = []
     waiting: list[Asked] = []
     now = None
     if at.asked:
@@ -78,7 +76,7 @@ async def next_page(
             if row["is_waiting"]:
                 waiting.append(one)
             else:
-                ended.append(Result(one.type, one.process, _error(row)))
+                ended.append(ItemResult(one.type, one.process, _error(row)))
     found: list[FoundProcess] = []
     before, all_asked = at.before, at.all_asked
     if not all_asked and len(waiting) <= MOST // 2:
@@ -86,10 +84,10 @@ async def next_page(
         found = await search(database, connection, order.wanted, before=before, limit=most)
         all_asked = len(found) < most
         before = found[-1].position if found else before
-    return Place(before, all_asked, waiting, at.asked_at), ended, found, now
+    return AskedPlace(before, all_asked, waiting, at.asked_at), ended, found, now
 
 
-async def _read(database: Database, connection: Any, at: Place) -> list[Any]:
+async def _read(database: Database, connection: Any, at: AskedPlace) -> list[Any]:
     statement = SQL["read_asked"]
     values = {
         "shards": [shard_of(one.process, database.shard_count) for one in at.asked],
@@ -116,7 +114,7 @@ def _first_line(text: str) -> str:
 
 async def page_of(
     database: Database, connection: Any, order: Any, position: str | None, most: int, changes: Any
-) -> Page:
+) -> OperationPage:
     """A step: `changes(order, process)` is the visit that is asked for, or why there is none."""
     most = most if order.rate is None else max(1, min(most, int(order.rate)))
     place, ended, found, now = await next_page(
@@ -129,17 +127,17 @@ async def page_of(
         place.asked = [*place.asked, *map(_asked, asking)]
     items = [*ended, *wanted]
     if place.all_asked and not place.asked:
-        return Page(items, None)
+        return OperationPage(items, None)
     text = msgspec.json.encode(place).decode()
     if order.rate is not None and found:
-        return Page(items, text, wait=len(found) / order.rate)
+        return OperationPage(items, text, wait=len(found) / order.rate)
     if asking and len(place.asked) <= MOST // 2:
-        return Page(items, text)
+        return OperationPage(items, text)
     is_fresh = now is None or place.asked_at is None or now - place.asked_at < FRESH
     why = (
         f"{len(place.asked)} changes have not ended, the first of process {place.asked[0].process}"
     )
-    return Page(items, text, wait=SOON if is_fresh else LATER, why=why)
+    return OperationPage(items, text, wait=SOON if is_fresh else LATER, why=why)
 
 
 def _wanted(change: NewVisit | str, process: FoundProcess) -> Wanted:
@@ -173,8 +171,8 @@ async def _clock(database: Database, connection: Any) -> datetime:
 
 
 async def ask_for(
-    database: Database, connection: Any, order: Any, items: Sequence[Result | Wanted]
-) -> list[Result]:
+    database: Database, connection: Any, order: Any, items: Sequence[ItemResult | Wanted]
+) -> list[ItemResult]:
     """Offer the visits; answers what is known of the items: those that ended, and those refused at once."""
     visits = [one.visit for one in items if isinstance(one, Wanted) and one.visit is not None]
     if visits:
@@ -183,11 +181,11 @@ async def ask_for(
         def steps() -> Any:
             yield offer
 
-        await drive(connection, steps())
+        await run_steps(connection, steps())
     results = []
     for one in items:
-        if isinstance(one, Result):
+        if isinstance(one, ItemResult):
             results.append(one)
         elif one.visit is None:
-            results.append(Result(one.process.type, one.process.id, one.why))
+            results.append(ItemResult(one.process.type, one.process.id, one.why))
     return results

@@ -18,21 +18,23 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import BACKGROUND_BELOW as LANE
-from mainspring.kernel import OPERATIONS as KERNEL_KINDS
-from mainspring.kernel import ItemResult as Result
-from mainspring.kernel import Operation
-from mainspring.kernel import OperationKind as Kind
-from mainspring.kernel import OperationPage as Page
-from mainspring.kernel import start_operation as start
+from mainspring.kernel import (
+    BACKGROUND_BELOW,
+    OPERATIONS,
+    ItemResult,
+    Operation,
+    OperationKind,
+    OperationPage,
+    start_operation,
+)
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.operate.asked import ask_for, page_of
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import run_steps
 from mainspring.processes.structural.change import (
     FROM_SCRATCH,
-    Order,
+    RestartOrder,
     request_cancel,
     request_look,
     request_restart,
@@ -42,7 +44,7 @@ from mainspring.processes.structural.parked import ParkedTask, unpark_steps
 from mainspring.tasks.declare.task import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
-LOW_PRIORITY = LANE - 1  # gives way to live work
+LOW_PRIORITY = BACKGROUND_BELOW - 1  # gives way to live work
 # Parked tasks that are freed in one transaction: a larger one would hold up the flushes of others.
 TASKS = 80
 # What could not be freed because its process was being changed is tried again, so often and after so long.
@@ -130,7 +132,9 @@ async def order(
             "the filter has no condition and means everything: name a type, an actor or an error, "
             "or say everything=True (--all)"
         )
-    begun = await start(database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run)
+    begun = await start_operation(
+        database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run
+    )
     if not begun.total and not dry_run:
         raise NotFound(f"nothing fits the filter: {msgspec.json.encode(meant).decode()}")
     return begun
@@ -174,7 +178,7 @@ def _place(position: str) -> _Place:
 
 async def _page_tasks(
     database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
-) -> Page:
+) -> OperationPage:
     at = _Place() if position is None else _place(position)
     most = _most(order, TASKS)
     items = await _parked_from(database, connection, order, at, most)
@@ -182,7 +186,7 @@ async def _page_tasks(
         at = _Place(None, at.round + 1)
         items = await _parked_from(database, connection, order, at, most)
     if not items or (len(items) < most and at.round >= ROUNDS):
-        return Page(items, None)
+        return OperationPage(items, None)
     if len(items) == most:
         following, wait = _Place(items[-1][0].task, at.round), 0.0
     else:
@@ -204,9 +208,9 @@ async def _restart_tasks(
     connection: Any,
     order: RestartTasks,
     items: Sequence[tuple[ParkedTask, int]],
-) -> list[Result]:
+) -> list[ItemResult]:
     tasks = [item for item, _ in items]
-    going = await drive(connection, unpark_steps(tasks, priority=order.priority))
+    going = await run_steps(connection, unpark_steps(tasks, priority=order.priority))
     missed = [item.task for item in tasks if item.task not in going]
     busy: set[str] = set()
     if missed:
@@ -216,11 +220,11 @@ async def _restart_tasks(
     results = []
     for item in tasks:
         if item.task in going:
-            results.append(Result(item.actor, item.task))
+            results.append(ItemResult(item.actor, item.task))
         elif item.task not in busy:
-            results.append(Result(item.actor, item.task, _MISSED))
+            results.append(ItemResult(item.actor, item.task, _MISSED))
         elif is_last_round:
-            results.append(Result(item.actor, item.task, _BUSY))
+            results.append(ItemResult(item.actor, item.task, _BUSY))
     return results
 
 
@@ -229,8 +233,10 @@ def _most(order: Any, most: int) -> int:
     return most if order.rate is None else max(1, min(most, int(order.rate)))
 
 
-def _paced(order: Any, items: Sequence[Any], position: str | None) -> Page:
-    return Page(items, position, wait=0.0 if order.rate is None else len(items) / order.rate)
+def _paced(order: Any, items: Sequence[Any], position: str | None) -> OperationPage:
+    return OperationPage(
+        items, position, wait=0.0 if order.rate is None else len(items) / order.rate
+    )
 
 
 # -- processes
@@ -249,7 +255,7 @@ async def _count_processes(database: Database, connection: Any, order: Any) -> i
 
 async def _page_processes(
     database: Database, connection: Any, order: Any, position: str | None, most: int
-) -> Page:
+) -> OperationPage:
     before = None
     if position is not None:
         before = msgspec.json.decode(position, type=tuple[datetime, str])
@@ -263,7 +269,9 @@ def _restart_of(order: RestartProcesses, process: FoundProcess) -> NewVisit | st
     """The visit that restarts a process, or why it cannot be."""
     if order.task is not None and process.state == "cancelled":
         return FROM_SCRATCH
-    how = Order.starting(order.task, fresh_signals=order.fresh_signals, priority=order.priority)
+    how = RestartOrder.starting(
+        order.task, fresh_signals=order.fresh_signals, priority=order.priority
+    )
     return request_restart(process.id, how, order.priority)
 
 
@@ -275,7 +283,7 @@ def _cancel_of(order: CancelProcesses, process: FoundProcess) -> NewVisit | str:
 
 async def _check_processes(
     database: Database, connection: Any, order: CheckProcesses, items: Sequence[FoundProcess]
-) -> list[Result]:
+) -> list[ItemResult]:
     """What is broken is reported now, and looked at: that repairs what is safe and marks the rest."""
     ids = [item.id for item in items]
     broken: dict[str, str] = {}
@@ -288,8 +296,8 @@ async def _check_processes(
         if item.state == "open" and item.id in broken
     ]
     if visits:
-        await drive(connection, request_steps(visits, database.shard_count))
-    return [Result(item.type, item.id, broken.get(item.id)) for item in items]
+        await run_steps(connection, request_steps(visits, database.shard_count))
+    return [ItemResult(item.type, item.id, broken.get(item.id)) for item in items]
 
 
 async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
@@ -297,13 +305,13 @@ async def _ask(database: Database, connection: Any, name: str, /, **values: Any)
     return await database.fetch(connection, statement, *statement.arguments(values))
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, OperationKind] = {
     kind.name: kind
     for kind in (
-        Kind(
+        OperationKind(
             "restart_tasks", RestartTasks, _freeze_tasks, _count_tasks, _page_tasks, _restart_tasks
         ),
-        Kind(
+        OperationKind(
             "restart_processes",
             RestartProcesses,
             _freeze_processes,
@@ -311,7 +319,7 @@ KINDS: dict[str, Kind] = {
             partial(page_of, changes=_restart_of),
             ask_for,
         ),
-        Kind(
+        OperationKind(
             "check_processes",
             CheckProcesses,
             _freeze_processes,
@@ -319,7 +327,7 @@ KINDS: dict[str, Kind] = {
             _page_processes,
             _check_processes,
         ),
-        Kind(
+        OperationKind(
             "cancel_processes",
             CancelProcesses,
             _freeze_processes,
@@ -329,4 +337,4 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
-KERNEL_KINDS.update(KINDS)  # workers of this application can do them
+OPERATIONS.update(KINDS)  # workers of this application can do them

@@ -15,8 +15,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.kernel import Operation, ask, explaining
-from mainspring.processes.operate import actors, graph, search, settings, why
-from mainspring.processes.operate import bulk as mass
+from mainspring.processes.operate import actors, bulk, graph, search, settings, why
 from mainspring.processes.operate.actors import Counts
 from mainspring.processes.operate.bulk import (
     LOW_PRIORITY,
@@ -34,16 +33,16 @@ from mainspring.processes.operate.search import (
     Repair,
     Template,
 )
-from mainspring.processes.operate.settings import Change
+from mainspring.processes.operate.settings import SettingChange
 from mainspring.processes.operate.why import ProcessWhy
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, run_steps
 from mainspring.processes.structural.cancel import Cancelling
-from mainspring.processes.structural.change import Answer, Order, Structural, closing, refuse
+from mainspring.processes.structural.change import Answer, RestartOrder, Structural, closing, refuse
 from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
 
-class Host(Protocol):
+class OperatorHost(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -53,7 +52,7 @@ class Host(Protocol):
 class ProcessOperator:
     """Questions about processes, and their settings."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: OperatorHost) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +120,7 @@ class ProcessOperator:
         again, unless `fresh_signals` asks for new ones.
         """
         process = await self.find(id)
-        order = Order.starting(task, fresh_signals=fresh_signals)
+        order = RestartOrder.starting(task, fresh_signals=fresh_signals)
         change = Structural(process.id, (await self._host.database()).shard_count)
         return await self._alone(process.id, change.restart(order))
 
@@ -222,14 +221,14 @@ class ProcessOperator:
         return await self._alone(process_id, resolving.resolve(task, **how))
 
     async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
-        begun: Operation = await self._ask(mass.order, kind, what, source=source, **how)
+        begun: Operation = await self._ask(bulk.order, kind, what, source=source, **how)
         return begun
 
     async def _alone(self, process_id: str, steps: Generator[Step, list[Any], Answer]) -> Answer:
         """A structural change at once; its mark is committed before, behind a pooler too."""
         pool = await self._host.pool()
         async with closing(pool.fetch, process_id), pool.connection(transaction=True) as connection:
-            answer = await drive(connection, steps)
+            answer = await run_steps(connection, steps)
         return refuse(answer)  # after the commit, which takes the mark back
 
     # -- filters under a name
@@ -282,11 +281,11 @@ class ProcessOperator:
 
     async def setting_changes(
         self, type: str | None = None, *, actor: str | None = None, limit: int = 50
-    ) -> list[Change]:
+    ) -> list[SettingChange]:
         """The changes that were made, of a process type, an actor or all, newest first, with who
         made them."""
         subject = f"process {type}" if type is not None else actor and f"actor {actor}"
-        found: list[Change] = await self._ask(settings.list_changes, subject, limit=limit)
+        found: list[SettingChange] = await self._ask(settings.list_changes, subject, limit=limit)
         return found
 
     # -- counters

@@ -22,7 +22,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {"process": ("process_timeout", "idle_tim
 LEAST, MOST = 1.0, 1e10
 
 
-class Change(msgspec.Struct, frozen=True):
+class SettingChange(msgspec.Struct, frozen=True):
     """A change of settings, and whose."""
 
     subject: str
@@ -87,10 +87,10 @@ async def list_types(database: Database, connection: Any) -> dict[str, dict[str,
 
 async def list_changes(
     database: Database, connection: Any, subject: str | None = None, *, limit: int = 50
-) -> list[Change]:
+) -> list[SettingChange]:
     """The changes that were made, of one subject or of all, newest first."""
     rows = await _ask(database, connection, "list_setting_changes", subject=subject, limit=limit)
-    return [Change(r[0], r[1], decoded(r[2]), decoded(r[3]), r[4]) for r in rows]
+    return [SettingChange(r[0], r[1], decoded(r[2]), decoded(r[3]), r[4]) for r in rows]
 
 
 async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:

@@ -33,7 +33,7 @@ _START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
 _HOLE = re.compile(r'"([0-9a-f]{18}):(value|outcome|handle|error):(\d+)"')
 
 
-class Input(Protocol):
+class PromiseInput(Protocol):
     """What came of a promise that a task waits for or holds."""
 
     @property
@@ -86,7 +86,7 @@ def _is_outcome(kind: Any) -> bool:
 Place = Callable[[Promise[Any], str], int]
 
 
-class Writer:
+class ArgumentWriter:
     """Writes the arguments of calls; `place` answers the number of a promise among a call's inputs.
 
     The calls of one decision share a writer and its word: nothing that a user passes can contain it.
@@ -190,7 +190,7 @@ def read_holes(args: str) -> Holes:
     return [(kind, int(n)) for other, kind, n in _HOLE.findall(args) if other == word]
 
 
-def fill(args: str, inputs: Sequence[Input]) -> str:
+def fill(args: str, inputs: Sequence[PromiseInput]) -> str:
     """The arguments with every hole filled: what the function is called with, as JSON."""
     found = _START.match(args)
     if found is None:
@@ -212,7 +212,7 @@ def fill(args: str, inputs: Sequence[Input]) -> str:
     return "{" + _HOLE.sub(put, rest)
 
 
-def _filling(kind: str, given: Input) -> str:
+def _filling(kind: str, given: PromiseInput) -> str:
     if kind == "handle":
         return f'"{given.promise}"'
     if kind == "outcome":
@@ -220,7 +220,7 @@ def _filling(kind: str, given: Input) -> str:
     return given.result if given.result is not None else "null"
 
 
-def outcome_json(given: Input) -> str:
+def outcome_json(given: PromiseInput) -> str:
     """What an `Outcome[T]` parameter gets."""
     if given.outcome == "err":
         error = given.error if given.error is not None else Failure("unknown", "no error was kept")

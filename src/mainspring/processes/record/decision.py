@@ -60,7 +60,7 @@ class Undo(msgspec.Struct, frozen=True):
     takes_outcome: bool = False
 
 
-class Child(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChildTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task that the decision adds. `args` is a JSON object, with holes where promises go."""
 
     actor: str
@@ -90,7 +90,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a run decided: children, and one of a returned promise, an error, a result."""
 
-    children: tuple[Child, ...] = ()
+    children: tuple[ChildTask, ...] = ()
     scopes: tuple[Scope, ...] = ()
     attrs: dict[str, Any] | None = None  # united with the process's
     returned: Ref | None = None
@@ -154,7 +154,7 @@ def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
         yield f"the result {problem}"
 
 
-def _of_call(n: int, child: Child, given: Collection[str]) -> Any:
+def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Any:
     edges = child.edges
     if not child.actor or (child.actor.startswith("@") and child.actor not in BUILTINS):
         yield f"task {n} has the actor {child.actor!r}, which is none"
@@ -174,7 +174,7 @@ def _of_call(n: int, child: Child, given: Collection[str]) -> Any:
         yield f"{_named(n, child)} has a hole for input {number}, and {len(edges)} inputs"
 
 
-def _of_options(n: int, child: Child, decision: Decision) -> Any:
+def _of_options(n: int, child: ChildTask, decision: Decision) -> Any:
     if child.scope is not None and not 0 <= child.scope < len(decision.scopes):
         yield f"{_named(n, child)} is in scope {child.scope}, which the decision does not open"
     if child.undo is not None:
@@ -192,7 +192,7 @@ def _of_options(n: int, child: Child, decision: Decision) -> Any:
         )
 
 
-def _named(n: int, child: Child) -> str:
+def _named(n: int, child: ChildTask) -> str:
     return f"task {n} ({child.actor})"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mainspring.processes.record.decision import Child, Edge, Ref, Scope, Undo
+from mainspring.processes.record.decision import ChildTask, Edge, Ref, Scope, Undo
 from mainspring.tasks.declare.promise import Promise
 
 
@@ -25,8 +25,8 @@ class Draft:
     group: str | None = None
     args_version: int = 1
 
-    def child(self) -> Child:
-        return Child(
+    def child(self) -> ChildTask:
+        return ChildTask(
             self.actor,
             self.args,
             tuple(Edge(promise, kind) for promise, kind in self.edges.items()),

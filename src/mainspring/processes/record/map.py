@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from mainspring.errors import InvalidSetting, PromiseMisused
-from mainspring.processes.record.decision import Child, Decision, Edge
+from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.tasks.declare.promise import Promise
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CHUNK = 256
 MOST_ITEMS = 1_000_000
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class MapChunk(msgspec.Struct, frozen=True):
     """The arguments of one hidden decider: calls of one actor, each an object of arguments."""
 
     actor: str
@@ -38,7 +38,7 @@ class Chunk(msgspec.Struct, frozen=True):
     group: Annotated[str, msgspec.Meta(min_length=1, max_length=255)] | None = None
 
 
-_chunk_decoder = msgspec.json.Decoder(Chunk)
+_chunk_decoder = msgspec.json.Decoder(MapChunk)
 
 
 def record_map(
@@ -86,7 +86,7 @@ def decide_chunk(args: str) -> Decision:
     """The decision of a hidden decider: its calls, and their results as a list in its place."""
     chunk = _chunk_decoder.decode(args)
     calls = tuple(
-        Child(
+        ChildTask(
             chunk.actor,
             bytes(call).decode(),
             args_version=chunk.version,
@@ -96,7 +96,7 @@ def decide_chunk(args: str) -> Decision:
         for call in chunk.calls
     )
     kind = "outcome" if chunk.outcomes else "value"
-    join = Child(
+    join = ChildTask(
         "@gather",
         msgspec.json.encode({"of": list(range(len(calls)))}).decode(),
         tuple(Edge(n, kind) for n in range(len(calls))),

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
-from mainspring.processes.record.arguments import Writer, nested, without
+from mainspring.processes.record.arguments import ArgumentWriter, nested, without
 from mainspring.processes.record.decision import (
     CHILDREN_LIMIT,
     KINDS,
@@ -59,7 +59,7 @@ class Recorder:
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
         self._attrs: dict[str, Any] = {}
-        self._writer: Writer | None = None
+        self._writer: ArgumentWriter | None = None
         self._concluded = False
 
     # -- recording
@@ -109,7 +109,7 @@ class Recorder:
             return self._link(draft, promise, kind)
 
         if self._writer is None:
-            self._writer = Writer(place)
+            self._writer = ArgumentWriter(place)
         text = self._writer.write(signature, signature.bind(args, kwargs), place)
         for promise in _promises("after", after):
             self._link(draft, promise, "order")
@@ -245,7 +245,7 @@ class Recorder:
     ) -> Undo:
         if not hasattr(callee, "signature"):
             raise InvalidArguments(f"expected a task or a process, got {callee!r}")
-        writer = Writer(place)
+        writer = ArgumentWriter(place)
         text = writer.write(callee.signature, callee.signature.bind(args, kwargs))
         return Undo(callee.name, text, self._version_of(callee.name), writer.has_holes)
 
@@ -279,7 +279,7 @@ class Recorder:
             )
 
         if error is not None and error not in bound:
-            writer = Writer(none)
+            writer = ArgumentWriter(none)
             text = writer.write(without(signature, error), bound)
             hole = f'"@":"{writer.word}","{error}":"{writer.word}:error:0"'
             text = "{" + hole + ("" if text == "{}" else "," + text[1:-1]) + "}"

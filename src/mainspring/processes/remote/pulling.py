@@ -10,11 +10,10 @@ from uuid import UUID, uuid5
 import msgspec
 
 from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
-from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit
-from mainspring.kernel import clean_text as clean
-from mainspring.processes.commit.change import Change, change_of
+from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit, clean_text
+from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.ticket import Pulled, Ticket
 from mainspring.processes.run.actor_policy import add_stored_timeouts
@@ -28,19 +27,21 @@ from mainspring.tasks.run.queue import never_run
 T = TypeVar("T")
 Steps = Generator[Step, list[Any], T]
 MOST = 1000  # tasks pulled at once
+# By which payloads of processes' visits are known, and their task timeouts (visits.py, `Payload`).
+PULLED = {"mark": "@", "until": "deadline"}
 # A long poll looks this often (seconds): soon at first, then ever more rarely.
 POLLS = (0.02, 0.05, 0.1, 0.2, 0.5)
 _REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
 
 
-class Held(msgspec.Struct):
+class HeldTask(msgspec.Struct):
     """A visit that was just held."""
 
     run: Run
     held_until: Any
 
 
-class Failed(msgspec.Struct, frozen=True):
+class FailedInput(msgspec.Struct, frozen=True):
     type: str
     message: str
     retry: bool
@@ -58,7 +59,7 @@ def next_pause(deadline: float, polls: int) -> float | None:
     return None if left <= 0 else min(left, POLLS[min(polls, len(POLLS) - 1)])
 
 
-def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
+def pull_steps(actor: str, limit: int) -> Steps[list[HeldTask]]:
     rows = yield SQL["read_remote"], {"queue": actor}
     if not rows:
         raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
@@ -72,11 +73,12 @@ def pull_steps(actor: str, limit: int) -> Steps[list[Held]]:
     most = (yield from _room(actor, limit)) if limited else limit
     if most <= 0:
         return []
-    values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
+    work_timeout = stored_policy(policy).work_timeout
+    values = {"queue": actor, "most": most, "work_timeout": work_timeout, **PULLED}
     held = yield KERNEL_SQL["pull_visits"], values
     settings = QueueSettings(name=actor, handler=never_run)
     return [
-        Held(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
+        HeldTask(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
         for row in held
     ]
 
@@ -90,18 +92,18 @@ def _room(actor: str, limit: int) -> Steps[int]:
 
 
 def stopped_of(
-    found: Sequence[tuple[Held, Handout, Pulled]],
-) -> list[tuple[Run, Change]]:
+    found: Sequence[tuple[HeldTask, TaskInput, Pulled]],
+) -> list[tuple[Run, TaskChange]]:
     """Tasks whose input failed: they fail too, without being handed out."""
     ended = []
-    for one, handout, _ in found:
-        if (given := handout.failed_input) is not None:
-            ended.append((one.run, stopped(handout, given.promise, given.error)))
+    for one, task_input, _ in found:
+        if (given := task_input.failed_input) is not None:
+            ended.append((one.run, stopped(task_input, given.promise, given.error)))
     return ended
 
 
-def pulled_of(found: Sequence[tuple[Held, Handout, Pulled]]) -> list[Pulled]:
-    return [pulled for _, handout, pulled in found if handout.failed_input is None]
+def pulled_of(found: Sequence[tuple[HeldTask, TaskInput, Pulled]]) -> list[Pulled]:
+    return [pulled for _, task_input, pulled in found if task_input.failed_input is None]
 
 
 def beat_steps(ticket: Ticket) -> Steps[str]:
@@ -123,26 +125,30 @@ def beat_steps(ticket: Ticket) -> Steps[str]:
 
 
 def settle_answer(
-    run: Run, handout: Handout, answer: Decision | Failed, shard_count: int, worker_id: UUID
+    run: Run,
+    task_input: TaskInput,
+    answer: Decision | FailedInput,
+    shard_count: int,
+    worker_id: UUID,
 ) -> Steps[str]:
-    if isinstance(answer, Failed):
+    if isinstance(answer, FailedInput):
         failures, policy = run.visit.attempt + 1, run.settings.retry
         if answer.retry and failures < policy.attempts:
             text = f"{answer.type}: {answer.message}"
             outcome = Retry(policy.delay(failures), answer.type, text)
             return (yield from settle_steps(run, outcome, worker_id))
-        failure = Failure(answer.type, answer.message, cause=handout.task_id)
+        failure = Failure(answer.type, answer.message, cause=task_input.task_id)
         answer = Decision(error=failure)
-    elif (problem := validate(answer, {given.promise for given in handout.inputs})) is not None:
+    elif (problem := validate(answer, {given.promise for given in task_input.inputs})) is not None:
         raise InvalidDecision(problem.message)
-    change = change_of(handout, answer)
+    change = change_of(task_input, answer)
     yield from add_stored_timeouts(change.tasks)
-    change.unneeded = [(handout.process_id, "", f"deadline/{handout.task_id}")]
+    change.unneeded = [(task_input.process_id, "", f"deadline/{task_input.task_id}")]
     return (yield from change_steps(run, change, shard_count, worker_id))
 
 
-def failed(type: str, message: str, retry: bool) -> Failed:
-    return Failed(clean(type, 500), clean(message, 16_000), retry)
+def failed(type: str, message: str, retry: bool) -> FailedInput:
+    return FailedInput(clean_text(type, 500), clean_text(message, 16_000), retry)
 
 
 def stored_policy(stored: str) -> Policy:

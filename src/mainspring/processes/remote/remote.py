@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from mainspring.errors import InvalidArguments
 from mainspring.kernel import KERNEL_SQL, QueueSettings, RetryPolicy
 from mainspring.processes.commit.settle_one import change_steps
 from mainspring.processes.commit.task_input import (
-    Handout,
+    TaskInput,
     handout_of,
     in_background,
     read_arguments,
@@ -31,8 +31,8 @@ from mainspring.processes.declare.versions import Versions
 from mainspring.processes.record.arguments import fill
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.pulling import (
-    Failed,
-    Held,
+    FailedInput,
+    HeldTask,
     accepted,
     beat_steps,
     busy,
@@ -49,7 +49,7 @@ from mainspring.processes.remote.pulling import (
 from mainspring.processes.remote.ticket import Pulled, Ticket
 from mainspring.processes.run.actor_policy import retry_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, Walk
+from mainspring.processes.steps import Steps
 from mainspring.shape import shape
 from mainspring.tasks.declare.policy import Policy
 from mainspring.tasks.declare.signature import encode_result
@@ -58,7 +58,6 @@ from mainspring.tasks.run.queue import never_run
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")
-Steps = Generator[Step, list[Any], T]
 # An answer that meets a lock is sent again so often, so many seconds apart.
 TRIES = 100
 PAUSE = 0.05
@@ -66,7 +65,7 @@ PAUSE = 0.05
 BEAT_TRIES = 10
 
 
-class Host(Protocol):
+class RemoteHost(Protocol):
     """What a remote actor needs of the application."""
 
     versions: Versions
@@ -76,8 +75,8 @@ class Host(Protocol):
 
     async def database(self) -> Database: ...
     def database_sync(self) -> Database: ...
-    async def walk(self, walk: Walk[T]) -> T: ...
-    def walk_sync(self, walk: Walk[T]) -> T: ...
+    async def run_steps(self, steps: Steps[T]) -> T: ...
+    def run_steps_sync(self, steps: Steps[T]) -> T: ...
 
 
 class Remote:
@@ -87,7 +86,7 @@ class Remote:
         await app.remote.complete(task.ticket, charge_card(**task.args))
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: RemoteHost) -> None:
         self._host = host
 
     # -- async
@@ -104,10 +103,10 @@ class Remote:
         host, deadline, polls = self._host, time.monotonic() + wait, 0
         shard_count = (await host.database()).shard_count
         while True:
-            held = await host.walk(pull_steps(actor, limit))
-            found = await host.walk(self._load(held)) if held else []
+            held = await host.run_steps(pull_steps(actor, limit))
+            found = await host.run_steps(self._load(held)) if held else []
             for run, change in stopped_of(found):
-                await host.walk(change_steps(run, change, shard_count, id_of(worker)))
+                await host.run_steps(change_steps(run, change, shard_count, id_of(worker)))
             if pulled := pulled_of(found):
                 return pulled
             if (pause := next_pause(deadline, polls)) is None:
@@ -119,7 +118,7 @@ class Remote:
         """Say that you are still at it. False: the task has ended or another attempt has it; stop."""
         read = Ticket.decode(ticket)
         for _ in range(BEAT_TRIES):
-            if (found := await self._host.walk(beat_steps(read))) != "busy":
+            if (found := await self._host.run_steps(beat_steps(read))) != "busy":
                 break
             await asyncio.sleep(PAUSE)
         return found != "stop"
@@ -148,11 +147,11 @@ class Remote:
         delivered to whoever catches it, or parked."""
         return await self._answer(ticket, failed(type, message, retry), worker)
 
-    async def _answer(self, text: str, answer: Decision | Failed, worker: str) -> str:
+    async def _answer(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
         ticket = Ticket.decode(text)
         shard_count = (await self._host.database()).shard_count
         for _ in range(TRIES):
-            found = await self._host.walk(
+            found = await self._host.run_steps(
                 self._answer_steps(ticket, answer, shard_count, id_of(worker))
             )
             if found is not None:
@@ -170,10 +169,10 @@ class Remote:
         host, deadline, polls = self._host, time.monotonic() + wait, 0
         shard_count = host.database_sync().shard_count
         while True:
-            held = host.walk_sync(pull_steps(actor, limit))
-            found = host.walk_sync(self._load(held)) if held else []
+            held = host.run_steps_sync(pull_steps(actor, limit))
+            found = host.run_steps_sync(self._load(held)) if held else []
             for run, change in stopped_of(found):
-                host.walk_sync(change_steps(run, change, shard_count, id_of(worker)))
+                host.run_steps_sync(change_steps(run, change, shard_count, id_of(worker)))
             if pulled := pulled_of(found):
                 return pulled
             if (pause := next_pause(deadline, polls)) is None:
@@ -185,7 +184,7 @@ class Remote:
         """See beat."""
         read = Ticket.decode(ticket)
         for _ in range(BEAT_TRIES):
-            if (found := self._host.walk_sync(beat_steps(read))) != "busy":
+            if (found := self._host.run_steps_sync(beat_steps(read))) != "busy":
                 break
             time.sleep(PAUSE)
         return found != "stop"
@@ -210,12 +209,12 @@ class Remote:
         """See fail."""
         return self._answer_sync(ticket, failed(type, message, retry), worker)
 
-    def _answer_sync(self, text: str, answer: Decision | Failed, worker: str) -> str:
+    def _answer_sync(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
         ticket = Ticket.decode(text)
         shard_count = self._host.database_sync().shard_count
         for _ in range(TRIES):
             steps = self._answer_steps(ticket, answer, shard_count, id_of(worker))
-            if (found := self._host.walk_sync(steps)) is not None:
+            if (found := self._host.run_steps_sync(steps)) is not None:
                 return accepted(found, ticket)
             time.sleep(PAUSE)
         raise busy(ticket)
@@ -236,40 +235,42 @@ class Remote:
                 ) from None
         return Decision(result=result)
 
-    def _load(self, held: Sequence[Held]) -> Steps[list[tuple[Held, Handout, Pulled]]]:
+    def _load(self, held: Sequence[HeldTask]) -> Steps[list[tuple[HeldTask, TaskInput, Pulled]]]:
         """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
         that this code cannot read, until its work timeout: others may be able to."""
         wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
         rows = yield SQL["read_tasks"], read_arguments(wanted)
         visits = {one.run.visit.key: one.run.visit for one in held}
-        handouts = {h.task_id: in_background(h, visits[h.task_id]) for h in map(handout_of, rows)}
+        task_inputs = {
+            h.task_id: in_background(h, visits[h.task_id]) for h in map(handout_of, rows)
+        }
         found = []
         for one in held:
-            if (handout := handouts.get(one.run.visit.key)) is not None:
+            if (task_input := task_inputs.get(one.run.visit.key)) is not None:
                 try:
-                    found.append((one, handout, self._pulled(one, handout)))
+                    found.append((one, task_input, self._pulled(one, task_input)))
                 except InvalidArguments as error:
-                    facts = {"actor": one.run.visit.queue, "task": handout.task_id}
+                    facts = {"actor": one.run.visit.queue, "task": task_input.task_id}
                     log.warning("task.not_pulled", extra={**facts, "error": str(error)})
         return found
 
-    def _pulled(self, one: Held, handout: Handout) -> Pulled:
+    def _pulled(self, one: HeldTask, task_input: TaskInput) -> Pulled:
         visit = one.run.visit
         args: dict[str, Any] = {}
-        if handout.failed_input is None:
-            text = self._host.versions.upcast(visit.queue, handout.args_version, handout.args)
-            args = msgspec.json.decode(fill(text, handout.inputs))
+        if task_input.failed_input is None:
+            text = self._host.versions.upcast(visit.queue, task_input.args_version, task_input.args)
+            args = msgspec.json.decode(fill(text, task_input.inputs))
         ticket = Ticket(
-            visit.queue, visit.shard, handout.process_id, visit.key, str(visit.id), visit.version,
+            visit.queue, visit.shard, task_input.process_id, visit.key, str(visit.id), visit.version,
             one.run.token, one.run.started, visit.attempt, visit.priority,
         )  # fmt: skip
         return Pulled(
-            ticket.encode(), visit.queue, handout.process_id, visit.key, args, str(visit.id),
+            ticket.encode(), visit.queue, task_input.process_id, visit.key, args, str(visit.id),
             visit.attempt + 1, one.held_until, payload_of(visit).deadline,
         )  # fmt: skip
 
     def _answer_steps(
-        self, ticket: Ticket, answer: Decision | Failed, shard_count: int, worker_id: UUID
+        self, ticket: Ticket, answer: Decision | FailedInput, shard_count: int, worker_id: UUID
     ) -> Steps[str | None]:
         """Settle an attempt. None: somebody has its rows, send it again."""
         rows = yield SQL["read_remote"], {"queue": ticket.queue}
@@ -283,14 +284,14 @@ class Remote:
         tasks = yield SQL["read_tasks"], read_arguments([(ticket.process_id, ticket.task)])
         settled = "gone"
         if tasks:
-            handout = in_background(handout_of(tasks[0]), run.visit)
-            settled = yield from settle_answer(run, handout, answer, shard_count, worker_id)
+            task_input = in_background(handout_of(tasks[0]), run.visit)
+            settled = yield from settle_answer(run, task_input, answer, shard_count, worker_id)
         if settled in ("locked", "changed"):
             return None
         if settled == "settled":
             return "accepted"
         values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
-        values["is_failure"] = isinstance(answer, Failed)
+        values["is_failure"] = isinstance(answer, FailedInput)
         known = yield SQL["was_answered"], values
         if known[0][0]:
             return "already"

@@ -11,8 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.kernel import DEFAULT_PRIORITY, PRIORITIES, START, QueueSettings, Run, Visit
-from mainspring.kernel import clock as moment
+from mainspring.kernel import DEFAULT_PRIORITY, PRIORITIES, START, QueueSettings, Run, Visit, clock
 
 LATEST = 1e11  # seconds: a time that both sides can write
 
@@ -57,7 +56,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
             self.shard, self.task, self.queue, UUID(self.id), None, self.priority, START[0],
             self.version, self.attempt, 0, None, f'{{"@": "{self.process_id}"}}',
         )  # fmt: skip
-        began = moment.local() - max(0.0, now - self.started)
+        began = clock.local() - max(0.0, now - self.started)
         return Run(visit, self.run, self.started, began, settings=settings)
 
 

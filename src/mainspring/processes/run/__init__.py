@@ -1,7 +1,7 @@
 """Running tasks of processes inside a worker, and recovering those whose time is over.
 
 actor.py         actors that are functions of this worker: tasks as workers, and deciders
-actor_policy.py  the terms on which a worker runs an actor's tasks: its policy as operators
+actor_policy.py  the policy in force for an actor's tasks: its policy as operators
                  have it now (P3, P4, P14)
 beats.py         the signs of life that running tasks give of themselves, written a few times
                  a second

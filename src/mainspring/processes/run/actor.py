@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import Run
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.declare.process import Process
 from mainspring.processes.declare.versions import Unread, Versions
 from mainspring.processes.record.arguments import fill
@@ -53,19 +53,19 @@ class FunctionActor:
         self._shard_count = shard_count
         self._seams = seams
 
-    async def decide(self, handout: Handout, run: Run) -> Decision:
+    async def decide(self, task_input: TaskInput, run: Run) -> Decision:
         """Run the function with what the task was given."""
         try:
-            args = self._versions.upcast(self.name, handout.args_version, handout.args)
-            arguments = self._signature.decode(fill(args, handout.inputs))
+            args = self._versions.upcast(self.name, task_input.args_version, task_input.args)
+            arguments = self._signature.decode(fill(args, task_input.inputs))
         except InvalidArguments as error:
-            is_newer = handout.args_version > self._versions.of(self.name)
+            is_newer = task_input.args_version > self._versions.of(self.name)
             raise Unread(error, is_newer=is_newer) from error
-        records = self._recorder(handout) if self._is_decider else None
+        records = self._recorder(task_input) if self._is_decider else None
         context = None
         if (parameter := self._signature.context_parameter) is not None:
             arguments[parameter] = context = ProcessContext(
-                run, self._signature.encode_result, self._connections, self._timeout, handout,
+                run, self._signature.encode_result, self._connections, self._timeout, task_input,
                 records, self._shard_count, self._seams,
             )  # fmt: skip
         if records is None:
@@ -88,6 +88,6 @@ class FunctionActor:
             return self._function(**arguments)  # type: ignore[no-any-return]
         return self._executor.call_in_thread(run, self._function, arguments)
 
-    def _recorder(self, handout: Handout) -> Recorder:
-        given = {given.promise for given in handout.inputs}
+    def _recorder(self, task_input: TaskInput) -> Recorder:
+        given = {given.promise for given in task_input.inputs}
         return Recorder(given, decider=self.name, version_of=self._versions.of)

@@ -1,4 +1,4 @@
-"""The terms on which a worker runs an actor's tasks: its policy as operators have it now (P3, P4, P14)."""
+"""The policy in force for an actor's tasks: as declared, or as operators have set it (P3, P4, P14)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mainspring.tasks.declare.policy import Policy, policy_of
 log = logging.getLogger("mainspring")
 
 
-class ActorTerms:
+class PolicyInForce:
     """Of one actor. The kernel tells it what has changed, and asks how its visits are held."""
 
     def __init__(self, settings: QueueSettings) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from mainspring.db.steps import Walk
+from mainspring.db.steps import Steps
 from mainspring.errors import InvalidDecision, MainspringError
-from mainspring.kernel import KERNEL_SQL as SQL
-from mainspring.kernel import Run, Verdict
-from mainspring.processes.commit.change import Change, change_of
+from mainspring.kernel import KERNEL_SQL, Run, Verdict
+from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.task_input import Handout
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.record.recorder import Recorder
 from mainspring.tasks.run.connections import Connections, lock_arguments
@@ -21,7 +20,7 @@ class Seams(Protocol):
     """What a context needs of the layer that runs it."""
 
     def beat(self, run: Run) -> None: ...
-    def prepare(self, change: Change) -> None: ...
+    def prepare(self, change: TaskChange) -> None: ...
 
 
 class ProcessContext(Context):
@@ -37,13 +36,13 @@ class ProcessContext(Context):
         encode: Any,
         connections: Connections,
         timeout: float | None,
-        handout: Handout,
+        task_input: TaskInput,
         records: Recorder | None,
         shard_count: int,
         seams: Seams,
     ) -> None:
         super().__init__(run, lambda _: None, connections, timeout)  # results are in the task's row
-        self._handout = handout
+        self._handout = task_input
         self._records = records
         self._shard_count = shard_count
         self._encode_result = encode
@@ -72,7 +71,7 @@ class ProcessContext(Context):
             )
         return _Transaction(self._run, self._connections, self)
 
-    def _change(self) -> Change:
+    def _change(self) -> TaskChange:
         """The decision as it stands at the end of the block."""
         if self._records is None:
             decision = Decision(result=self._encode_result(self._result))
@@ -91,19 +90,19 @@ class _Transaction(Transaction):
 
     _context: ProcessContext
 
-    def _steps(self) -> Walk[None]:
+    def _steps(self) -> Steps[None]:
         change = self._context._change()
         verdict = yield from self._commit(change)
         if verdict == "locked":
             # Its visit is locked by somebody, likely by the heart that holds it just now: nothing was
             # written. Once the row is ours the decision is judged by what it says then.
-            yield SQL["lock_unsettled"], lock_arguments(self._run)
+            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
             verdict = yield from self._commit(change)
         if verdict is not None:
             raise self._fenced()  # whatever is not to be settled rolls the whole block back
         yield from super()._steps()
 
-    def _commit(self, change: Change) -> Walk[Verdict]:
+    def _commit(self, change: TaskChange) -> Steps[Verdict]:
         commit = Commit([change], self._context._shard_count, runs=[self._run], waiting=True)
         yield from commit.steps()
         return commit.verdicts[0]

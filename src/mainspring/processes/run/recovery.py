@@ -17,24 +17,32 @@ import msgspec
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
     KERNEL_SQL,
+    ParkedVisit,
     QueueSettings,
     Retry,
     RetryPolicy,
     Run,
     Visit,
     WorkerPort,
+    clock,
     judge,
+    new_id,
 )
-from mainspring.kernel import clock as moment
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
-from mainspring.processes.commit.task_input import Desk, Handout, in_background
-from mainspring.processes.commit.visits import MARK, payload_of
+from mainspring.processes.commit.task_input import TaskInput, TaskInputs, in_background
+from mainspring.processes.commit.visits import (
+    MARK,
+    engine_visit,
+    is_process_visit,
+    offer_values,
+    payload_of,
+)
 from mainspring.processes.connections import Lines
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.run.actor_policy import ActorTerms, retry_of
+from mainspring.processes.run.actor_policy import PolicyInForce, retry_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
+from mainspring.processes.steps import Steps, run_steps
 from mainspring.processes.structural.change import call_off_values
 from mainspring.processes.structural.deadline import timed_out
 from mainspring.tasks.declare.policy import Policy, policy_of
@@ -71,14 +79,14 @@ class Recovery:
     def __init__(
         self,
         lines: Lines,
-        desk: Desk,
-        terms: Mapping[str, ActorTerms],
+        task_inputs: TaskInputs,
+        policies: Mapping[str, PolicyInForce],
         shard_count: int,
         worker: WorkerPort,
     ) -> None:
         self._lines = lines
-        self._desk = desk
-        self._terms = terms
+        self._task_inputs = task_inputs
+        self._policies = policies
         self._shard_count = shard_count
         self._under_way: set[int] = set()  # passes
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,6 +99,16 @@ class Recovery:
             places = [(row[0], row[4]) for row in mine]
             self._worker.call_soon(self._start, places)
         return {row[4] for row in mine}
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        """A process learns at once of a task of its own that is parked: it is looked at."""
+        mine = {payload_of(visit).process_id for visit in visits if is_process_visit(visit)}
+        if not mine:
+            return
+        engines = yield SQL["find_engines"], {"ids": sorted(mine)}
+        looks = [engine_visit("look", id, id, id=new_id(), engine=engine) for id, engine in engines]
+        if looks:
+            yield KERNEL_SQL["offer"], offer_values(looks, self._shard_count)
 
     def _start(self, places: Sequence[tuple[int, int]]) -> None:
         fresh = [(shard, held) for shard, held in places if held not in self._under_way]
@@ -131,12 +149,12 @@ class Recovery:
             policy = policy_of(msgspec.json.decode(row[15]))
         except InvalidSetting:
             policy = Policy()
-        terms = self._terms.get(visit.queue)
-        declared = terms.settings.retry if terms is not None else RetryPolicy()
+        in_force = self._policies.get(visit.queue)
+        declared = in_force.settings.retry if in_force is not None else RetryPolicy()
         settings = QueueSettings(
             name=visit.queue, handler=never_run, retry=retry_of(declared, policy), any_pass=False
         )
-        began = moment.local() - max(0.0, row[16] - row[13])
+        began = clock.local() - max(0.0, row[16] - row[13])
         return Late(
             Run(visit, row[12], row[13], began, settings=settings), policy, row[14], row[16]
         )
@@ -168,13 +186,13 @@ class Recovery:
     async def _end(self, one: Late) -> None:
         """An error decision with the version and pass that were seen."""
         visit = one.run.visit
-        handout = await self._desk.load(payload_of(visit).process_id, visit.key)
-        if handout is None:
+        task_input = await self._task_inputs.load(payload_of(visit).process_id, visit.key)
+        if task_input is None:
             return  # the look finds the visit without a task
-        handout = in_background(handout, visit)
+        task_input = in_background(task_input, visit)
         name = "task_timeout" if one.is_over else "work_timeout"
         async with self._lines.transaction() as connection:
-            answer = await drive(connection, self._end_steps(one, handout))
+            answer = await run_steps(connection, self._end_steps(one, task_input))
             if answer == "settled":
                 count, values = KERNEL_SQL["count"], {"actors": [visit.queue], "names": [name]}
                 await connection.fetch(count.numbered, *count.arguments(values))
@@ -183,20 +201,18 @@ class Recovery:
                 facts = {"actor": visit.queue, "task": visit.key, "reason": name}
                 log.warning("task.overtaken", extra=facts)
 
-    def _end_steps(self, one: Late, handout: Handout) -> Any:
+    def _end_steps(self, one: Late, task_input: TaskInput) -> Any:
         run = one.run
         if one.is_over:
-            failure = timed_out(handout.actor, handout.task_id)
-            change = change_of(handout, Decision(error=failure))
+            failure = timed_out(task_input.actor, task_input.task_id)
+            change = change_of(task_input, Decision(error=failure))
             change.failing = False  # it ends, caught or not
             return change_steps(run, change, self._shard_count, self._worker.worker_id)
-        text = (
-            f"a run of {handout.actor!r} neither ended nor beat for {one.policy.work_timeout:g} s"
-        )
+        text = f"a run of {task_input.actor!r} neither ended nor beat for {one.policy.work_timeout:g} s"
         error = WorkTimeout(text)
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         if isinstance(outcome, Retry) and one.policy.on_work_timeout == "fail":
             return settle_steps(run, outcome, self._worker.worker_id)
-        failure = Failure("mainspring.errors.WorkTimeout", text, cause=handout.task_id)
-        change = change_of(handout, Decision(error=failure))
+        failure = Failure("mainspring.errors.WorkTimeout", text, cause=task_input.task_id)
+        change = change_of(task_input, Decision(error=failure))
         return change_steps(run, change, self._shard_count, self._worker.worker_id)

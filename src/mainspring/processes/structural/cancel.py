@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel import KERNEL_SQL, new_id
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import engine_visit, find_places, place_values, queue_of
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
@@ -24,7 +24,7 @@ from mainspring.processes.structural.compensation import (
     under_way,
     undo_tasks,
 )
-from mainspring.processes.structural.cone import LIVE, Graph, Node
+from mainspring.processes.structural.cone import LIVE, TaskGraph, TaskNode
 from mainspring.tasks.declare.promise import Failure
 
 CANCELLED = "mainspring.errors.ProcessCancelled"
@@ -48,7 +48,7 @@ class Cancelling(Structural):
         if refused:
             yield from self.unlock()
             return Answer(False, why=refused)
-        graph = Graph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
+        graph = TaskGraph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
         kept = compensating(graph) if compensate else set()
         live = [node for node in graph.live() if node.id not in kept]
         undone = (yield from self._find_undone(graph, live, kept)) if compensate else []
@@ -70,8 +70,8 @@ class Cancelling(Structural):
         return Answer(True, len(live), stopped, compensations=len(undone))
 
     def _find_undone(
-        self, graph: Graph, live: list[Node], kept: set[str]
-    ) -> Generator[Step, list[Any], list[Node]]:
+        self, graph: TaskGraph, live: list[TaskNode], kept: set[str]
+    ) -> Generator[Step, list[Any], list[TaskNode]]:
         """What was done and is not undone yet. What is handed out may have had its effect."""
         if not any(node.undo for node in graph.nodes.values()):
             return []
@@ -81,16 +81,16 @@ class Cancelling(Structural):
         return to_undo(graph, {row[0]: row for row in rows}, set(places["keys"]), kept)
 
     def _undo(
-        self, locked: Locked, graph: Graph, undone: list[Node]
+        self, locked: Locked, graph: TaskGraph, undone: list[TaskNode]
     ) -> Generator[Step, list[Any], Any]:
         """Their tasks, after compensations that run already: those are of what was done later."""
         root = graph.nodes[locked.root]
 
-        def maker(step: Node) -> Node:
+        def maker(step: TaskNode) -> TaskNode:
             return graph.nodes.get(step.created_by or "", root)  # it may have been pruned
 
         tasks = undo_tasks(self.process_id, undone, maker, under_way(graph))
-        change = Change(self.process_id, maker(undone[0]).id, None)
+        change = TaskChange(self.process_id, maker(undone[0]).id, None)
         change.tasks = tasks
         yield from self.end_tasks(locked, [change])
 

@@ -21,9 +21,17 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.literals import words
 from mainspring.errors import Fenced
-from mainspring.kernel import KERNEL_SQL, Done, Run, WorkerPort, in_order, new_id, settle_arguments
-from mainspring.kernel import clock as moment
-from mainspring.processes.commit.end_rows import End, end_values
+from mainspring.kernel import (
+    KERNEL_SQL,
+    Done,
+    Run,
+    WorkerPort,
+    clock,
+    in_order,
+    new_id,
+    settle_arguments,
+)
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
 from mainspring.processes.commit.visits import (
     NewVisit,
     engine_visit,
@@ -34,17 +42,16 @@ from mainspring.processes.commit.visits import (
 )
 from mainspring.processes.connections import Lines
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.cancel import CANCELLED
 from mainspring.processes.structural.change import Answer, Locked, call_off_values, request_cancel
 from mainspring.tasks.declare.promise import Failure
 
 log = logging.getLogger("mainspring")
 MOST = 100  # processes in one transaction
-Steps = Generator[Step, list[Any], Any]
 
 
-class Task(msgspec.Struct, frozen=True):
+class LiveTask(msgspec.Struct, frozen=True):
     """A row of read_live_tasks.sql."""
 
     process_id: str
@@ -55,7 +62,7 @@ class Task(msgspec.Struct, frozen=True):
     can_be_undone: bool
 
 
-class Asked(msgspec.Struct):
+class CancelAsked(msgspec.Struct):
     """A cancel that waits for its turn. `done`: whether it was settled with others."""
 
     process_id: str
@@ -71,7 +78,7 @@ class Cancels:
         self._database = database
         self._lines = lines
         self._worker = worker
-        self._waiting: list[Asked] = []
+        self._waiting: list[CancelAsked] = []
         self._work: asyncio.Task[None] | None = None
         self._alone = 0  # cancels that are done each by itself, just now
 
@@ -80,7 +87,7 @@ class Cancels:
         if self._work is None and not self._alone:
             return False  # nobody to wait for
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Asked(process_id, run, compensate, done))
+        self._waiting.append(CancelAsked(process_id, run, compensate, done))
         if self._work is None:
             self._work = asyncio.create_task(self._do())
         return await done
@@ -101,7 +108,7 @@ class Cancels:
             await asyncio.gather(self._work, return_exceptions=True)
 
     async def _do(self) -> None:
-        batch: list[Asked] = []
+        batch: list[CancelAsked] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
@@ -118,27 +125,27 @@ class Cancels:
             for asked in (*batch, *self._waiting):
                 asked.done.cancel()  # the worker stops; one that is done stays so
 
-    async def _cancel(self, batch: Sequence[Asked]) -> set[int]:
+    async def _cancel(self, batch: Sequence[CancelAsked]) -> set[int]:
         mine: dict[str, int] = {}
         for n, asked in enumerate(batch):
             if not asked.done.done():
                 mine.setdefault(asked.process_id, n)
-        steps = Batch(batch, mine, self._database.shard_count, self._worker.worker_id)
+        steps = CancelBatch(batch, mine, self._database.shard_count, self._worker.worker_id)
         async with self._lines.connection() as connection:
             mark = SQL["mark_closing_many"]
             values = mark.arguments({"ids": sorted(mine)})
             await self._database.fetch(connection, mark, *values)
             async with self._database.transaction(connection):
-                settled: set[int] = await drive(connection, steps.steps())
+                settled: set[int] = await run_steps(connection, steps.steps())
         return settled
 
 
-class Batch:
+class CancelBatch:
     """One transaction of cancels. A generator of statements without I/O."""
 
     def __init__(
         self,
-        batch: Sequence[Asked],
+        batch: Sequence[CancelAsked],
         places: dict[str, int],
         shard_count: int,
         worker_id: UUID | None,
@@ -151,9 +158,9 @@ class Batch:
     def steps(self) -> Generator[Step, list[Any], set[int]]:
         rows = yield SQL["lock_many_alone"], {"ids": sorted(self._places)}
         locked = {row[0]: Locked(*row) for row in rows}
-        found: dict[str, list[Task]] = defaultdict(list)
+        found: dict[str, list[LiveTask]] = defaultdict(list)
         for row in (yield SQL["read_live_tasks"], {"ids": sorted(locked)}):
-            found[row[0]].append(Task(*row))
+            found[row[0]].append(LiveTask(*row))
         plain = [one for one in locked.values() if self._is_plain(one, found[one.id])]
         if not plain:
             return set()
@@ -163,14 +170,14 @@ class Batch:
         yield from self._go_on(plain)
         return (yield from self._settle(plain, found, stopped))
 
-    def _is_plain(self, locked: Locked, tasks: list[Task]) -> bool:
+    def _is_plain(self, locked: Locked, tasks: list[LiveTask]) -> bool:
         asked = self._batch[self._places[locked.id]]
         if locked.state != "open" or (locked.cancelling and asked.compensate):
             return False
         return not asked.compensate or not any(task.can_be_undone for task in tasks)
 
     def _drop(
-        self, live: list[Task], locked: dict[str, Locked]
+        self, live: list[LiveTask], locked: dict[str, Locked]
     ) -> Generator[Step, list[Any], dict[str, int]]:
         """Visits, counts and waits; answers how many runs of each process were told to stop."""
         stopped: dict[str, int] = defaultdict(int)
@@ -199,16 +206,16 @@ class Batch:
             stopped[process_of[row[1]]] += bool(row[2])
         return stopped
 
-    def _end(self, live: list[Task]) -> Steps:
+    def _end(self, live: list[LiveTask]) -> Steps[Any]:
         error = Failure(CANCELLED, "cancelled")
-        ends = {task.id: End(task.process_id, task.id, "cancelled") for task in live}
+        ends = {task.id: TaskEnd(task.process_id, task.id, "cancelled") for task in live}
         for task in live:
-            end = ends.setdefault(task.promise, End(task.process_id, task.promise))
+            end = ends.setdefault(task.promise, TaskEnd(task.process_id, task.promise))
             end.outcome, end.error = "err", error
         if ends:
             yield SQL["end_tasks"], end_values(ends.values())
 
-    def _go_on(self, plain: list[Locked]) -> Steps:
+    def _go_on(self, plain: list[Locked]) -> Steps[Any]:
         """They have ended: their children are cancelled next, and parents that wait are told."""
         offers: list[NewVisit] = []
         hows = {one.id: self._batch[self._places[one.id]].compensate for one in plain}
@@ -230,7 +237,7 @@ class Batch:
         yield KERNEL_SQL["delete_visits"], place_values(looks, self._shard_count)
 
     def _settle(
-        self, plain: list[Locked], found: dict[str, list[Task]], stopped: dict[str, int]
+        self, plain: list[Locked], found: dict[str, list[LiveTask]], stopped: dict[str, int]
     ) -> Generator[Step, list[Any], set[int]]:
         """The visits of these cancels, in the order in which visits are locked."""
         runs = {}
@@ -240,7 +247,7 @@ class Batch:
             live = sum(task.is_live for task in found[one.id])
             answer = Answer(True, live, stopped[one.id])
             run.outcome = Done(result=msgspec.json.encode(answer).decode())
-            run.seconds = max(0.0, moment.local() - run.began)
+            run.seconds = max(0.0, clock.local() - run.began)
         listed = sorted(
             runs.values(), key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue)
         )

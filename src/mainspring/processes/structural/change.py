@@ -30,9 +30,9 @@ from mainspring.db.literals import words
 from mainspring.db.sql import Statement
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel import DEFAULT_PRIORITY, KERNEL_SQL, new_id
-from mainspring.processes.commit.change import FIRST_OF, Change
+from mainspring.processes.commit.change import FIRST_OF, TaskChange
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.end_rows import End, end_values
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, deadline_of, decode_options
 from mainspring.processes.commit.visits import (
     QUEUE,
@@ -45,12 +45,11 @@ from mainspring.processes.commit.visits import (
     task_visit,
 )
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, drive
+from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.compensation import around
-from mainspring.processes.structural.cone import Graph, Node
+from mainspring.processes.structural.cone import TaskGraph, TaskNode
 from mainspring.tasks.declare.promise import Failure
 
-Steps = Generator[Step, list[Any], Any]
 T = TypeVar("T")
 ENDED = ("done", "parked")  # from which a restart may begin
 FROM_SCRATCH = "the process was cancelled: restart it from scratch"
@@ -95,7 +94,7 @@ class Answer(msgspec.Struct, frozen=True):
     compensations: int = 0  # tasks that undo what was done, and run from here on
 
 
-class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+class RestartOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a process is to be restarted: from a task, from those of an actor, or from scratch."""
 
     task: str | None = None
@@ -105,7 +104,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int | None = None  # of what is queued at once; None: each task's own
 
     @classmethod
-    def starting(cls, task: str | None, **how: Any) -> Order:
+    def starting(cls, task: str | None, **how: Any) -> RestartOrder:
         """From a task by its id, or from those of an actor: whichever the text is."""
         try:
             return cls(task=None if task is None else str(UUID(task)), **how)
@@ -130,11 +129,11 @@ class Structural:
         self.engine = locked.engine
         return locked
 
-    def read(self) -> Generator[Step, list[Any], Graph]:
+    def read(self) -> Generator[Step, list[Any], TaskGraph]:
         """All of its graph, in two range reads."""
         tasks = yield SQL["read_graph_tasks"], {"id": self.process_id}
         edges = yield SQL["read_graph_edges"], {"id": self.process_id}
-        return Graph(tasks, edges)
+        return TaskGraph(tasks, edges)
 
     def unlock(
         self,
@@ -143,7 +142,7 @@ class Structural:
         root_closed: bool | None = None,
         generations: int = 0,
         cancelling: bool = False,
-    ) -> Steps:
+    ) -> Steps[Any]:
         """Decisions may come again."""
         yield (
             SQL["open_again"],
@@ -158,15 +157,17 @@ class Structural:
 
     # -- what is called off
 
-    def _write_ends(self, nodes: Sequence[Node], promises: set[str], error: Failure) -> Steps:
-        ends = {node.id: End(self.process_id, node.id, "cancelled") for node in nodes}
+    def _write_ends(
+        self, nodes: Sequence[TaskNode], promises: set[str], error: Failure
+    ) -> Steps[Any]:
+        ends = {node.id: TaskEnd(self.process_id, node.id, "cancelled") for node in nodes}
         for promise in promises:
-            end = ends.setdefault(promise, End(self.process_id, promise))
+            end = ends.setdefault(promise, TaskEnd(self.process_id, promise))
             end.outcome, end.error = "err", error
         if ends:
             yield SQL["end_tasks"], end_values(ends.values())
 
-    def _drop(self, tasks: Sequence[str], graph: Graph) -> Generator[Step, list[Any], int]:
+    def _drop(self, tasks: Sequence[str], graph: TaskGraph) -> Generator[Step, list[Any], int]:
         """Visits, counts and waits of tasks that go on no longer as they were."""
         if not tasks:
             return 0
@@ -180,7 +181,7 @@ class Structural:
         yield SQL["unpark_tasks"], {"tasks": words(tasks)}
         return sum(1 for row in rows if row[2])
 
-    def _stop_runs(self, rows: Sequence[Any]) -> Steps:
+    def _stop_runs(self, rows: Sequence[Any]) -> Steps[Any]:
         """Tell the workers which runs count no longer (rows of drop_visits.sql), those held first:
         what runs is held, or began a moment ago."""
         listed = sorted(rows, key=lambda row: not row[2])
@@ -188,7 +189,7 @@ class Structural:
         if versions:
             yield KERNEL_SQL["call_off"], call_off_values(versions)
 
-    def _cancel_children(self, tasks: Sequence[str], *, compensate: bool = True) -> Steps:
+    def _cancel_children(self, tasks: Sequence[str], *, compensate: bool = True) -> Steps[Any]:
         if not tasks:
             return
         rows = yield SQL["find_children"], {"process_id": self.process_id, "tasks": list(tasks)}
@@ -205,13 +206,13 @@ class Structural:
             kind, self.process_id, subject, id=new_id(), engine=self.engine, due_at=due_at
         )
 
-    def _offer(self, visits: Sequence[NewVisit]) -> Steps:
+    def _offer(self, visits: Sequence[NewVisit]) -> Steps[Any]:
         if visits:
             yield KERNEL_SQL["offer"], offer_values(visits, self._shard_count)
 
     # -- restart
 
-    def restart(self, order: Order) -> Generator[Step, list[Any], Answer]:
+    def restart(self, order: RestartOrder) -> Generator[Step, list[Any], Answer]:
         """Redo a task (or those of an actor that have ended), what it made and what depends on it;
         without either, all of the process.
 
@@ -278,12 +279,12 @@ class Structural:
 
     def _reset(
         self,
-        graph: Graph,
+        graph: TaskGraph,
         reset: Sequence[str],
         reopened: set[str],
         now: datetime,
         priority: int | None,
-    ) -> Steps:
+    ) -> Steps[Any]:
         counts = {}
         for id in reset:
             count, is_stopped = graph.open_inputs(id, reopened)
@@ -323,7 +324,7 @@ class Structural:
 
     # -- parts of a process, ended while the rest goes on
 
-    def end_tasks(self, locked: Locked, changes: Iterable[Change]) -> Steps:
+    def end_tasks(self, locked: Locked, changes: Iterable[TaskChange]) -> Steps[Any]:
         """Write ends like decisions do: promises closed, who waits released, the process finished."""
         listed = list(changes)
         if listed:
@@ -331,7 +332,7 @@ class Structural:
             yield from commit.structural_steps(locked.root, locked.type, locked.now, locked.engine)
 
 
-def _refusal(locked: Locked, graph: Graph, start: str, *, force: bool) -> str | None:
+def _refusal(locked: Locked, graph: TaskGraph, start: str, *, force: bool) -> str | None:
     """Why a restart from a task cannot be; None: it can."""
     node = graph.nodes.get(start)
     if node is None:
@@ -353,7 +354,7 @@ def _refusal(locked: Locked, graph: Graph, start: str, *, force: bool) -> str | 
 
 
 def _undone_before(
-    graph: Graph, scopes: Mapping[str, Any], cone: set[str], tasks: Iterable[str]
+    graph: TaskGraph, scopes: Mapping[str, Any], cone: set[str], tasks: Iterable[str]
 ) -> str | None:
     """What was undone is not redone, wherever a restart begins: its scope has ended for good."""
     for id in tasks:
@@ -366,7 +367,7 @@ def _undone_before(
     return None
 
 
-def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
+def _undone_in_race(graph: TaskGraph, scopes: Mapping[str, Any], cone: set[str]) -> str | None:
     """A race cannot be run again with a scope that lost it and was undone."""
     for scope in scopes.values():
         if scope[3] not in UNDONE or scope[2] in cone:
@@ -382,7 +383,7 @@ def _undone_in_race(graph: Graph, scopes: Mapping[str, Any], cone: set[str]) -> 
 
 
 def visit_of(
-    process_id: str, node: Node, ahead: int = 0, *, engine: str, now: datetime | None = None
+    process_id: str, node: TaskNode, ahead: int = 0, *, engine: str, now: datetime | None = None
 ) -> NewVisit:
     """The visit by which a task is run, now or in a generation to come."""
     options = decode_options(node.options)
@@ -414,7 +415,9 @@ def request_look(
     return _requested("look", process_id, process_id, priority, more)
 
 
-def request_restart(process_id: str, order: Order, priority: int = DEFAULT_PRIORITY) -> NewVisit:
+def request_restart(
+    process_id: str, order: RestartOrder, priority: int = DEFAULT_PRIORITY
+) -> NewVisit:
     """The visit by which a process is restarted."""
     more = msgspec.json.encode(order).decode()
     return _requested("restart", process_id, new_id(), priority, more)
@@ -427,7 +430,7 @@ def _requested(
     return msgspec.structs.replace(visit, priority=priority)
 
 
-def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps:
+def request_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps[Any]:
     """Ask for structural changes, in anyone's transaction: they happen after it is committed.
     The visits go to where the engine works for each process."""
     rows = yield SQL["find_engines"], {"ids": sorted({visit.process_id for visit in visits})}
@@ -454,7 +457,7 @@ async def run_alone(
         return await database.fetch(connection, statement, *statement.arguments(values))
 
     async with closing(fetch, process_id), database.transaction(connection):
-        return await drive(connection, steps)
+        return await run_steps(connection, steps)
 
 
 @asynccontextmanager

@@ -14,21 +14,20 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel import KERNEL_SQL, new_id
-from mainspring.processes.commit.change import Change, NewTask
-from mainspring.processes.commit.end_rows import End, end_values
+from mainspring.processes.commit.change import NewTask, TaskChange
+from mainspring.processes.commit.end_rows import TaskEnd, end_values
 from mainspring.processes.commit.task_input import decode_options
 from mainspring.processes.commit.visits import find_places, queue_of
 from mainspring.processes.record.arguments import with_error
 from mainspring.processes.record.decision import Undo, fingerprint
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
+from mainspring.processes.steps import Step, Steps
 from mainspring.processes.structural.change import Answer, Locked
 from mainspring.processes.structural.compensation import may_have_begun, under_way, undo_tasks
-from mainspring.processes.structural.cone import LIVE, WAITING, Graph, Node
+from mainspring.processes.structural.cone import LIVE, WAITING, TaskGraph, TaskNode
 from mainspring.processes.structural.repair import ALL_ENDED, Repairing
 from mainspring.tasks.declare.promise import Failure
 
-Steps = Generator[Step, list[Any], Any]
 A_DAY = timedelta(days=1)
 A_WHILE = timedelta(seconds=30)
 FAIL = "@fail"
@@ -77,10 +76,10 @@ class Sight(msgspec.Struct):
         return at
 
 
-class Looking(Repairing):
+class Checking(Repairing):
     """What a look changes, under the exclusive lock."""
 
-    def look(self, *, check: bool = True, idle: bool = False) -> Steps:
+    def look(self, *, check: bool = True, idle: bool = False) -> Steps[Any]:
         """Read again, and change what must be; with a check, what cannot be. Whoever ended the last task
         asked for a look at once: that a planned one finishes an idle process is a defect."""
         locked = yield from self.lock()
@@ -106,7 +105,7 @@ class Looking(Repairing):
 
     # -- parked tasks
 
-    def _deliver(self, locked: Locked) -> Steps:
+    def _deliver(self, locked: Locked) -> Steps[Any]:
         """Parked tasks whose error somebody catches by now; and those that the kernel parked."""
         rows = yield SQL["read_parked"], {"id": self.process_id}
         if not rows:
@@ -123,12 +122,12 @@ class Looking(Repairing):
             caught |= {row[1] for row in known if row[3] in catching}
         if fresh := [row for row in rows if row[6] and row[1] not in caught]:
             yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
-            ends = [End(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
+            ends = [TaskEnd(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
             yield SQL["end_tasks"], end_values(ends)
         changes = []
         for row in known:
             if row[1] in caught:
-                change = Change(self.process_id, row[0], "done", row[2], row[1], "err")
+                change = TaskChange(self.process_id, row[0], "done", row[2], row[1], "err")
                 change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
                 changes.append(change)
         if changes:
@@ -140,7 +139,7 @@ class Looking(Repairing):
 
     # -- scopes
 
-    def _end_scopes(self, locked: Locked, graph: Graph) -> Steps:
+    def _end_scopes(self, locked: Locked, graph: TaskGraph) -> Steps[Any]:
         """Failed scopes: cancel what is left of each, undo what was done, call the handler."""
         rows = yield SQL["read_scopes"], {"id": self.process_id}
         scopes = {row[0]: row for row in rows}
@@ -151,7 +150,9 @@ class Looking(Repairing):
             if not _inside(scopes[id][1], failing, scopes):
                 yield from self._end_scope(locked, graph, scopes, id)
 
-    def _end_scope(self, locked: Locked, graph: Graph, scopes: dict[str, Any], id: str) -> Steps:
+    def _end_scope(
+        self, locked: Locked, graph: TaskGraph, scopes: dict[str, Any], id: str
+    ) -> Steps[Any]:
         row = scopes[id]
         # One inside that failed before has been undone: once is enough.
         within = {s for s in scopes if _inside(s, {id}, scopes) and scopes[s][3] != "undoing"}
@@ -177,8 +178,8 @@ class Looking(Repairing):
         yield SQL["change_scopes"], {"ids": sorted(within), "state": "undoing"}
         yield from self.end_tasks(locked, changes)
 
-    def _cancelled(self, node: Node, promise: str) -> Change:
-        change = Change(self.process_id, node.id, "cancelled", node.actor)
+    def _cancelled(self, node: TaskNode, promise: str) -> TaskChange:
+        change = TaskChange(self.process_id, node.id, "cancelled", node.actor)
         change.generation, change.fails_scope = node.generation, False
         if node.promise != promise:  # that one the handler fulfils
             change.promise, change.outcome, change.error = node.promise, "err", CANCELLED
@@ -186,13 +187,13 @@ class Looking(Repairing):
 
     def _handler(
         self,
-        graph: Graph,
+        graph: TaskGraph,
         root: str,
         row: Any,
-        done: list[Node],
+        done: list[TaskNode],
         after: list[str],
         error: Failure,
-    ) -> Change:
+    ) -> TaskChange:
         """The undo tasks of what was done, newest first, and then the handler."""
         opened_by = graph.nodes.get(row[2]) or graph.nodes[root]
         tasks = undo_tasks(self.process_id, done, lambda step: opened_by, after)
@@ -209,7 +210,7 @@ class Looking(Repairing):
             tuple(edges),
         )  # fmt: skip
         task.scope_id = row[1]
-        change = Change(self.process_id, opened_by.id, None, opened_by.actor)
+        change = TaskChange(self.process_id, opened_by.id, None, opened_by.actor)
         change.tasks = [*tasks, task]
         return change
 
@@ -223,7 +224,7 @@ class Looking(Repairing):
             return False
         yield from self._drop([n.id for n in left], graph)
         changes = [self._cancelled(n, "") for n in left]
-        change = Change(self.process_id, locked.root, None)
+        change = TaskChange(self.process_id, locked.root, None)
         yield from self.end_tasks(locked, changes or [change])
         return True
 
@@ -240,10 +241,11 @@ def _error(row: Any) -> Failure:
     if row[5]:
         return msgspec.json.decode(row[5], type=Failure)
     text = row[7] or "parked by the engine"
-    if text.startswith("the worker that ran it died"):  # as recover.sql says it
-        return Failure("mainspring.errors.WorkerDied", text, cause=row[0])
     kind, _, message = text.partition(": ")
-    return Failure(kind if message else "unknown", message or text, cause=row[0])
+    if message and not any(map(str.isspace, kind)):  # as every error of a run begins
+        return Failure(kind, message, cause=row[0])
+    kind = "mainspring.errors.WorkerDied" if row[8] else "unknown"
+    return Failure(kind, text, cause=row[0])
 
 
 def _parked(locked: Locked, row: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import msgspec
 
 from mainspring.kernel import new_ids
 from mainspring.processes.commit.change import NewTask
-from mainspring.processes.commit.task_input import Options, decode_options
+from mainspring.processes.commit.task_input import TaskOptions, decode_options
 from mainspring.processes.record.decision import Undo
-from mainspring.processes.structural.cone import LIVE, Graph, Node
+from mainspring.processes.structural.cone import LIVE, TaskGraph, TaskNode
 
 Scopes = Mapping[str, Any]  # by id: (id, parent, opened_by, state, ...), as read_scopes.sql answers
 NEVER = 1 << 62  # the number of an end that was not: what was in flight is undone first
@@ -24,8 +24,8 @@ NEVER = 1 << 62  # the number of an end that was not: what was in flight is undo
 
 def undo_tasks(
     process_id: str,
-    steps: Sequence[Node],
-    maker: Callable[[Node], Node],
+    steps: Sequence[TaskNode],
+    maker: Callable[[TaskNode], TaskNode],
     after: Sequence[str] = (),
 ) -> list[NewTask]:
     """A task for each step, in reverse order of the ends, each after the one before it.
@@ -40,17 +40,17 @@ def undo_tasks(
             id, process_id, by.id, by.generation, id, undo.actor, undo.args, undo.args_version,
             tuple(edges),
         )  # fmt: skip
-        task.options = Options(shielded=True)
+        task.options = TaskOptions(shielded=True)
         tasks.append(task)
     return tasks
 
 
-def compensating(graph: Graph) -> set[str]:
+def compensating(graph: TaskGraph) -> set[str]:
     """Tasks that undo something, and all that they made: no cancel ends them half way."""
     known: dict[str, bool] = {}
     for node in graph.nodes.values():
         line: list[str] = []
-        at: Node | None = node
+        at: TaskNode | None = node
         while at is not None and at.id not in known and not decode_options(at.options).shielded:
             line.append(at.id)
             at = graph.nodes.get(at.created_by or "")
@@ -61,7 +61,7 @@ def compensating(graph: Graph) -> set[str]:
     return {id for id, is_one in known.items() if is_one}
 
 
-def under_way(graph: Graph, makers: Collection[str] | None = None) -> list[str]:
+def under_way(graph: TaskGraph, makers: Collection[str] | None = None) -> list[str]:
     """The promises of compensations that have not ended: of those that these tasks made, or of all."""
     return [
         node.promise
@@ -74,8 +74,8 @@ def under_way(graph: Graph, makers: Collection[str] | None = None) -> list[str]:
 
 
 def to_undo(
-    graph: Graph, scopes: Scopes, handed_out: Collection[str], kept: Collection[str]
-) -> list[Node]:
+    graph: TaskGraph, scopes: Scopes, handed_out: Collection[str], kept: Collection[str]
+) -> list[TaskNode]:
     """The steps that a cancel of the process undoes. `kept` is what undoes others, and goes on."""
     return [
         node
@@ -87,7 +87,7 @@ def to_undo(
     ]
 
 
-def may_have_begun(node: Node, handed_out: Collection[str]) -> bool:
+def may_have_begun(node: TaskNode, handed_out: Collection[str]) -> bool:
     """Whether a step may have had its effect: it has ended or has a visit, a race called it off, or it
     was done before a restart and waits to be redone."""
     if node.state in LIVE:

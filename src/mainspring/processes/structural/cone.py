@@ -15,7 +15,7 @@ LIVE = ("open", "external", "parked")
 WAITING = ("@signal", "@sleep", "@gather", "@concat", "@first_of", "@pass_on")
 
 
-class Node(msgspec.Struct):
+class TaskNode(msgspec.Struct):
     """A task of the graph."""
 
     id: str
@@ -31,11 +31,11 @@ class Node(msgspec.Struct):
     undo: str | None = None
 
 
-class Graph:
+class TaskGraph:
     """All tasks and edges of a process."""
 
     def __init__(self, tasks: Iterable[Sequence[Any]], edges: Iterable[Sequence[Any]]) -> None:
-        self.nodes: Mapping[str, Node] = {row[0]: Node(*row) for row in tasks}
+        self.nodes: Mapping[str, TaskNode] = {row[0]: TaskNode(*row) for row in tasks}
         self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._waiting: dict[str, list[str]] = defaultdict(list)
         self._made: dict[str, list[str]] = defaultdict(list)
@@ -70,7 +70,7 @@ class Graph:
                     todo.append(id)
         return found
 
-    def _called_off(self, node: Node) -> list[str]:
+    def _called_off(self, node: TaskNode) -> list[str]:
         """Who lost a race that is run again runs again: a cancellation must not win it."""
         if node.actor != "@first_of":
             return []
@@ -111,6 +111,6 @@ class Graph:
         """How many tasks that have not ended have an edge of any kind on it."""
         return sum(self.nodes[task].state in LIVE for task in self.edges_on[promise])
 
-    def live(self) -> list[Node]:
+    def live(self) -> list[TaskNode]:
         """Tasks that have not ended."""
         return [node for node in self.nodes.values() if node.state in LIVE]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel import KERNEL_SQL
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
 from mainspring.processes.commit.visits import find_places
 from mainspring.processes.statements import SQL
@@ -73,7 +73,7 @@ class Deadline(Structural):
             (yield from find_places([(found.actor, task)])),
         )
         yield from self._stop_runs(dropped)
-        change = Change(self.process_id, task, "done", found.actor, found.promise, "err")
+        change = TaskChange(self.process_id, task, "done", found.actor, found.promise, "err")
         change.error = timed_out(found.actor, task)
         change.generation, change.scope_id = found.generation, found.scope_id
         yield from self.end_tasks(locked, [change])

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from mainspring.kernel import Retry, Run
-from mainspring.kernel import clock as moment
-from mainspring.processes.commit.change import Change
-from mainspring.processes.commit.task_input import Handout
+from mainspring.kernel import Retry, Run, clock
+from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import payload_of
 from mainspring.tasks.declare.promise import Failure
 
 
-def stopped(handout: Handout, promise: str, error: Failure | None) -> Change:
+def stopped(task_input: TaskInput, promise: str, error: Failure | None) -> TaskChange:
     """An input failed: so does this task, without being run; the cause is the first that failed."""
     if error is None:
         error = Failure("unknown", "no error was kept", cause=promise)
-    change = Change(handout.process_id, handout.task_id, "done", handout.actor)
-    change.promise, change.outcome, change.error = handout.promise, "err", error
-    change.scope_id, change.background = handout.scope, handout.background
+    change = TaskChange(task_input.process_id, task_input.task_id, "done", task_input.actor)
+    change.promise, change.outcome, change.error = task_input.promise, "err", error
+    change.scope_id, change.background = task_input.scope, task_input.background
     return change
 
 
-def overdue(handout: Handout) -> Change:
+def overdue(task_input: TaskInput) -> TaskChange:
     """Its task timeout passed while it waited in the queue: it is not started."""
     failure = Failure(
         "mainspring.errors.TaskTimeout",
-        f"task {handout.actor!r} was not started before its task timeout",
-        cause=handout.task_id,
+        f"task {task_input.actor!r} was not started before its task timeout",
+        cause=task_input.task_id,
     )
-    change = stopped(handout, handout.task_id, failure)
+    change = stopped(task_input, task_input.task_id, failure)
     change.counts = "task_timeout"
     return change
 
@@ -37,4 +36,4 @@ def too_late(run: Run, retry: Retry) -> bool:
     deadline = payload_of(run.visit).deadline
     if deadline is None:
         return False
-    return run.started + (moment.local() - run.began) + retry.after >= deadline.timestamp()
+    return run.started + (clock.local() - run.began) + retry.after >= deadline.timestamp()

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.db.literals import numbers, texts, words
 from mainspring.kernel import KERNEL_SQL, tokens
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import queue_of
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
@@ -74,7 +74,7 @@ class Resolving(Structural):
             return Answer(False, why=f"task {task} is {state}: only a parked task can be resolved")
         yield from self._drop([task], graph)
         outcome = "ok" if error is None else "err"
-        change = Change(self.process_id, task, "done", node.actor, node.promise, outcome)
+        change = TaskChange(self.process_id, task, "done", node.actor, node.promise, outcome)
         change.result, change.error = result, error
         change.generation, change.scope_id = node.generation, node.scope_id
         yield from self.end_tasks(locked, [change])

@@ -14,12 +14,14 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.processes.structural.compensation import Scopes, can_be_undone
-from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.cone import TaskGraph
 
 KEEP = 1000
 
 
-def prunable(graph: Graph, root: str, scopes: Scopes, keep: int = KEEP) -> tuple[list[str], int]:
+def prunable(
+    graph: TaskGraph, root: str, scopes: Scopes, keep: int = KEEP
+) -> tuple[list[str], int]:
     """What may go, and the horizon: the greatest number of an end that goes. Pure."""
     done = sorted(
         (n for n in graph.nodes.values() if n.state == "done" and n.done_no is not None),

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.processes.commit.change import LEAVE, Change
+from mainspring.processes.commit.change import LEAVE, TaskChange
 from mainspring.processes.commit.visits import asked_look
 from mainspring.processes.statements import SQL
 from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
-from mainspring.processes.structural.cone import LIVE, Graph, Node
+from mainspring.processes.structural.cone import LIVE, TaskGraph, TaskNode
 from mainspring.tasks.declare.promise import Failure
 
 LOST = Failure("mainspring.errors.Cancelled", "another of a first_of came first")
@@ -60,9 +60,9 @@ class Racing(Structural):
         yield SQL["fail_scopes"], {"items": msgspec.json.encode(items).decode()}
         yield from self._offer([asked_look(self.process_id, self.engine)])
 
-    def _won(self, node: Node, row: Any) -> Change:
+    def _won(self, node: TaskNode, row: Any) -> TaskChange:
         pos, outcome, result, error = row
-        change = Change(self.process_id, node.id, "done", node.actor, node.promise, outcome)
+        change = TaskChange(self.process_id, node.id, "done", node.actor, node.promise, outcome)
         change.generation, change.scope_id = node.generation, node.scope_id
         if outcome == "ok":
             change.result = f'{{"index": {pos}, "value": {result or "null"}}}'
@@ -70,14 +70,14 @@ class Racing(Structural):
             change.error = msgspec.json.decode(error, type=Failure) if error else LOST
         return change
 
-    def _lost(self, node: Node) -> Change:
-        change = Change(self.process_id, node.id, "cancelled", node.actor)
+    def _lost(self, node: TaskNode) -> TaskChange:
+        change = TaskChange(self.process_id, node.id, "cancelled", node.actor)
         change.promise, change.outcome, change.error = node.promise, "err", LOST
         change.generation, change.fails_scope = node.generation, False
         return change
 
 
-def _losers(graph: Graph, race: Node) -> list[Node]:
+def _losers(graph: TaskGraph, race: TaskNode) -> list[TaskNode]:
     """Live tasks that fulfil an open input of the race in which nothing else is interested."""
     wanted = {promise for promise, _ in graph.inputs[race.id]}
     wanted = {p for p in wanted if graph.nodes[p].outcome is None and graph.interest(p) == 1}

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mainspring.kernel import KERNEL_SQL
-from mainspring.processes.commit.change import Change
+from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import insert_values, task_visit
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
+from mainspring.processes.steps import Steps
 from mainspring.processes.structural.change import Locked, Structural, visit_of
-from mainspring.processes.structural.cone import Graph
+from mainspring.processes.structural.cone import TaskGraph
 
 log = logging.getLogger("mainspring")
-Steps = Generator[Step, list[Any], Any]
 
 # The details of process_violation, as the view words them: those that are safe to repair ...
 NOT_QUEUED = "an open task has no visit and waits for nothing"
@@ -40,7 +39,7 @@ class Repairing(Structural):
 
     source = "automatic"
 
-    def _repair(self, locked: Locked) -> Steps:
+    def _repair(self, locked: Locked) -> Steps[Any]:
         rows = yield SQL["read_violations"], {"id": self.process_id}
         if not rows:
             return
@@ -63,7 +62,7 @@ class Repairing(Structural):
         if others:
             yield from self._mark(others[0])
 
-    def _mark(self, row: Any) -> Steps:
+    def _mark(self, row: Any) -> Steps[Any]:
         """What cannot be repaired: the mark stands until somebody sees to it, and is reported once."""
         rule, detail, task = row
         reason = f"{rule}: {detail} (task {task})"
@@ -72,7 +71,7 @@ class Repairing(Structural):
             facts = {"process_id": self.process_id, "reason": reason}
             log.error("process.inconsistent", extra=facts)
 
-    def _queue(self, locked: Locked, graph: Graph, found: dict[str, list[str]]) -> Steps:
+    def _queue(self, locked: Locked, graph: TaskGraph, found: dict[str, list[str]]) -> Steps[Any]:
         """Tasks that are ready and not queued; the first of all, if there is none, is made anew."""
         unready = [graph.nodes[task] for task in found[NOT_QUEUED]]
         visits = [
@@ -94,19 +93,19 @@ class Repairing(Structural):
         if unready:
             yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
 
-    def _count(self, graph: Graph, tasks: list[str]) -> Steps:
+    def _count(self, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
         if tasks:
             counts = [graph.open_inputs(task, set())[0] for task in tasks]
             values = {"process_id": self.process_id, "tasks": tasks, "counts": counts}
             yield SQL["insert_waits"], values
 
-    def _tell(self, found: dict[str, list[str]]) -> Steps:
+    def _tell(self, found: dict[str, list[str]]) -> Steps[Any]:
         """Visits that would have told a task what it waits for outside: each looks for itself."""
         lost = [("timer", task) for task in found[NO_TIMER]]
         lost += [("child", task) for task in found[NOT_TOLD]]
         yield from self._offer([self._engine_visit(kind, task) for kind, task in lost])
 
-    def _apply(self, locked: Locked, graph: Graph, tasks: list[str]) -> Steps:
+    def _apply(self, locked: Locked, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
         """Close promises whose results are there."""
         if not tasks:
             return
@@ -114,12 +113,12 @@ class Repairing(Structural):
         for task, outcome, result in (
             yield SQL["read_unapplied"], {"process_id": self.process_id, "tasks": tasks}
         ):
-            change = Change(self.process_id, task, None, graph.nodes[task].actor, task)
+            change = TaskChange(self.process_id, task, None, graph.nodes[task].actor, task)
             change.outcome, change.result = outcome, result
             changes.append(change)
         yield from self.end_tasks(locked, changes)
 
-    def _note(self, rows: list[Any]) -> Steps:
+    def _note(self, rows: list[Any]) -> Steps[Any]:
         yield SQL["note_repairs"], note_values(self.process_id, rows, self.source)
         for rule, detail, task in rows:
             facts = {"process_id": self.process_id, "rule": rule, "detail": detail, "task": task}

@@ -13,8 +13,8 @@ from typing import Any
 
 from mainspring.db.database import Database
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import drive
-from mainspring.processes.structural.change import Steps, request_look, request_steps
+from mainspring.processes.steps import Steps, run_steps
+from mainspring.processes.structural.change import request_look, request_steps
 from mainspring.processes.structural.repair import note_values
 
 log = logging.getLogger("mainspring")
@@ -31,14 +31,14 @@ async def sweep(database: Database, connection: Any, *, days: int) -> int:
     total = 0
     for _ in range(MOST // BATCH):
         async with database.transaction(connection):
-            swept, found = await drive(connection, sweep_steps(database.shard_count))
+            swept, found = await run_steps(connection, sweep_steps(database.shard_count))
         total += found
         if swept < BATCH:
             break
     return total
 
 
-def sweep_steps(shard_count: int) -> Steps:
+def sweep_steps(shard_count: int) -> Steps[Any]:
     """A page: how many were looked for, and how many had none."""
     values = {"grace": GRACE, "limit": BATCH}
     [(swept, lost, roots)] = yield SQL["sweep_processes"], values

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from mainspring.errors import InvalidSetting
 from mainspring.reactive.decide.evaluate import Fact, LeafVerdict, Verdict, evaluate
 from mainspring.reactive.decide.lint import may_spin
-from mainspring.reactive.decide.rewinds import OnRewind, Rewind, Seen, fact_of
+from mainspring.reactive.decide.rewinds import OnRewind, Rewind, SeenValue, fact_of
 from mainspring.reactive.decide.texts import show_cause
 from mainspring.reactive.model.gates import NO_GATES, Gates
 from mainspring.reactive.model.triggers import Trigger, params_of
@@ -60,7 +60,7 @@ class View:
     """What one statement read about a task: its own state, and its params, of one snapshot."""
 
     current: Mapping[str, Current]
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, SeenValue] = field(default_factory=dict)
     rewinds_since: Mapping[str, Sequence[Rewind]] = field(default_factory=dict)
     retry_at: datetime | None = None
     verdict: bool | None = None  # of the last check that was stored

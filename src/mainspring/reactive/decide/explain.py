@@ -80,7 +80,7 @@ class NextFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class ReactiveWhy:
     """The whole answer for one task. `waits_for`: what holds it now, in one line."""
 
     task: str
@@ -102,7 +102,7 @@ def explain(
     *,
     around: Around | None = None,
     notes: Sequence[str] = (),
-) -> Why:
+) -> ReactiveWhy:
     """Explain a task. `notes`: what stands besides the trigger (paused, running, in the queue ...)."""
     around = around or Around()
     verdict = evaluate(definition.trigger, facts_of(definition, view), now)
@@ -119,7 +119,7 @@ def explain(
         for key in sorted(_keys(definition))
         if key in around.set_by and around.set_by[key].ahead
     ]
-    return Why(
+    return ReactiveWhy(
         task=task,
         now=now,
         true=verdict.true,
@@ -214,7 +214,7 @@ def _rounded(length: timedelta) -> str:
     return show_duration(length)
 
 
-def lines_of(why: Why) -> list[str]:
+def lines_of(why: ReactiveWhy) -> list[str]:
     """The answer as lines of text."""
     head = "the trigger is true" if why.true else "the trigger is false"
     if why.waits_for is not None and why.true:

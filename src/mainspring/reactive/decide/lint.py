@@ -39,7 +39,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """Something that is probably not meant."""
 
     code: str
@@ -74,12 +74,12 @@ def is_reliable(trigger: Trigger) -> bool:
     return isinstance(trigger, Delta | ChunkDelta)
 
 
-def check_task(task: Declared) -> list[Finding]:
+def check_task(task: Declared) -> list[LintFinding]:
     """What a declaration alone tells: warned about where the task is declared."""
     return [*_spin(task), *_own_product(task), *_no_expectation(task)]
 
 
-def check_tasks(tasks: Sequence[Declared], *, known: Collection[str] = ()) -> list[Finding]:
+def check_tasks(tasks: Sequence[Declared], *, known: Collection[str] = ()) -> list[LintFinding]:
     """Everything, over all tasks of an application.
 
     `known`: params that somebody outside sets, by full name, besides those declared `external`.
@@ -88,14 +88,14 @@ def check_tasks(tasks: Sequence[Declared], *, known: Collection[str] = ()) -> li
     return [*found, *_circles(tasks), *_nobody(tasks, frozenset(known))]
 
 
-def _spin(task: Declared) -> Iterator[Finding]:
+def _spin(task: Declared) -> Iterator[LintFinding]:
     if not may_spin(task.trigger):
         return
     where = ""
     if isinstance(task.trigger, Any):
         loose = [child for child in task.trigger.children if may_spin(child)]
         where = f": {loose[0]} needs no Delta"
-    yield Finding(
+    yield LintFinding(
         "MS101",
         task.name,
         f"may run without pause{where}; every way to come true needs a Delta (in all_of one is enough, "
@@ -103,31 +103,31 @@ def _spin(task: Declared) -> Iterator[Finding]:
     )
 
 
-def _own_product(task: Declared) -> Iterator[Finding]:
+def _own_product(task: Declared) -> Iterator[LintFinding]:
     used = {param.key for param in params_of(task.trigger)}
     for param in task.produces:
         if param.key in used:
-            yield Finding(
+            yield LintFinding(
                 "MS103",
                 task.name,
                 f"produces {param.key}, which its own trigger waits for: each run may start the next",
             )
 
 
-def _no_expectation(task: Declared) -> Iterator[Finding]:
+def _no_expectation(task: Declared) -> Iterator[LintFinding]:
     if task.expect_within is None and not is_reliable(task.trigger):
         loose = next(x for x in leaves_of(task.trigger) if not isinstance(x, Delta | ChunkDelta))
-        yield Finding(
+        yield LintFinding(
             "MS104",
             task.name,
             f"may never run: {loose} need not ever come true; say expect_within= to be told",
         )
 
 
-def _circles(tasks: Sequence[Declared]) -> Iterator[Finding]:
+def _circles(tasks: Sequence[Declared]) -> Iterator[LintFinding]:
     for circle in find_circles(tasks):
         steps = " -> ".join(f"{name} -> {param}" for name, param in circle)
-        yield Finding(
+        yield LintFinding(
             "MS102",
             circle[0][0],
             f"produces and consumes in a circle: {steps} -> {circle[0][0]}; they may start each "
@@ -197,7 +197,7 @@ def _way_back(
     return [(name, feeds[name][to]) for name, to in zip(way, after, strict=True)]
 
 
-def _nobody(tasks: Sequence[Declared], known: frozenset[str]) -> Iterator[Finding]:
+def _nobody(tasks: Sequence[Declared], known: frozenset[str]) -> Iterator[LintFinding]:
     produced = {param.key for task in tasks for param in task.produces}
     for task in tasks:
         for param in params_of(task.trigger):
@@ -205,7 +205,7 @@ def _nobody(tasks: Sequence[Declared], known: frozenset[str]) -> Iterator[Findin
                 continue
             near = get_close_matches(param.key, produced | known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ";"
-            yield Finding(
+            yield LintFinding(
                 "MS105",
                 task.name,
                 f"nobody produces {param.key}{hint} declare the task that does with produces=, or the "

@@ -29,7 +29,7 @@ class Rewind:
     chunks: tuple[datetime, ...] = ()
 
 
-class Seen(NamedTuple):
+class SeenValue(NamedTuple):
     """What a task saw of a param at its last recorded success, and how often it was rewound by then."""
 
     value: Value | None
@@ -47,7 +47,7 @@ def check_policy(given: object) -> OnRewind:
 
 
 def fact_of(
-    value: Value | None, seen: Seen | None, rewinds: Iterable[Rewind], policy: OnRewind
+    value: Value | None, seen: SeenValue | None, rewinds: Iterable[Rewind], policy: OnRewind
 ) -> Fact:
     """The current value, and the last one as the task's policy has it."""
     if seen is None or seen.value is None:
@@ -62,7 +62,7 @@ def fact_of(
     return Fact(value, last, restated)
 
 
-def rewinds_since(seen: Seen | None, rewinds: Iterable[Rewind]) -> list[Rewind]:
+def rewinds_since(seen: SeenValue | None, rewinds: Iterable[Rewind]) -> list[Rewind]:
     """The rewinds that the task's last recorded success had not seen, oldest first."""
     if seen is None:
         return []
@@ -70,7 +70,7 @@ def rewinds_since(seen: Seen | None, rewinds: Iterable[Rewind]) -> list[Rewind]:
 
 
 def chunks_to_do(
-    chunk: Chunk, fact: Fact, seen: Seen | None = None, rewinds: Iterable[Rewind] = ()
+    chunk: Chunk, fact: Fact, seen: SeenValue | None = None, rewinds: Iterable[Rewind] = ()
 ) -> list[datetime]:
     """The starts of the chunks that a run has to do, oldest first.
 

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.errors import InvalidSetting, WentBack
 from mainspring.kernel import Run
 from mainspring.reactive.decide.evaluate import Fact
-from mainspring.reactive.decide.rewinds import Rewind, Seen, chunks_to_do
+from mainspring.reactive.decide.rewinds import Rewind, SeenValue, chunks_to_do
 from mainspring.reactive.declare.params import from_raw, to_raw
 from mainspring.reactive.declare.product import Product
 from mainspring.reactive.declare.task import ReactiveTask
@@ -101,7 +101,7 @@ class ReactiveRun:
         back = [r.to for r in rewinds if isinstance(r.to, datetime)]
         if isinstance(last, datetime) and self._task.settings.on_rewind == "rerun":
             last = min([last, *back])
-        return chunks_to_do(size, Fact(current, last), Seen(last, -1), rewinds)
+        return chunks_to_do(size, Fact(current, last), SeenValue(last, -1), rewinds)
 
     def _chunk_of(self, param: Param) -> Chunk:
         for leaf in leaves_of(self._task.settings.when):

@@ -17,8 +17,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import Offer, token, tokens
-from mainspring.kernel import offer_visits as offer
+from mainspring.kernel import Offer, offer_visits, token, tokens
 from mainspring.reactive.declare.params import check_made, make
 from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
 from mainspring.reactive.model import codec
@@ -147,7 +146,7 @@ async def _keep_pools(database: Database, connection: Any, pools: Sequence[PoolS
     )
     if changed:
         offers = [Offer(ADMIT, row["pool"], None, FIRST) for row in changed]
-        await offer(database, connection, offers)
+        await offer_visits(database, connection, offers)
 
 
 async def _register_page(
@@ -205,7 +204,7 @@ async def _register_page(
     offers = [Offer(CHECK, row["task"], None, FIRST) for row in rows]
     offers += [Offer(EXPECT, row["task"]) for row in rows if row["expects"]]
     offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted({r["pool"] for r in rows})]
-    await offer(database, connection, offers)
+    await offer_visits(database, connection, offers)
     return written
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from mainspring.errors import InvalidChunk
 from mainspring.reactive.model.units import Unit
 from mainspring.reactive.model.values import END, micros, moment_of
-from mainspring.reactive.model.zones import DAY, Clock, Span, clock_of
+from mainspring.reactive.model.zones import DAY, Span, ZoneClock, clock_of
 
 _LOWEST: Final = -(10**18)  # below every slot
 # How far ahead a zone's changes are looked at when a chunk is declared: 2050-01-01.
@@ -42,7 +42,7 @@ class Stretch:
 class Grid:
     """The chunks of a unit on a clock. Thread-safe; what is learnt of the clock is kept."""
 
-    def __init__(self, unit: Unit, clock: Clock) -> None:
+    def __init__(self, unit: Unit, clock: ZoneClock) -> None:
         self.unit = unit
         self.clock = clock
         self._gate = threading.Lock()

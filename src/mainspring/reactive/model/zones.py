@@ -36,7 +36,7 @@ class Span:
     offset: int
 
 
-class Clock:
+class ZoneClock:
     """The spans of one zone, known up to a moment that grows with the questions asked."""
 
     def __init__(self, zone: str) -> None:
@@ -97,9 +97,9 @@ class Clock:
 
 
 @cache
-def clock_of(zone: str) -> Clock:
+def clock_of(zone: str) -> ZoneClock:
     """The one clock of a zone in this process."""
-    return Clock(zone)
+    return ZoneClock(zone)
 
 
 @cache

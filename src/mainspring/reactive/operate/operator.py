@@ -17,8 +17,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
-from mainspring.kernel import Offer
-from mainspring.kernel import offer_visits as offer
+from mainspring.kernel import Offer, offer_visits
 from mainspring.reactive.declare.params import Affected, affected_of, from_raw, to_raw
 from mainspring.reactive.model.values import Kind, Param, Value, check_value, split_key
 from mainspring.reactive.queues import ADMIT, CHECK, EXPECT, FIRST
@@ -122,7 +121,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TaskSnapshot:
     """All that a live evaluation of a task needs, of one snapshot: for `why`."""
 
     task: str
@@ -131,7 +130,7 @@ class Look:
     view: View
 
 
-class Host(Protocol):
+class ReactiveHost(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -141,7 +140,7 @@ class Host(Protocol):
 class ReactiveOperator:
     """Questions and orders."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ReactiveHost) -> None:
         self._host = host
 
     async def _open(self) -> tuple[Database, AbstractAsyncContextManager[Any]]:
@@ -218,7 +217,7 @@ class ReactiveOperator:
         )
         return [Evaluation(**{**dict(r), "leaves": _json(r["leaves"])}) for r in rows]
 
-    async def look(self, task: str) -> Look:
+    async def look(self, task: str) -> TaskSnapshot:
         """What a live evaluation needs, read in one statement."""
         from mainspring.reactive.schedule.check import Definitions, read_tasks, view_of
 
@@ -231,7 +230,7 @@ class ReactiveOperator:
                 definition = definitions.get(rows[0]["fingerprint"])
                 if isinstance(definition, str):
                     raise InvalidSetting(f"task {task!r} cannot be looked at here: {definition}")
-                return Look(task, rows[0]["now"], definition, view_of(rows[0]))
+                return TaskSnapshot(task, rows[0]["now"], definition, view_of(rows[0]))
         raise await self._unknown_task(task)
 
     async def usual_durations(self, tasks: Sequence[str]) -> dict[str, timedelta]:
@@ -294,7 +293,7 @@ class ReactiveOperator:
         database, opened = await self._open()
         async with opened as connection:
             await ask(database, connection, "set_cap", pool=pool, cap=cap, reserve=seconds)
-            await offer(database, connection, [Offer(ADMIT, pool, None, FIRST)])
+            await offer_visits(database, connection, [Offer(ADMIT, pool, None, FIRST)])
 
     async def _order(self, task: str, name: str, **values: Any) -> list[Any]:
         """Change the task's row and offer it a check, in one transaction."""
@@ -305,7 +304,7 @@ class ReactiveOperator:
                 offers = [Offer(CHECK, task, None, FIRST)]
                 if name == "pause_task" and rows[0]["expects"]:
                     offers.append(Offer(EXPECT, task))
-                await offer(database, connection, offers)
+                await offer_visits(database, connection, offers)
                 return rows
         found = await self.tasks(task=task)
         raise InvalidSetting(f"task {task!r} is {found[0].state}: nothing was changed")

@@ -6,13 +6,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from mainspring.phrases import instant
-from mainspring.reactive.decide.explain import Around, PastCheck, Producer, SetBy, Why, explain
+from mainspring.reactive.decide.explain import (
+    Around,
+    PastCheck,
+    Producer,
+    ReactiveWhy,
+    SetBy,
+    explain,
+)
 from mainspring.reactive.operate.operator import ParamState, ReactiveOperator, TaskState
 
 _PAST = 50
 
 
-async def why(operator: ReactiveOperator, task: str) -> Why:
+async def why(operator: ReactiveOperator, task: str) -> ReactiveWhy:
     """The tree with values, verdicts, since and until, and the next fact that would change it (R17)."""
     state = (await operator.tasks(task=task))[0]
     look = await operator.look(task)

@@ -15,8 +15,16 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel import Cancelled, Failed, Offer, RetryPolicy, Run, Verdict, token
-from mainspring.kernel import offer_visits as offer
+from mainspring.kernel import (
+    Cancelled,
+    Failed,
+    Offer,
+    RetryPolicy,
+    Run,
+    Verdict,
+    offer_visits,
+    token,
+)
 from mainspring.reactive.declare.params import to_raw
 from mainspring.reactive.declare.product import Product
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
@@ -38,7 +46,7 @@ class Ending:
     failures: int = 0  # in a row, before this one
 
 
-class End:
+class FinishRuns:
     """Writes the ends of runs."""
 
     most = 100
@@ -119,7 +127,7 @@ class End:
             )
         pools = set(capped.values())
         offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted(pools)]
-        await offer(self._database, connection, offers)
+        await offer_visits(self._database, connection, offers)
 
 
 async def _lock_products(connection: Any, runs: Sequence[Run]) -> dict[str, str | None]:

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.kernel import Again, Done, Outcome, Run, describe
-from mainspring.kernel import clean_text as clean
+from mainspring.kernel import Again, Done, Outcome, Run, clean_text, describe
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.task import ReactiveTask
-from mainspring.reactive.run.finish import End, Ending, result_json
+from mainspring.reactive.run.finish import Ending, FinishRuns, result_json
 from mainspring.reactive.statements import ask
 
 log = logging.getLogger("mainspring")
@@ -71,7 +70,7 @@ class Runs:
         self,
         tasks: Mapping[str, ReactiveTask],
         start: Callable[[Starting], Awaitable[Any]],
-        end: End,
+        end: FinishRuns,
         execute: Execute,
     ) -> None:
         self._tasks = tasks
@@ -143,7 +142,7 @@ def _end_dead(run: Run, ending: Ending, row: Any) -> None:
         ending.how = "failed"
         ending.error = "the worker that ran it died"
         if run.visit.attempt:
-            ending.error = clean("its end could not be stored", 500)
+            ending.error = clean_text("its end could not be stored", 500)
     else:
         ending.how = "interrupted"
         ending.error = "the worker that ran it was stopped"

@@ -11,7 +11,7 @@ from mainspring.reactive.decide.decide import facts_of
 from mainspring.reactive.decide.evaluate import evaluate
 from mainspring.reactive.queues import Offered, nobody, run_queue
 from mainspring.reactive.schedule.check import Definitions, read_tasks, view_of
-from mainspring.reactive.schedule.reserve import LINGER, Admission, Awaited, Firing, admit
+from mainspring.reactive.schedule.reserve import LINGER, Admission, Awaited, PoolFiring, admit
 from mainspring.reactive.statements import ask
 
 LOCKED_SECONDS = 0.05  # a state row was locked
@@ -69,7 +69,7 @@ class Admit:
         return Done()
 
     async def _awaited(
-        self, connection: Any, pool: str, firings: Sequence[Firing]
+        self, connection: Any, pool: str, firings: Sequence[PoolFiring]
     ) -> list[Awaited]:
         """Tasks more important than the least important candidate that only lack what others bring."""
         pairs = await ask(
@@ -111,5 +111,7 @@ class Admit:
         return "near" if assumed.true else "false"
 
 
-def _firing(row: Any) -> Firing:
-    return Firing(row["task"], row["priority"], row["firing"], row["admitted"], row["kept_back_at"])
+def _firing(row: Any) -> PoolFiring:
+    return PoolFiring(
+        row["task"], row["priority"], row["firing"], row["admitted"], row["kept_back_at"]
+    )

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import Again, Offer, Outcome
-from mainspring.kernel import offer_visits as offer
+from mainspring.kernel import Again, Offer, Outcome, offer_visits
 from mainspring.reactive.queues import ADMIT, CHECK, FIRST
 from mainspring.reactive.statements import ask
 
@@ -62,7 +61,9 @@ async def retire(
         rows = await ask(database, connection, "retire", living=living, after=after)
         retired = [row for row in rows if row["retired"]]
         pools = sorted({row["pool"] for row in retired})
-        await offer(database, connection, [Offer(ADMIT, pool, None, FIRST) for pool in pools])
+        await offer_visits(
+            database, connection, [Offer(ADMIT, pool, None, FIRST) for pool in pools]
+        )
     for row in retired:
         log.warning("reactive.retired", extra={"task": row["task"]})
     return [row["task"] for row in retired]
@@ -71,4 +72,4 @@ async def retire(
 async def _offer(database: Database, connection: Any, rows: Sequence[Any]) -> None:
     offers = [Offer(CHECK, row["task"], None, FIRST) for row in rows]
     offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted({row["pool"] for row in rows})]
-    await offer(database, connection, offers)
+    await offer_visits(database, connection, offers)

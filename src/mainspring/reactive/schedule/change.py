@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import Again, Done, Offer, Outcome, token
-from mainspring.kernel import offer_visits as offer
+from mainspring.kernel import Again, Done, Offer, Outcome, offer_visits, token
 from mainspring.reactive.queues import CHECK, FIRST, Offered, nobody
 from mainspring.reactive.schedule.check import Check, read_tasks
 from mainspring.reactive.statements import ask
@@ -68,7 +67,7 @@ class Spread:
             if isinstance(outcome := outcomes[row["task"]], Again)
         ]
         if later:
-            await offer(self._database, connection, later)
+            await offer_visits(self._database, connection, later)
             self._offered(CHECK, min(o.due_at for o in later if o.due_at is not None))
 
     async def _spread(self, connection: Any, param: str) -> None:

@@ -30,7 +30,7 @@ from mainspring.reactive.decide.decide import (
     leaves_json,
 )
 from mainspring.reactive.decide.evaluate import Verdict
-from mainspring.reactive.decide.rewinds import Rewind, Seen
+from mainspring.reactive.decide.rewinds import Rewind, SeenValue
 from mainspring.reactive.declare.params import from_raw
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.gates import load_gates
@@ -117,7 +117,7 @@ def view_of(row: Any) -> View:
         since.setdefault(key, []).append(Rewind(number, to, tuple(map(moment_of, chunks))))
     return View(
         seen={
-            key: Seen(_value(params[key][3], raw), rewinds)
+            key: SeenValue(_value(params[key][3], raw), rewinds)
             for key, (raw, rewinds) in seen.items()
             if key in params
         },

@@ -28,7 +28,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class PoolFiring:
     """A firing of the pool: admitted, or waiting to be."""
 
     task: str
@@ -42,14 +42,14 @@ class Firing:
 class Admission:
     """What an admission came to: who starts, which producers kept somebody back, and until when."""
 
-    admitted: tuple[Firing, ...]
+    admitted: tuple[PoolFiring, ...]
     kept_by: tuple[str, ...]
     again_at: datetime | None
 
 
 def admit(
     cap: int | None,
-    firings: Sequence[Firing],
+    firings: Sequence[PoolFiring],
     awaited: Iterable[Awaited],
     *,
     now: datetime,
@@ -61,7 +61,7 @@ def admit(
     if cap is None:
         return Admission(tuple(waiting), (), None)
     listed = list(awaited)
-    chosen: list[Firing] = []
+    chosen: list[PoolFiring] = []
     kept_by: set[str] = set()
     ends: list[datetime] = []
     for candidate in waiting:
@@ -81,8 +81,8 @@ def admit(
 
 def _reserved(
     cap: int,
-    candidate: Firing,
-    running: Mapping[str, Firing],
+    candidate: PoolFiring,
+    running: Mapping[str, PoolFiring],
     awaited: Sequence[Awaited],
     now: datetime,
     reserve_max: timedelta,

@@ -7,16 +7,26 @@ answered and nothing else happens.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 
 from mainspring.db.sql import Statement
-from mainspring.kernel import KERNEL_SQL, grouped_key, new_ids, new_visit, shard_of, tokens
+from mainspring.kernel import (
+    KERNEL_SQL,
+    copy_asyncpg,
+    copy_psycopg,
+    copy_sync,
+    grouped_key,
+    new_ids,
+    new_visit,
+    shard_of,
+    tokens,
+)
 from mainspring.tasks.declare.handle import CallLookup, Handle
 from mainspring.tasks.declare.task import Call, CallOptions, Uniform, warn_if_large
 from mainspring.tasks.enqueue.by_function import by_function
@@ -223,17 +233,7 @@ def steps(batch: CallBatch) -> Generator[Fetch | Copy | AskTime, Any, list[Handl
     return batch.handles(inserted, taken)
 
 
-def _copy(columns: list[str]) -> LiteralString:
-    # Columns are ours, from a fixed list; values never enter the text.
-    return f"copy mainspring.visit ({', '.join(columns)}) from stdin (format binary)"
-
-
 _NOW = "select mainspring.now() as now"
-
-
-async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
 
 
 async def on_asyncpg(connection: Any, batch: CallBatch) -> list[Handle[Any]]:
@@ -250,13 +250,7 @@ async def on_asyncpg(connection: Any, batch: CallBatch) -> list[Handle[Any]]:
             case AskTime():
                 answer = await connection.fetchval(_NOW)
             case Copy(columns, chunks):
-                answer = await connection.copy_to_table(
-                    "visit",
-                    schema_name="mainspring",
-                    columns=columns,
-                    source=_each(chunks),
-                    format="binary",
-                )
+                await copy_asyncpg(connection, columns, chunks)
 
 
 async def on_psycopg(
@@ -277,9 +271,7 @@ async def on_psycopg(
                 case AskTime():
                     answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
                 case Copy(columns, chunks):
-                    async with cursor.copy(_copy(columns)) as copy:
-                        for chunk in chunks:
-                            await copy.write(chunk)
+                    await copy_psycopg(cursor, columns, chunks)
 
 
 def on_psycopg_sync(connection: psycopg.Connection[Any], batch: CallBatch) -> list[Handle[Any]]:
@@ -298,9 +290,7 @@ def on_psycopg_sync(connection: psycopg.Connection[Any], batch: CallBatch) -> li
                 case AskTime():
                     answer = cursor.execute(_NOW).fetchall()[0]["now"]
                 case Copy(columns, chunks):
-                    with cursor.copy(_copy(columns)) as copy:
-                        for chunk in chunks:
-                            copy.write(chunk)
+                    copy_sync(cursor, columns, chunks)
 
 
 def _by_key(rows: list[Any]) -> dict[tuple[str, str], str]:

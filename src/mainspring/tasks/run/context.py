@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from mainspring.db.steps import Walk, drive_psycopg, drive_psycopg_sync
+from mainspring.db.steps import Steps, run_steps_psycopg, run_steps_psycopg_sync
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
 from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
 from mainspring.tasks.run.connections import Connections, lock_arguments
@@ -193,7 +193,7 @@ class Transaction:
     async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
         """Complete the task, as the last thing before COMMIT."""
         with self._explained():
-            await drive_psycopg(connection, self._steps())
+            await run_steps_psycopg(connection, self._steps())
         return True
 
     # -- sync
@@ -227,12 +227,12 @@ class Transaction:
 
     def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
         with self._explained():
-            drive_psycopg_sync(connection, self._steps())
+            run_steps_psycopg_sync(connection, self._steps())
         return True
 
     # -- both
 
-    def _steps(self) -> Walk[None]:
+    def _steps(self) -> Steps[None]:
         """The settle is the last statement: if it is refused, the block is rolled back. A layer above
         writes more before it.
 
