@@ -1,18 +1,15 @@
 """Leases: who owns which shards, who is alive, and what becomes of what the dead held.
 
-bands.py      which queues of a pool have leases of their own while its workers have different
-              code
-dead.py       a dead worker's row goes, its shards are free, and what it had read is suspect
-heart.py      a thread that keeps the worker alive in the eyes of the others
-holds.py      the marks in visits' rows that a certain run has them
-loop_port.py  what the heart's thread asks of its worker and tells it
-parts.py      this worker's part of the limits of queues
-recut.py      the ownership of a pool's shards is written down in the bands that its living
-              codes need
-session.py    A connection of the heart's own: plain calls of the kernel's statements, opened
-              again when it breaks
-shards.py     which of them this worker has, takes, and gives away
-sharing.py    which worker reads which shards
-watchdog.py   ends a process whose runs could not be stopped when its lease ends
+bands.py      which queues need leases of their own while workers of a pool differ in code
+dead.py       declares a worker dead: deletes its row, frees its shards, marks what it had read
+heart.py      the thread that beats, renews the lease and fences the worker when it ends
+holds.py      marks in visits' rows that a run has them, so that no one else starts them
+loop_port.py  what the heart's thread asks of the event loop and tells it
+parts.py      claims this worker's part of the limits of queues
+recut.py      writes the leases of a pool anew when its bands have changed
+session.py    the heart's own connection, opened again when it breaks
+shards.py     which shards this worker has, takes and gives away
+sharing.py    decides how shards are shared among workers; pure, no I/O
+watchdog.py   ends the process if its runs could not be stopped when the lease ended
 sql/          the statements that they send, one a file
 """

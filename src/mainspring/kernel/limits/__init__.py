@@ -1,6 +1,6 @@
 """Limits: how much may run, by queue, group and key. Pure memory, no I/O.
 
-bucket.py  pure arithmetic of rates, of groups and of a worker's part of a queue's limits
-groups.py  limits per tenant, account or whatever users group by
+bucket.py  how many starts a rate allows, and this worker's part of a queue's limits
+groups.py  limits per group (a tenant, an account): how many run, how many start a second
 turns.py   queues of one class run one visit of a key at a time
 """

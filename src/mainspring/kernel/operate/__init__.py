@@ -1,15 +1,13 @@
 """What an operator asks and orders.
 
-history.py     what was run, searched by queue, key, time, outcome, error and payload field
-               (T7)
-invariants.py  the invariants (`mainspring.violation`), looked at within a time that an
-               operator waits
-parked.py      those that need an operator
-queues.py      queues as an operator sees and sets them: their load, pause and resume, limits
-register.py    what the code declares becomes known to the database
-rights.py      the rights that a role needs (T11), for the doctor to look for
-status.py      the state of the engine at a glance: workers, pools, queues, lag, throughput
-visits.py      live visits as an operator sees them: found by key, listed by queue
-why.py         why a visit has not run: named causes with facts, from one look at the database
+history.py     searches past runs by queue, key, time, outcome, error and payload field
+invariants.py  looks for broken invariants (`mainspring.violation`) within a bounded time
+parked.py      parked visits: listed, counted, restarted, cancelled
+queues.py      queues: their load, pause and resume, limits
+register.py    makes the queues that the code declares known to the database
+rights.py      which rights a role lacks, for the doctor
+status.py      the engine at a glance: workers, pools, queues, lag, throughput
+visits.py      live visits: found by key, listed by queue
+why.py         why a visit has not run: named causes with facts
 sql/           the statements that they send, one a file
 """

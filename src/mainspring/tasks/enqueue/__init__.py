@@ -1,9 +1,7 @@
-"""Enqueueing calls, and waiting for what they come to.
+"""Enqueueing: calls become visits.
 
-by_function.py  enqueueing by the schema's function: for roles that may not write or read
-                `mainspring.visit`
-copy_rows.py    fresh calls as rows in COPY's binary form
-enqueue.py      visits from calls, one or many, on the application's connection or the
-                caller's
+by_function.py  through the schema's function, for roles without rights on the tables
+copy_rows.py    many fresh calls as rows in COPY's binary form
+enqueue.py      one call or many, on the application's connection or the caller's
 sql/            the statements that they send, one a file
 """
