@@ -10,12 +10,19 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import UUID
 
+import hypothesis
 import psycopg
 import pytest
 
 from mainspring import Mainspring
 from mainspring.testing import Clock, TestServer
 from visits import Visits, queue
+
+# How long drawing takes is the machine's business, not the property's.
+hypothesis.settings.register_profile(
+    "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("ours")
 
 LEAVE_SECONDS = 3.0  # a backend ends some time after its client has hung up
 

@@ -24,7 +24,6 @@ from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 from mainspring.db.database import Database
 from mainspring.entities.offers import StageOffer, offer_values
-from mainspring.entities.statements import SQL as STAGE_SQL
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import settle_arguments
@@ -156,7 +155,7 @@ def buffers(url: str) -> dict[str, int]:
                 _touched(connection, OFFER, {"key": offer.key}) for offer in offers
             )
             connection.execute("delete from mainspring.visit where queue = 'listing/catalogue'")
-            found["offer-100"] = _touched(connection, STAGE_SQL["offer_many"].text, values)
+            found["offer-100"] = _touched(connection, SQL["offer_many"].text, values)
             addresses = _addresses(connection)
             settling = _settling(offers, values, addresses)
             found["settle"] = _touched(connection, SQL["settle"].text, settling)

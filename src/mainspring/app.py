@@ -69,7 +69,7 @@ from mainspring.tasks.declare.task import (
     check_priority,
 )
 from mainspring.tasks.enqueue.by_function import DENIED, REFUSED, refusal
-from mainspring.tasks.enqueue.enqueue import Batch, on_asyncpg, on_psycopg, on_psycopg_sync, one
+from mainspring.tasks.enqueue.enqueue import CallBatch, on_asyncpg, on_psycopg, on_psycopg_sync, one
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedule
 from mainspring.tasks.statements import SQL as TASKS_SQL
@@ -552,8 +552,8 @@ class Mainspring(DatabaseHost, Advancing):
         try:
             if on is not None:
                 # All are checked before the caller's transaction is touched: an error must not break it.
-                return await on_psycopg(on, Batch(calls[:], shard_count, self, way=way))
-            batch = Batch(calls, shard_count, self, way=way)
+                return await on_psycopg(on, CallBatch(calls[:], shard_count, self, way=way))
+            batch = CallBatch(calls, shard_count, self, way=way)
             pool = await self.pool()
             async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
                 return await on_asyncpg(connection, batch)
@@ -572,8 +572,8 @@ class Mainspring(DatabaseHost, Advancing):
         shard_count, way = database.shard_count, database.enqueues
         try:
             if on is not None:
-                return on_psycopg_sync(on, Batch(calls[:], shard_count, self, way=way))
-            batch = Batch(calls, shard_count, self, way=way)
+                return on_psycopg_sync(on, CallBatch(calls[:], shard_count, self, way=way))
+            batch = CallBatch(calls, shard_count, self, way=way)
             with self.sync_pool().connection() as connection:
                 return on_psycopg_sync(connection, batch)
         except REFUSED as error:

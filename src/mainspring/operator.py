@@ -30,7 +30,7 @@ from mainspring.kernel import doctor
 from mainspring.kernel.doctor import Finding
 from mainspring.kernel.jobs import operation, recurring
 from mainspring.kernel.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder, RestartOrder
-from mainspring.kernel.jobs.operation import Item, Operation
+from mainspring.kernel.jobs.operation import Operation, OperationItem
 from mainspring.kernel.jobs.recurring import Recurring
 from mainspring.kernel.operate import parked, queues, rights, status
 from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
@@ -60,7 +60,7 @@ class Pool(Protocol):
     def connection(self, *, transaction: bool = False) -> AbstractAsyncContextManager[Any]: ...
 
 
-class Host(Protocol):
+class OperatorHost(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -71,7 +71,7 @@ class Host(Protocol):
 class Operator:
     """Questions and orders. Bulk orders become operations, which workers carry out."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: OperatorHost) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
@@ -282,9 +282,9 @@ class Operator:
 
     async def operation_items(
         self, id: int, *, after: int = 0, failed_only: bool = False, limit: int = 100
-    ) -> list[Item]:
+    ) -> list[OperationItem]:
         """What an operation has done so far."""
-        found: list[Item] = await self._ask(
+        found: list[OperationItem] = await self._ask(
             operation.list_items, id, after=after, failed_only=failed_only, limit=limit
         )
         return found

@@ -18,8 +18,8 @@ import pytest
 
 from mainspring.cli import codes
 from mainspring.cli.child import Orders
-from mainspring.cli.supervisor import End, Supervisor
-from mainspring.cli.worker import Watch
+from mainspring.cli.supervisor import ProcessEnd, Supervisor
+from mainspring.cli.worker import SourceWatch
 from mainspring.db.database import Database
 from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import Watchdog
@@ -282,7 +282,7 @@ def test_while_code_is_written_a_process_that_cannot_be_waits_for_the_next_file(
     )
     (seat,) = supervisor._seats
 
-    supervisor._follow(seat, End(1, codes.USAGE, lived=0.1), had_joined=False)
+    supervisor._follow(seat, ProcessEnd(1, codes.USAGE, lived=0.1), had_joined=False)
     assert seat.start_at > time.monotonic() + 5
 
     supervisor._renew()
@@ -416,7 +416,7 @@ async def test_a_second_signal_ends_everything_at_once(work, database_url):
 def test_changed_source_files_are_seen(tmp_path: Path):
     (tmp_path / "a.py").write_text("")
     (tmp_path / ".venv").mkdir()
-    watch = Watch(tmp_path)
+    watch = SourceWatch(tmp_path)
     watch._next = 0
 
     assert not watch.changed()

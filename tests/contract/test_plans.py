@@ -305,7 +305,7 @@ class TestPlans:
 
     def test_tasks_are_pulled_along_visit_due(self, visits: Visits) -> None:
         """P3: whoever pulls reads what it takes, not the backlog."""
-        values = {"queue": "ring", "most": 10, "work_timeout": 60.0}
+        values = {"queue": "ring", "most": 10, "work_timeout": 60.0, "mark": "@", "until": "x"}
 
         nodes = plan_of(visits, SQL["pull_visits"].text, values)
 

@@ -144,7 +144,7 @@ class Scene:
             cursor = connection.execute(query, values)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 
-    def wait(self, condition: Callable[[], Any], what: str, timeout: float = 20.0) -> None:
+    def wait(self, condition: Callable[[], Any], what: str, timeout: float = 60.0) -> None:
         """Wait until a named condition holds."""
         deadline = time.monotonic() + timeout
         while not condition():
@@ -153,7 +153,7 @@ class Scene:
 
     # -- what must hold
 
-    def check(self, *, parked: int = 0, timeout: float = 20.0) -> None:
+    def check(self, *, parked: int = 0, timeout: float = 60.0) -> None:
         """Wait for the end of all work: nothing lost, nothing done twice, no invariant broken."""
         self.wait(lambda: self.sql(_ENDED) == [(0,)], "every task has ended", timeout)
         assert [(parked,)] == self.sql("select count(*) from mainspring.visit")

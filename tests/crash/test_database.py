@@ -138,7 +138,7 @@ def test_backends_killed_ten_times_a_second_only_delay_the_work(
             scene.sql("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", pids)
         )
 
-    assert killed >= 5 * rounds
+    assert killed >= 2 * rounds
     scene.check(timeout=30)
     assert [worker.process.poll() for worker in workers] == [None, None]
 

@@ -29,7 +29,7 @@ def some_work(scene: Scene) -> None:
 
 def killed(worker: WorkerProcess) -> None:
     """The fault has fired."""
-    worker.wait_dead(15)
+    worker.wait_dead()
 
 
 @pytest.mark.parametrize("step", fast_first([*OFTEN_HIT, *sorted(WORKING - set(OFTEN_HIT))], 3))

@@ -68,7 +68,7 @@ def test_a_worker_killed_in_the_middle_of_processes_loses_none(
     ids = start(mainspring_url)
 
     with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
-        victim.wait_dead(30)
+        victim.wait_dead()
     finish(mainspring_url)
 
     check(mainspring_url, ids)
@@ -102,7 +102,7 @@ def test_a_worker_killed_in_the_middle_of_a_cancel_undoes_all_the_same(
     finish(mainspring_url)
     asyncio.run(cancel(ids))
     with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
-        victim.wait_dead(30)
+        victim.wait_dead()
     finish(mainspring_url)
 
     with psycopg.connect(mainspring_url, autocommit=True) as connection:

@@ -21,7 +21,7 @@ from draws import fast_first
 from mainspring.testing import WorkerProcess
 
 LEASE = 5.0
-MIGRATION = "src/mainspring/db/schema/migrations/0015_bands.sql"
+MIGRATION = "src/mainspring/db/migrations/0015_bands.sql"  # where it was added
 BANDS = "select count(distinct pool) from mainspring.lease where strpos(pool, chr(31)) > 0"
 
 

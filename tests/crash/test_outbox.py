@@ -135,7 +135,7 @@ def test_a_worker_killed_while_it_relays_leaves_no_event_out(outbox: Outbox, ste
     for n in range(BOXES):
         outbox.sql("insert into box (id, goal) values (%s, %s)", n, GOAL)
 
-    victim.wait_dead(30)
+    victim.wait_dead()
     outbox.open("heir")
 
     outbox.check()
@@ -153,7 +153,7 @@ def test_a_worker_killed_while_it_crawls_leaves_no_entity_out(outbox: Outbox, st
     victim = outbox.worker(die_at=step)
     outbox.worker(gate="heir")
 
-    victim.wait_dead(30)
+    victim.wait_dead()
     outbox.open("heir")
 
     state = "select state::text, done, failed from mainspring.operation where id = %s"

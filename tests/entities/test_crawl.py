@@ -386,6 +386,25 @@ async def test_a_new_stage_is_crawled_for(stages):
     assert look.asked == []
 
 
+async def test_a_crawl_for_a_new_stage_is_an_offer_to_one_that_is_parked(stages):
+    """S26: whoever frees it is told that another stage is waiting; it is asked for both."""
+    kind = stages.kind()
+    kind.stage(name="first")(Seen())
+    await stages.install()
+    stages.add(1)
+    crawl_soon = "select mainspring.crawl_soon('listing', %s)"
+    stages.query(crawl_soon, ["first"])
+    stages.query("update mainspring.visit set parked_at = now() where key = 'listing/new'")
+
+    stages.query(crawl_soon, ["second"])
+
+    [crawl_visit] = stages.query("select * from mainspring.visit where key = 'listing/new'")
+    assert crawl_visit["parked_at"] is not None
+    assert crawl_visit["offered_while_parked"]
+    assert crawl_visit["payload"] == {"ask:first": 1, "ask:second": 1}
+    clear(stages)
+
+
 async def test_a_crawl_for_a_new_stage_does_not_put_off_the_schedule(stages, clock):
     """S18, S26: else a kind that gets a stage every week is never crawled as a whole."""
     kind, look, late = stages.kind(crawl=Crawl(every=7 * DAY)), Seen(), Seen()

@@ -97,6 +97,31 @@ async def test_what_is_parked_and_what_is_not_delivered_goes_with_the_stage(stag
     assert stages.query("select name from mainspring.consumer") == [{"name": "new"}]
 
 
+async def test_what_comes_from_a_former_name_is_an_offer_to_a_parked_entry(stages: Stages) -> None:
+    """S26: it is parked under the new name already; whoever frees it is told that more has come."""
+    kind = stages.kind()
+
+    async def fail(listing: dict[str, Any]) -> Untouched:
+        raise ValueError("not yet")
+
+    for name in ("old", "new"):
+        kind.stage(name=name, retry=RetryPolicy(attempts=1))(fail)
+    await stages.install()
+    stages.add(1)
+    await stages.run()
+    before = stages.visit("listing/new", 1)
+    assert before is not None
+    assert (before["parked_at"] is not None, before["offered_while_parked"]) == (True, False)
+
+    stages.query("select mainspring.take_over_stage('listing', 'old', 'new')")
+
+    after = stages.visit("listing/new", 1)
+    assert after is not None
+    assert (after["parked_at"], after["offered_while_parked"]) == (before["parked_at"], True)
+    assert after["version"] != before["version"]
+    assert stages.visit("listing/old", 1) is None
+
+
 async def test_a_worker_of_the_old_code_passes_its_visits_on(stages: Stages) -> None:
     """S26: during a rolling deploy it runs nothing under the former name, where the state is gone."""
     kind = stages.kind()

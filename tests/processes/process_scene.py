@@ -13,7 +13,7 @@ import asyncpg
 import psycopg
 
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer, Port
+from mainspring.kernel.layer import Layer, ParkedVisit, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
@@ -24,7 +24,7 @@ from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.runtime import Processes
-from mainspring.processes.steps import run_steps
+from mainspring.processes.steps import Steps, run_steps
 from mainspring.processes.structural.change import request_steps
 from workers import working
 
@@ -57,6 +57,9 @@ class _Recovering(Layer):
 
     def take_overdue(self, held: Sequence[Any]) -> set[int]:
         return self._processes.recovery.take_overdue(held)
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        return self._processes.recovery.parked(visits)
 
     def forget(self, versions: frozenset[int] | None) -> None:
         self._processes.forget(versions)
@@ -153,7 +156,7 @@ class Scene:
         )
 
     async def run_steps(self, steps: Any) -> Any:
-        """Walk steps in a transaction of their own."""
+        """Steps steps in a transaction of their own."""
         connection = await asyncpg.connect(self.url)
         try:
             async with connection.transaction():

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from mainspring_cli import importing
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command is, and the line that says what it is for."""
 
     module: str
@@ -24,28 +24,36 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
-    "worker": Place("worker", "worker", "Run workers until a signal stops them."),
-    "dev": Place("worker", "dev", "Run a worker and start it anew when a source file changes."),
-    "migrate": Place("migrate", "migrate", "Create or upgrade the schema."),
-    "status": Place(
+    "worker": CommandPlace("worker", "worker", "Run workers until a signal stops them."),
+    "dev": CommandPlace(
+        "worker", "dev", "Run a worker and start it anew when a source file changes."
+    ),
+    "migrate": CommandPlace("migrate", "migrate", "Create or upgrade the schema."),
+    "status": CommandPlace(
         "status", "status", "Show workers, queues, lag and throughput of the last minute."
     ),
-    "metrics": Place("metrics", "metrics", "Print the numbers of status as OpenMetrics text."),
-    "history": Place("history", "history", "Search past runs, newest first."),
-    "put-back": Place("history", "put_back", "Put past tasks back to run again."),
-    "why": Place("why", "why", "Say why something has not run, and what to do."),
-    "doctor": Place("doctor", "doctor", "Examine the server, the schema and the tables."),
-    "check": Place("check", "check", "Check an application before it runs."),
-    "tasks": Place("tasks", "group", "Tasks that wait, run or are scheduled."),
-    "entities": Place("entities", "group", "Entities and their stages."),
-    "parked": Place("parked", "group", "Visits that failed for good and wait."),
-    "processes": Place("process_group", "group", "Processes: graphs of tasks."),
-    "queues": Place("queues", "group", "Queues: their load, pause and resume, limits."),
-    "operations": Place("operations", "group", "Bulk jobs: their progress; pause, resume, cancel."),
-    "recurring": Place("recurring", "group", "What comes again by a cron line."),
-    "params": Place("params", "group", "Params of the data: what is loaded up to where."),
-    "reactive": Place("reactive", "group", "Tasks that run when the state of the data says so."),
-    "rights": Place("rights", "group", "Print the SQL that grants a role its rights."),
+    "metrics": CommandPlace(
+        "metrics", "metrics", "Print the numbers of status as OpenMetrics text."
+    ),
+    "history": CommandPlace("history", "history", "Search past runs, newest first."),
+    "put-back": CommandPlace("history", "put_back", "Put past tasks back to run again."),
+    "why": CommandPlace("why", "why", "Say why something has not run, and what to do."),
+    "doctor": CommandPlace("doctor", "doctor", "Examine the server, the schema and the tables."),
+    "check": CommandPlace("check", "check", "Check an application before it runs."),
+    "tasks": CommandPlace("tasks", "group", "Tasks that wait, run or are scheduled."),
+    "entities": CommandPlace("entities", "group", "Entities and their stages."),
+    "parked": CommandPlace("parked", "group", "Visits that failed for good and wait."),
+    "processes": CommandPlace("process_group", "group", "Processes: graphs of tasks."),
+    "queues": CommandPlace("queues", "group", "Queues: their load, pause and resume, limits."),
+    "operations": CommandPlace(
+        "operations", "group", "Bulk jobs: their progress; pause, resume, cancel."
+    ),
+    "recurring": CommandPlace("recurring", "group", "What comes again by a cron line."),
+    "params": CommandPlace("params", "group", "Params of the data: what is loaded up to where."),
+    "reactive": CommandPlace(
+        "reactive", "group", "Tasks that run when the state of the data says so."
+    ),
+    "rights": CommandPlace("rights", "group", "Print the SQL that grants a role its rights."),
 }
 
 

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
-from mainspring.kernel.jobs.operation import Item, Operation
+from mainspring.kernel.jobs.operation import Operation, OperationItem
 from mainspring.operator import Operator
 from mainspring.phrases import counted
 
@@ -53,7 +53,7 @@ def show_operation(
 ) -> None:
     """One operation, with its items."""
 
-    async def question(operator: Operator) -> tuple[Operation, list[Item]]:
+    async def question(operator: Operator) -> tuple[Operation, list[OperationItem]]:
         found = await (_followed(operator, id) if follow else operator.operation(id))
         return found, await operator.operation_items(id, failed_only=failed, limit=limit)
 

@@ -45,7 +45,7 @@ DRAIN_DEATHS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ProcessEnd:
     """How a process ended."""
 
     pid: int
@@ -63,7 +63,7 @@ class DeathNotice:
     and signals must be heard all the same. One that was fenced is not waited for: its database is away,
     and must be told before others come to think that it was killed."""
 
-    def __init__(self, declare_dead: DeclareDead, worker_id: UUID, end: End) -> None:
+    def __init__(self, declare_dead: DeclareDead, worker_id: UUID, end: ProcessEnd) -> None:
         self.end = end
         self.had_joined = end.fenced
         self._declare_dead = declare_dead
@@ -207,14 +207,14 @@ class Supervisor:
             with seat.mark as mark:
                 last_known, fenced = read_mark(mark.fileno(), code)
             worker_id = last_known or worker_id
-        end = End(seat.process.pid, code, lived=now - seat.began, fenced=fenced)
+        end = ProcessEnd(seat.process.pid, code, lived=now - seat.began, fenced=fenced)
         seat.process = seat.mark = None
         if code in (codes.OK, codes.WORN_OUT):  # it has left its pool itself
             self._follow(seat, end, had_joined=False)
         else:
             seat.death_notice = DeathNotice(self._declare_dead, worker_id, end)
 
-    def _follow(self, seat: Seat, end: End, *, had_joined: bool) -> None:
+    def _follow(self, seat: Seat, end: ProcessEnd, *, had_joined: bool) -> None:
         """What comes after the end of a process: nothing, or another one."""
         code, facts = end.code, {"pid": end.pid, "code": end.code, "fenced": end.fenced}
         if self._signals or seat.leaving or seat.given_up:

@@ -111,7 +111,7 @@ def dev(
         supervisor = Supervisor(
             orders, 1, grace=_DEV_GRACE, declare_dead=declare_dead, gives_up=False
         )
-        code = supervisor.run(each_turn=Watch(Path.cwd()).changed)
+        code = supervisor.run(each_turn=SourceWatch(Path.cwd()).changed)
     finally:
         app.close_sync()
     raise typer.Exit(code)
@@ -159,7 +159,7 @@ def _declaring_dead(
     return declare_dead
 
 
-class Watch:
+class SourceWatch:
     """Knows when a source file below a directory has changed, by looking now and then."""
 
     def __init__(self, directory: Path) -> None:

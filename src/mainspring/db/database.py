@@ -333,9 +333,9 @@ class _Tries:
         self._url = url
         self._timeout = timeout
         self._owner = owner
-        self._failed: list[tuple[hosts.Host, Exception]] = []
+        self._failed: list[tuple[hosts.ServerHost, Exception]] = []
 
-    def __iter__(self) -> Iterator[tuple[hosts.Host, float]]:
+    def __iter__(self) -> Iterator[tuple[hosts.ServerHost, float]]:
         for host in hosts.to_try(self._url):
             try:
                 if host.socket_in is not None:
@@ -347,7 +347,7 @@ class _Tries:
         raise _unreachable(self._url, self._failed) from self._failed[-1][1]
 
     @contextmanager
-    def at(self, host: hosts.Host) -> Iterator[None]:
+    def at(self, host: hosts.ServerHost) -> Iterator[None]:
         """Whatever one host says, another may say something else."""
         try:
             yield
@@ -424,7 +424,7 @@ def _shown(url: str) -> str:
     return f"{where}, database {parts.get('dbname') or 'of the user'}"
 
 
-def _unreachable(url: str, failed: list[tuple[hosts.Host, Exception]]) -> NotDone:
+def _unreachable(url: str, failed: list[tuple[hosts.ServerHost, Exception]]) -> NotDone:
     if len(failed) == 1:
         reasons = _reason(failed[0][1])
     else:

@@ -40,7 +40,7 @@ class Statement:
 
 
 def load(package: str) -> dict[str, Statement]:
-    """All statements of a package and of its rooms, by file name."""
+    """All statements of a package and of its rooms (their folders `sql`), by file name."""
     return {statement.name: statement for statement in _found(files(package))}
 
 
@@ -48,5 +48,5 @@ def _found(folder: Traversable) -> Iterator[Statement]:
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _found(entry)
-        elif entry.name.endswith(".sql"):
+        elif entry.name.endswith(".sql") and folder.name == "sql":
             yield Statement(entry.name.removesuffix(".sql"), entry.read_text("utf-8"))

@@ -9,8 +9,15 @@ from typing import Any
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.entities.statements import SQL
-from mainspring.kernel import DEFAULT_PRIORITY, Run, Verdict, lock_visits, new_ids, tokens
+from mainspring.kernel import (
+    DEFAULT_PRIORITY,
+    KERNEL_SQL,
+    Run,
+    Verdict,
+    lock_visits,
+    new_ids,
+    tokens,
+)
 
 _encode = msgspec.json.Encoder().encode
 # Visits of the crawl lane: below every live one.
@@ -54,12 +61,12 @@ async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
     """Offer visits; always writes, so that a run under way is followed by another."""
     if not offers:
         return
-    statement = SQL["offer_many"]
+    statement = KERNEL_SQL["offer_many"]
     await connection.execute(statement.numbered, *statement.arguments(offer_values(offers)))
 
 
 def offer_values(offers: Sequence[StageOffer]) -> dict[str, Any]:
-    """The arguments of offer_many.sql."""
+    """The arguments of the kernel's offer_many.sql."""
     due_ats = [None if o.due_at is None else o.due_at.isoformat() for o in offers]
     afters = [o.after for o in offers]
     return {

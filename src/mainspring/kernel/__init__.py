@@ -11,7 +11,8 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     outcome.py retry.py     what a run can come to, and what a failure leads to
     settings.py             settings of a worker and of a queue
     layer.py                what a layer is to a worker, and a worker to its layers
-    offer.py                visits are added, or merged into those that are there
+    offer.py copy_in.py     visits are added, or merged into those that are there
+    functions/              functions of the schema that write visits, for layers' statements and for users
     statements.py query.py  the statements of all rooms by name, and asking by name
     clock.py                local time, and the database's as this worker knows it
     owned.py                what a worker owns and runs, shared by its loop and its heart
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
+    from mainspring.kernel.copy_in import copy_asyncpg, copy_psycopg, copy_sync
     from mainspring.kernel.doctor import LEVELS, Finding
     from mainspring.kernel.jobs.bulk import OPERATIONS
     from mainspring.kernel.jobs.cron import check_schedule, next_tick
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
         start_operation,
     )
     from mainspring.kernel.jobs.recurring import Schedule, sync_recurring
-    from mainspring.kernel.layer import Layer, WorkerPort
+    from mainspring.kernel.layer import Layer, ParkedVisit, WorkerPort
     from mainspring.kernel.lease.session import cut_socket
     from mainspring.kernel.offer import Offer, offer_new_visits, offer_visits
     from mainspring.kernel.operate.history import (
@@ -124,12 +126,13 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
+            "copy_in": "copy_asyncpg copy_psycopg copy_sync",
             "jobs.bulk": "OPERATIONS",
             "jobs.cron": "check_schedule next_tick",
             "jobs.operation": "OperationKind Operation OperationPage ItemResult "
             "list_operations start_operation",
             "jobs.recurring": "Schedule sync_recurring",
-            "layer": "Layer WorkerPort",
+            "layer": "Layer ParkedVisit WorkerPort",
             "lease.session": "cut_socket",
             "offer": "Offer offer_visits offer_new_visits",
             "doctor": "Finding LEVELS",
@@ -195,6 +198,7 @@ __all__ = [
     "Outcome",
     "Parked",
     "ParkedPlace",
+    "ParkedVisit",
     "PastRun",
     "QueueSettings",
     "Retry",
@@ -212,6 +216,9 @@ __all__ = [
     "check_schedule",
     "check_whole",
     "clean_text",
+    "copy_asyncpg",
+    "copy_psycopg",
+    "copy_sync",
     "cut_socket",
     "decoded",
     "describe",

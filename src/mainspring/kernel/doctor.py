@@ -17,7 +17,7 @@ from mainspring.db.schema.migrate import migrations, read_schema
 from mainspring.errors import MissingRights
 from mainspring.kernel.jobs import recurring
 from mainspring.kernel.operate import rights
-from mainspring.kernel.operate.invariants import Look, look
+from mainspring.kernel.operate.invariants import InvariantReport, look
 from mainspring.kernel.operate.status import Status, read_status
 from mainspring.kernel.query import ask
 from mainspring.kernel.settings import DEFAULT_POOL, OWN
@@ -310,7 +310,7 @@ def judge_recurring(schedules: list[recurring.Recurring], status: Status) -> Ite
             yield Finding("recurring", "warn", text, remedy)
 
 
-def judge_invariants(seen: Look, *, exact: bool) -> Iterator[Finding]:
+def judge_invariants(seen: InvariantReport, *, exact: bool) -> Iterator[Finding]:
     """What is broken; where nothing is, how much was looked at."""
     remedy = "look again in a lease time; if it stays, report it with mainspring status --json"
     for rule, detail in seen.found[:VIOLATIONS]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from mainspring.db.database import Database
+from mainspring.db.steps import Steps
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
 from mainspring.kernel.visit import Run, Visit
 
@@ -46,6 +47,14 @@ class WorkerPort(Protocol):
     def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
         """Visits were queued again. A run of them here gives its slot back, or (`void`) is stopped."""
         ...
+
+
+class ParkedVisit(NamedTuple):
+    """A visit that the kernel has parked: its runs killed as many workers as its queue allows."""
+
+    queue: str
+    key: str
+    payload: str
 
 
 class Chore(Protocol):
@@ -90,6 +99,14 @@ class Layer(Protocol):
         Called by the heart's thread. Returns the tokens of those runs.
         """
         return set()
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        """Statements that go with visits which deaths of workers have parked, in the same transaction.
+
+        Called by the heart's thread, which owns the connection. What fails here undoes the parking; it
+        is tried again at the next beat.
+        """
+        yield from ()
 
     def forget(self, versions: frozenset[int] | None) -> None:
         """Visits of these versions (None: any) are said to be gone. What is kept of them is read again."""

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import REMOTE, Layer, QueueSettings, WorkerPort
+from mainspring.kernel import REMOTE, Layer, ParkedVisit, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import Process
 from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Registry
 from mainspring.processes.run.actor import FunctionActor
 from mainspring.processes.runtime import Processes
+from mainspring.processes.steps import Steps
 from mainspring.processes.structural.sweep import sweep
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.layer import TaskLayer
@@ -73,6 +74,9 @@ class ProcessLayer(Layer):
 
     def take_overdue(self, held: Sequence[Any]) -> set[int]:
         return self.runtime.recovery.take_overdue(held)
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        return self.runtime.recovery.parked(visits)
 
     def forget(self, versions: frozenset[int] | None) -> None:
         self.runtime.forget(versions)

@@ -30,13 +30,13 @@ from mainspring.tasks.declare.recording import recorder
 
 
 @dataclass(eq=False)
-class Call:
+class DecidedCall:
     """A step that the decider asks for. `args`: by name; `after`: what it waits for besides."""
 
     actor: str
     args: dict[str, Any] = field(default_factory=dict)
     after: list[Any] = field(default_factory=list)
-    undo: Call | None = None
+    undo: DecidedCall | None = None
     delay: float | None = None
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class Call:
 class Decided:
     """What a decider decided: its calls in order, and what it returned."""
 
-    calls: list[Call]
+    calls: list[DecidedCall]
     returned: (
         Any  # the call (or the given promise) whose promise it returned; None: it returned a value
     )
@@ -77,7 +77,7 @@ def decide(process: Process[Any, Any], /, *args: Any, **kwargs: Any) -> Decided:
     finally:
         recorder.reset(mark)
     decision = records.conclude(returned, process.signature.encode_result)
-    calls = [Call(child.actor, delay=child.delay) for child in decision.children]
+    calls = [DecidedCall(child.actor, delay=child.delay) for child in decision.children]
 
     def of(ref: int | str) -> Any:
         return calls[ref] if isinstance(ref, int) else promises.get(ref, ref)
@@ -104,8 +104,8 @@ def _run(coroutine: Any) -> Any:
         return pool.submit(context.run, asyncio.run, coroutine).result()
 
 
-def _undo(undo: Undo, step: Call) -> Call:
-    return Call(undo.actor, _filled(undo.args, [step]))
+def _undo(undo: Undo, step: DecidedCall) -> DecidedCall:
+    return DecidedCall(undo.actor, _filled(undo.args, [step]))
 
 
 def _filled(text: str, inputs: list[Any]) -> dict[str, Any]:

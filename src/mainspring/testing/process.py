@@ -74,7 +74,7 @@ class WorkerProcess:
         """Wait for its end; answers the exit code, or minus the signal that killed it."""
         return self.process.wait(timeout)
 
-    def wait_dead(self, timeout: float = 20.0) -> None:
+    def wait_dead(self, timeout: float = 60.0) -> None:
         """Wait until SIGKILL has ended it: proves that the crash point was reached."""
         code = self.wait(timeout)
         assert code == -signal.SIGKILL, f"the worker ended with {code}, it was to be killed"

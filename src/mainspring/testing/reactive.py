@@ -39,7 +39,14 @@ from mainspring.reactive.model.values import (
     moment_of,
 )
 from mainspring.testing.reactive_params import SimulatedParams
-from mainspring.testing.reactive_state import Fires, Firing, ParamSet, Planned, SimulatedTask, call
+from mainspring.testing.reactive_state import (
+    Fires,
+    ParamSet,
+    Planned,
+    SimulatedFiring,
+    SimulatedTask,
+    call,
+)
 from mainspring.testing.timeline import Missed, Ran, Timeline
 
 _MINUTE = timedelta(minutes=1)
@@ -313,7 +320,7 @@ class ReactiveSimulation:
         task.succeeded_at = self.now if firing.record else task.succeeded_at
         self._close(task, firing, "done", None)
 
-    def _bring(self, firing: Firing) -> str | None:
+    def _bring(self, firing: SimulatedFiring) -> str | None:
         """Set the products; what would go back fails the run, and then nothing is set."""
         for product in firing.products:
             known = self.value(product.param)
@@ -327,7 +334,9 @@ class ReactiveSimulation:
                 self.set(product.param, product.value, if_greater=True)
         return None
 
-    def _close(self, task: SimulatedTask, firing: Firing, outcome: str, error: str | None) -> None:
+    def _close(
+        self, task: SimulatedTask, firing: SimulatedFiring, outcome: str, error: str | None
+    ) -> None:
         started = firing.started_at or self.now
         self.timeline.runs.append(
             Ran(

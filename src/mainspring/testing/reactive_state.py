@@ -57,7 +57,7 @@ class Planned:
 
 
 @dataclass(slots=True)
-class Firing:
+class SimulatedFiring:
     """A task that is queued or running, with the values of its check."""
 
     kind: str
@@ -84,7 +84,7 @@ class SimulatedTask:
     declared_at: datetime
     seen: dict[str, SeenValue] = field(default_factory=dict)
     pending: dict[str, SeenValue | None] = field(default_factory=dict)  # repairs made in flight
-    firing: Firing | None = None
+    firing: SimulatedFiring | None = None
     request: bool | None = None  # a manual run was asked for: whether to record it
     verdict: bool | None = None
     since: datetime | None = None
@@ -128,7 +128,7 @@ class SimulatedTask:
     def fire(self, kind: str, now: datetime, cause: str, captured: dict[str, SeenValue]) -> None:
         """Queue it. A regular firing is recorded, a manual one only if told to."""
         record = kind == "regular" or bool(self.request)
-        self.firing = Firing(kind, now, cause, captured, record)
+        self.firing = SimulatedFiring(kind, now, cause, captured, record)
         self.request = None
         if kind == "regular":
             self.fired_at = now
@@ -142,7 +142,7 @@ class SimulatedTask:
         if self.firing is not None:
             self.pending[key] = seen
 
-    def record(self, firing: Firing) -> None:
+    def record(self, firing: SimulatedFiring) -> None:
         """The values of the check become the last seen ones, as a whole (R10)."""
         self.seen = {k: seen for k, seen in firing.captured.items() if seen.value is not None}
         for key, repaired in self.pending.items():
@@ -160,7 +160,7 @@ class SimulatedTask:
 
 def call(
     task: SimulatedTask,
-    firing: Firing,
+    firing: SimulatedFiring,
     products: Mapping[str, Value | None],
     rewinds: Mapping[str, list[Rewind]],
 ) -> None:
@@ -188,7 +188,7 @@ def _kernel_run() -> Any:
 
 def _row(
     task: SimulatedTask,
-    firing: Firing,
+    firing: SimulatedFiring,
     products: Mapping[str, Value | None],
     rewinds: Mapping[str, list[Rewind]],
 ) -> dict[str, Any]:

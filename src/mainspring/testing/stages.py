@@ -48,7 +48,7 @@ class NotAtRest(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageStep:
     """One run of a stage. `changed` has the fields it changed: before and after."""
 
     at: datetime
@@ -106,7 +106,7 @@ class Simulation:
         if start.utcoffset() is None:
             raise InvalidSetting(f"start must be a time with its zone, got {start!r}")
         self.now = start
-        self.steps: list[Step] = []
+        self.steps: list[StageStep] = []
         self.events: list[Saved] = []
         self._kind = kind
         self._models = {name: model_of(kind, stage) for name, stage in kind.stages.items()}
@@ -273,7 +273,7 @@ class Simulation:
         if visit_at is not None:
             self._offer(row, stage.name, at=visit_at)
         changes = {name: (before[name], new) for name, new in changed.items()}
-        self.steps.append(Step(self.now, id, stage.name, changes, visit_at))
+        self.steps.append(StageStep(self.now, id, stage.name, changes, visit_at))
         if changed or answer.state is not KEEP:
             self._tell(id, row, stage, what="saved" if changes else "state", changes=changes)
 
@@ -369,7 +369,7 @@ def _concerns(stage: Stage, visit: _Visit, version: int) -> bool:
     return bool(visit.fields) if interest is None else not visit.fields.isdisjoint(interest)
 
 
-def _endless(kind: str, id: Any, steps: list[Step]) -> str:
+def _endless(kind: str, id: Any, steps: list[StageStep]) -> str:
     last = [step for step in steps if step.id == id][-12:]
     lines = "\n  ".join(str(step) for step in last)
     return (

@@ -21,10 +21,10 @@ from contextlib import asynccontextmanager
 from mainspring.kernel import crash_points
 from mainspring.kernel.crash_points import STEPS, die_at
 
-__all__ = ["STEPS", "Seen", "die_at", "watch"]
+__all__ = ["STEPS", "SeenSteps", "die_at", "watch"]
 
 
-class Seen:
+class SeenSteps:
     """The steps that workers of this process have reached since the watch began."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -75,9 +75,9 @@ def _known(step: str) -> str:
 
 
 @asynccontextmanager
-async def watch() -> AsyncIterator[Seen]:
+async def watch() -> AsyncIterator[SeenSteps]:
     """Watch the steps of all workers in this process, for as long as the block lasts."""
-    seen, before = Seen(asyncio.get_running_loop()), crash_points.listener
+    seen, before = SeenSteps(asyncio.get_running_loop()), crash_points.listener
     crash_points.listener = seen._reached
     try:
         yield seen

@@ -524,7 +524,7 @@ def test_a_server_of_another_container_is_not_touched(
     stopped: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, socket.socket(socket.AF_UNIX) as other:
-        patch.setattr(process, "listener", lambda path: process.Listener(0, 0))
+        patch.setattr(process, "listener", lambda path: process.SocketListener(0, 0))
         (stopped.data / ".s.PGSQL.5432").unlink(missing_ok=True)
         other.bind(str(stopped.data / ".s.PGSQL.5432"))
         other.listen()

@@ -275,4 +275,4 @@ def test_the_kernel_says_who_listens(place: Path) -> None:
         ours.bind(str(place / "s"))
         ours.listen()
 
-        assert process.listener(place / "s") == process.Listener(os.getpid(), os.geteuid())
+        assert process.listener(place / "s") == process.SocketListener(os.getpid(), os.geteuid())

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from mainspring.db.sql import Statement
+from mainspring.db.steps import Walk
+from mainspring.kernel.layer import Layer, ParkedVisit
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.suspects import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
+from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Visit
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -49,6 +55,43 @@ def test_an_orphan_is_parked_at_the_queue_s_limit(visits: Visits, me) -> None:
     assert freed["parked"]
     assert visits.row("a")["parked_at"] is not None
     assert visits.keys(me) == []
+
+
+async def test_what_a_layer_does_about_a_parked_visit_is_committed_with_it(
+    visits: Visits, database_url: str
+) -> None:
+    """T13: parked without what follows from it, nobody would ever do that."""
+    told: list[ParkedVisit] = []
+
+    class Following(Layer):
+        def queues(self, pool: str) -> list[QueueSettings]:
+            return []
+
+        def parked(self, visits: Sequence[ParkedVisit]) -> Walk[None]:
+            told.extend(visits)
+            values = {"shard": 1, "key": f"after {len(told)}", "queue": QUEUE}
+            yield Statement("follow", FOLLOW), values
+            if len(told) == 1:
+                raise RuntimeError("not at the first time")
+
+    gauge = Gauge()
+    served = queue(handler=gauge, crash_limit=1)
+    visits.register(served)
+    visits.offer("a", payload={"x": 1})
+    held_by_the_dead(visits, "a")
+
+    async with working(database_url, served, layers=[Following()]):
+        await wait_until(lambda: gauge.started != [], 10)
+
+    assert told == [ParkedVisit(QUEUE, "a", '{"x": 1}')] * 2  # the first time it was not parked
+    assert gauge.started == ["after 2"]
+    assert visits.row("a")["parked_at"] is not None
+
+
+FOLLOW = """
+insert into mainspring.visit (shard, key, queue, id, version, payload)
+values (%(shard)s, %(key)s, %(queue)s, gen_random_uuid(), 7, '{}')
+"""
 
 
 def test_the_visits_of_the_living_stay_held(visits: Visits, me) -> None:

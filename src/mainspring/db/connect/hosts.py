@@ -18,11 +18,11 @@ from psycopg import conninfo
 ONLY_SECONDS = 10.0  # for a host without alternative
 EACH_SECONDS = 3.0  # for one of several
 
-_worked_last: dict[str, Host] = {}  # by address
+_worked_last: dict[str, ServerHost] = {}  # by address
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class ServerHost:
     """One host of an address."""
 
     name: str  # for people
@@ -31,27 +31,29 @@ class Host:
     socket_in: Path | None = None  # the directory of its Unix socket
 
 
-def to_try(url: str) -> list[Host]:
+def to_try(url: str) -> list[ServerHost]:
     """The hosts of an address, the one that worked last first."""
     hosts = _hosts(url)
     last = _worked_last.get(url)
     return sorted(hosts, key=lambda host: host is not last)
 
 
-def worked(url: str, host: Host) -> None:
+def worked(url: str, host: ServerHost) -> None:
     """Begin with this one the next time."""
     _worked_last[url] = host
 
 
 @lru_cache(maxsize=64)
-def _hosts(url: str) -> tuple[Host, ...]:
+def _hosts(url: str) -> tuple[ServerHost, ...]:
     parts: dict[str, Any] = conninfo.conninfo_to_dict(url)
     # Of an address that leaves its hosts to a service file only libpq knows them.
     fallback = "" if "service" in parts else os.environ.get("PGHOST", "")
     names = str(parts.get("host") or parts.get("hostaddr") or fallback).split(",")
     patience = float(parts.get("connect_timeout") or 0)
     if len(names) == 1:
-        only = Host(_shown(names[0], parts), url, patience or ONLY_SECONDS, _directory(names[0]))
+        only = ServerHost(
+            _shown(names[0], parts), url, patience or ONLY_SECONDS, _directory(names[0])
+        )
         return (only,)
     # An engine that writes has no use for a host that does not let it.
     parts.setdefault("target_session_attrs", "read-write")
@@ -64,7 +66,9 @@ def _hosts(url: str) -> tuple[Host, ...]:
         if len(addresses) == len(names):
             one["hostaddr"] = addresses[n] or None
         alone = conninfo.make_conninfo("", **one)
-        found.append(Host(_shown(name, one), alone, patience or EACH_SECONDS, _directory(name)))
+        found.append(
+            ServerHost(_shown(name, one), alone, patience or EACH_SECONDS, _directory(name))
+        )
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ from mainspring.errors import EmbeddedServerError
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class LivingProcess:
     """A living process."""
 
     pid: int
@@ -32,7 +32,7 @@ class Process:
     born: str  # tells it from a later process of the same pid
 
 
-def look(pid: int) -> Process | None:
+def look(pid: int) -> LivingProcess | None:
     """What runs under a pid; nothing if it is gone, or a zombie that its parent has not reaped."""
     if pid <= 0:
         return None
@@ -49,16 +49,16 @@ def look(pid: int) -> Process | None:
         if len(words) < 7:
             return None
         state, born, name = words[0], " ".join(words[1:6]), words[6]
-    return None if state[0] in "ZX" else Process(pid, name, born)
+    return None if state[0] in "ZX" else LivingProcess(pid, name, born)
 
 
-def alive(process: Process) -> bool:
+def alive(process: LivingProcess) -> bool:
     """Whether the process is still there."""
     seen = look(process.pid)
     return seen is not None and seen.born == process.born
 
 
-def end(process: Process, way: signal.Signals, seconds: float) -> bool:
+def end(process: LivingProcess, way: signal.Signals, seconds: float) -> bool:
     """Signal a process; whether it is gone within the time."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, way)
@@ -91,14 +91,14 @@ def _said(*command: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class SocketListener:
     """Who listens on a Unix socket, by the kernel's word."""
 
     pid: int  # 0 if in another container
     uid: int
 
 
-def listener(path: Path) -> Listener | None:
+def listener(path: Path) -> SocketListener | None:
     """Who listens on a Unix socket; None if nobody does."""
     with socket.socket(socket.AF_UNIX) as client:
         # A timeout of Python's would make a full backlog look like a server that is not there.
@@ -110,11 +110,11 @@ def listener(path: Path) -> Listener | None:
         if sys.platform == "linux":
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             pid, uid, _ = struct.unpack("3i", credentials)
-            return Listener(pid, uid)
+            return SocketListener(pid, uid)
         else:  # noqa: RET505 - mypy calls the line unreachable otherwise
             # SOL_LOCAL, LOCAL_PEERPID and LOCAL_PEERCRED of <sys/un.h>: a version, then the uid.
             credentials = client.getsockopt(0, 1, 76)
-            return Listener(client.getsockopt(0, 2), struct.unpack_from("2I", credentials)[1])
+            return SocketListener(client.getsockopt(0, 2), struct.unpack_from("2I", credentials)[1])
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 Every migration is one transaction under one lock (the row of `install`, which only the owner can take),
 so two that race apply each file once. A schema that belongs to another role is left alone: whoever made
 it could run code in our name. Functions
-and views in `functions/` are replaced on every migrate; what they need is in the migrations. A
+and views in `functions/` are replaced on every migrate; what they need is in the migrations. Those that
+write visits stand with the kernel's statements (`kernel/functions/`). A
 migration must be safe while the previous release runs; what removes something waits a release. A table
 that somebody's long transaction has is waited for by short tries: all others would wait behind one.
 """
@@ -15,6 +16,7 @@ import logging
 import time
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import asyncpg
@@ -32,7 +34,8 @@ PATIENCE_SECONDS = 60.0
 _FUNCTIONS = (
     *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "enqueue_many"),
     *("advance", "views", "history", "history_days", "violations", "result_of"),
-    *("canonical_keys", "offer_visits", "end_entities", "changed"),
+    *("canonical_keys", "offer_visits", "offer_batch", "offering", "move_visits", "delete_visits"),
+    *("end_entities", "changed"),
     *("capture", "capture_row", "capture_clear", "capture_document"),
     *(
         "crawl_page",
@@ -42,6 +45,7 @@ _FUNCTIONS = (
         "entity_queue",
         "set_state",
         "process_views",
+        "restarted_payload",
         "operate",
         "grants",
     ),
@@ -77,8 +81,13 @@ def migrations() -> list[Migration]:
 
 def functions() -> str:
     """The text of all functions and views, in the order in which they may be created."""
-    folder = files("mainspring.db.schema") / "functions"
-    return "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _FUNCTIONS)
+    return "\n".join(_function_file(name).read_text("utf-8") for name in _FUNCTIONS)
+
+
+def _function_file(name: str) -> Traversable:
+    """The file of that name: the kernel's, or the schema's own."""
+    own = files("mainspring.kernel") / "functions" / f"{name}.sql"
+    return own if own.is_file() else files("mainspring.db.schema") / "functions" / f"{name}.sql"
 
 
 def script(after: int = 0, more: str = "") -> str:

@@ -456,21 +456,7 @@ begin
           new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
       end;
       if source is not null then
-        execute format(
-          'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
-          ' select distinct on (2, 1) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
-          '   c.key collate "C", $1, c.id, $2, i.now, uuid_hash_extended(c.id, 0), c.payload, i.now, i.now'
-          ' from (select s.*, gen_random_uuid() as id from (%s) s) c,'
-          '   (select shard_count, mainspring.now() as now from mainspring.install) i'
-          ' where octet_length(c.key) between 1 and 1300'
-          ' order by 2, 1'
-          ' on conflict on constraint visit_pkey do update'
-          ' set version = excluded.version,'
-          '   due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,'
-          '   priority = greatest(v.priority, excluded.priority),'
-          '   payload = v.payload || excluded.payload,'
-          '   offered_while_parked = v.offered_while_parked or v.parked_at is not null,'
-          '   changed_at = excluded.changed_at', source)
+        execute mainspring.offering(source)
           using case when lane then kind || '~' else kind end, case when lane then 2 else 5 end;
         get diagnostics count = row_count;
         if count > 0 and tg_argv[5] = 'notify' then
@@ -543,8 +529,7 @@ begin
     end loop;
   elsif whole then
     delete from mainspring.state s where s.kind = tg_argv[0];
-    delete from mainspring.visit v
-      where v.queue in (tg_argv[0], tg_argv[0] || '~') or starts_with(v.queue, tg_argv[0] || '/');
+    perform mainspring.clear_queues(array[kind, kind || '~'], array[kind || '/']);
     if told then
       raise warning 'mainspring: table % cannot be read by %, so the consumers of kind % get no deleted events',
         tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind);
@@ -818,6 +803,20 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.clear_queues(queues text[], prefixes text[] DEFAULT '{}'::text[]) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  count bigint;
+begin
+  delete from mainspring.visit v
+  where v.queue = any (queues) or exists (select from unnest(prefixes) as p(prefix) where starts_with(v.queue, p.prefix));
+  get diagnostics count = row_count;
+  return count;
+end
+$$;
+
 CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS $$select pg_catalog.clock_timestamp()$$;
@@ -878,7 +877,6 @@ declare
   queue_name text := (
     select 'mainspring.crawl' || case when k.pool = 'default' then '' else '@' || k.pool end
     from mainspring.kind k where k.name = crawl_soon.kind);
-  visit_key constant text := crawl_soon.kind || '/new';
 begin
   if cardinality(stages) = 0 or not exists (select from mainspring.kind k where k.name = crawl_soon.kind
     and case k.source when 'dao' then true
@@ -887,15 +885,8 @@ begin
         or exists (select from pg_partition_tree(to_regclass(k.source)) t where t.isleaf and pg_relation_size(t.relid) > 0) end) then
     return false;
   end if;
-  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select mainspring.shard(visit_key, i.shard_count), visit_key, queue_name, gen_random_uuid(), 5,
-    mainspring.now() + interval '3 seconds', uuid_hash_extended(gen_random_uuid(), 0),
-    (select jsonb_object_agg('ask:' || s, 1) from unnest(stages) s), mainspring.now(), mainspring.now()
-  from mainspring.install i
-  on conflict on constraint visit_pkey do update
-  set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
-    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
-  perform mainspring.wake(queue_name, mainspring.now() + interval '3 seconds');
+  perform mainspring.offer_visit_at(queue_name, crawl_soon.kind || '/new',
+    (select jsonb_object_agg('ask:' || s, 1) from unnest(stages) s), 5, mainspring.now() + interval '3 seconds');
   return true;
 end
 $$;
@@ -913,10 +904,7 @@ begin
     raise exception 'the system visit of % % may carry a change that no stage has seen; say force => true to drop it all the same',
       kind, id using errcode = 'invalid_parameter_value';
   end if;
-  delete from mainspring.visit v
-  where v.shard = mainspring.shard(entity_key, (select shard_count from mainspring.install))
-    and v.key = entity_key and v.queue = queue_name;
-  return found;
+  return mainspring.drop_visit(queue_name, entity_key);
 end
 $$;
 
@@ -974,6 +962,18 @@ begin
 end
 $_$;
 
+CREATE FUNCTION mainspring.drop_visit(queue text, key text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  delete from mainspring.visit v
+  where v.shard = mainspring.shard(drop_visit.key, (select i.shard_count from mainspring.install i))
+    and v.key = drop_visit.key and v.queue = drop_visit.queue;
+  return found;
+end
+$$;
+
 CREATE FUNCTION mainspring.end_entities(kind text, keys text[], bodies jsonb[] DEFAULT NULL::jsonb[], versions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -986,42 +986,22 @@ declare
   consumers text[];
   consumer text;
   version_column text;
-  had text[] := '{}';
-  more text[];
+  had text[];
 begin
-  for step in 1..3 loop
-    -- First the system's visits: a system run that has its own locked may be adding visits of stages, which only a later
-    -- statement sees.
-    if step = 1 then
-      with gone as (
-        select s.shard, s.key, s.stage
-        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
-        join mainspring.state s on s.shard = i.shard and s.kind = end_entities.kind and s.key = i.key
-        order by s.shard, s.key, s.stage for update of s
-      ),
-      ended as (
-        delete from mainspring.state s using gone g
-        where s.shard = g.shard and s.kind = end_entities.kind and s.key = g.key and s.stage = g.stage
-        returning s.key
-      )
-      select array_agg(key) into more from ended;
-    else
-      with gone as (
-        select v.shard, v.key, v.queue
-        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
-        join mainspring.visit v on v.shard = i.shard and v.key = i.key
-        where case step when 2 then v.queue in (end_entities.kind, end_entities.kind || '~')
-          else starts_with(v.queue, end_entities.kind || '/') end
-        order by v.shard, v.key, v.queue for update of v
-      ),
-      ended as (
-        delete from mainspring.visit v using gone g where v.shard = g.shard and v.key = g.key and v.queue = g.queue
-        returning v.key
-      )
-      select array_agg(key) into more from ended;
-    end if;
-    had := had || more;
-  end loop;
+  with gone as (
+    select s.shard, s.key, s.stage
+    from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+    join mainspring.state s on s.shard = i.shard and s.kind = end_entities.kind and s.key = i.key
+    order by s.shard, s.key, s.stage for update of s
+  ),
+  ended as (
+    delete from mainspring.state s using gone g
+    where s.shard = g.shard and s.kind = end_entities.kind and s.key = g.key and s.stage = g.stage
+    returning s.key
+  )
+  select array_agg(key) into had from ended;
+  -- First the system's visits: a system run that has its own locked may be adding visits of stages.
+  had := had || mainspring.end_visits(keys, array[kind, kind || '~'], kind || '/');
   select array_agg(c.name order by c.name) into consumers
     from mainspring.consumer c where c.kind = end_entities.kind and c.retired_at is null;
   if consumers is not null then
@@ -1049,6 +1029,42 @@ begin
     end loop;
   end if;
   return (select count(distinct key) from unnest(had) as h(key));
+end
+$$;
+
+CREATE FUNCTION mainspring.end_visits(keys text[], queues text[], prefix text) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+  shards constant integer := (select i.shard_count from mainspring.install i);
+  gone_first text[];
+  gone_then text[];
+begin
+  with gone as (
+    select v.shard, v.key, v.queue
+    from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+    join mainspring.visit v on v.shard = i.shard and v.key = i.key
+    where v.queue = any (queues)
+    order by v.shard, v.key, v.queue for update of v
+  ),
+  ended as (
+    delete from mainspring.visit v using gone g where v.shard = g.shard and v.key = g.key and v.queue = g.queue
+    returning v.key
+  )
+  select array_agg(e.key) into gone_first from ended e;
+  with gone as (
+    select v.shard, v.key, v.queue
+    from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+    join mainspring.visit v on v.shard = i.shard and v.key = i.key
+    where starts_with(v.queue, prefix)
+    order by v.shard, v.key, v.queue for update of v
+  ),
+  ended as (
+    delete from mainspring.visit v using gone g where v.shard = g.shard and v.key = g.key and v.queue = g.queue
+    returning v.key
+  )
+  select array_agg(e.key) into gone_then from ended e;
+  return gone_first || gone_then;
 end
 $$;
 
@@ -1405,6 +1421,35 @@ CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((EXTRACT(epoch FROM (at AT TIME ZONE 'UTC'::text)) * (1000000)::numeric))::bigint;
 
+CREATE FUNCTION mainspring.move_visits(formers text[], queues text[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  count integer;
+begin
+  with moved as (
+    delete from mainspring.visit v where v.queue = any (formers) returning v.*
+  )
+  insert into mainspring.visit as v (shard, key, queue, id, grp, priority, due_at, expires_at, version, attempt, crashes, parked_at,
+    offered_while_parked, error, payload, created_at, changed_at)
+  select m.shard, m.key, queues[array_position(formers, m.queue::text)], m.id, m.grp, m.priority, m.due_at, m.expires_at,
+    uuid_hash_extended(gen_random_uuid(), 0), m.attempt, m.crashes, m.parked_at, m.offered_while_parked, m.error, m.payload,
+    m.created_at, mainspring.now()
+  from moved m
+  order by m.shard, m.key, m.queue
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at;
+  get diagnostics count = row_count;
+  return count;
+end
+$$;
+
 CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$select pg_catalog.now()$$;
@@ -1416,6 +1461,43 @@ CREATE FUNCTION mainspring.offer(kind text, id text, stage text DEFAULT NULL::te
     select mainspring.offer_entity(offer.kind,
       (select c.key from mainspring.canonical_keys(offer.kind, array[offer.id]) c), offer.stage, offer.at)
   $$;
+
+CREATE FUNCTION mainspring.offer_batch(shards integer[], keys text[], queues text[], ids uuid[], priorities integer[], due_ats timestamp with time zone[], payloads jsonb[], token bigint) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  offered integer;
+  item record;
+begin
+  offered := 0;
+  for item in
+    with offered as (
+      insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+      select i.shard, i.key, i.queue, i.id, i.priority, i.due_at, offer_batch.token + row_number() over (), i.payload,
+        mainspring.now(), mainspring.now()
+      from (
+        select u.* from unnest(shards, keys, queues, ids, priorities, due_ats, payloads)
+          as u(shard, key, queue, id, priority, due_at, payload)
+        order by u.shard, u.key collate "C", u.queue collate "C"
+      ) i
+      on conflict on constraint visit_pkey do update
+      set version = excluded.version,
+        due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+        priority = greatest(v.priority, excluded.priority),
+        payload = v.payload || excluded.payload,
+        offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+        changed_at = excluded.changed_at
+      returning v.queue, v.due_at
+    )
+    select o.queue, min(o.due_at) as due_at, count(*)::integer as n from offered o group by o.queue
+  loop
+    perform mainspring.wake(item.queue, item.due_at);
+    offered := offered + item.n;
+  end loop;
+  return offered;
+end
+$$;
 
 CREATE FUNCTION mainspring.offer_changed(kind text, keys text[], fields text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1450,33 +1532,9 @@ $$;
 
 CREATE FUNCTION mainspring.offer_changes(names text[]) RETURNS void
     LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-declare
-  earliest timestamptz;
-  base bigint := mainspring.token() >> 1;             -- random bits are dear: versions count up from these, ids are digests
 begin
-  with offered as (
-    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    select i.shard, i.name, 'mainspring.change', md5(i.name || base)::uuid, 9, mainspring.now(), base + row_number() over (),
-      '{}', mainspring.now(), mainspring.now()
-    from (
-      select mainspring.shard(n.name, s.shard_count) as shard, n.name
-      from unnest(names) as n(name), mainspring.install s
-      order by 1, 2
-    ) i
-    on conflict (shard, key, queue) do update
-    set version = excluded.version,
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-      changed_at = excluded.changed_at
-    where v.xmin <> pg_current_xact_id()::xid
-    returning v.due_at
-  )
-  select min(due_at) into earliest from offered;
-  if earliest is not null then
-    perform mainspring.wake('mainspring.change', earliest);
-  end if;
+  perform mainspring.offer_once('mainspring.change', names, 9);
 end
 $$;
 
@@ -1502,12 +1560,8 @@ CREATE FUNCTION mainspring.offer_entity(kind text, key text, stage text, at time
 #variable_conflict use_column
 declare
   queue_name text := mainspring.stage_queue(offer_entity.kind, offer_entity.stage);
-  shard_number integer := mainspring.shard(offer_entity.key, (select shard_count from mainspring.install));
   wanted timestamptz := greatest(coalesce(offer_entity.at, mainspring.now()), mainspring.now());
   news jsonb := case when offer_entity.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
-  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
-  before timestamptz;
-  after timestamptz;
 begin
   if offer_entity.key is null or octet_length(offer_entity.key) not between 1 and 1300 then
     raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
@@ -1515,27 +1569,41 @@ begin
   if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
     raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
   end if;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    values (shard_number, offer_entity.key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(queue_name, wanted);
-      return true;
-    end if;
-    select v.due_at into before from mainspring.visit v
-    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
-    for update;
-    continue when not found;
-    update mainspring.visit v
-    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null
-    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
-    returning v.due_at into after;
-    perform mainspring.wake(queue_name, after);
-    return after < before;
-  end loop;
+  return mainspring.offer_visit_at(queue_name, offer_entity.key, news, 5, wanted);
+end
+$$;
+
+CREATE FUNCTION mainspring.offer_once(queue text, keys text[], priority integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  earliest timestamptz;
+  base constant bigint := mainspring.token() >> 1;
+begin
+  with offered as (
+    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    select i.shard, i.key, offer_once.queue, md5(i.key || base)::uuid, offer_once.priority, mainspring.now(),
+      base + row_number() over (), '{}', mainspring.now(), mainspring.now()
+    from (
+      select mainspring.shard(n.key, s.shard_count) as shard, n.key
+      from unnest(keys) as n(key), mainspring.install s
+      order by 1, 2
+    ) i
+    on conflict on constraint visit_pkey do update
+    set version = excluded.version,
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+      priority = greatest(v.priority, excluded.priority),
+      payload = v.payload || excluded.payload,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+      changed_at = excluded.changed_at
+    where v.xmin <> pg_current_xact_id()::xid
+    returning v.due_at
+  )
+  select min(o.due_at) into earliest from offered o;
+  if earliest is not null then
+    perform mainspring.wake(queue, earliest);
+  end if;
 end
 $$;
 
@@ -1583,6 +1651,35 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.offer_visit_at(queue text, key text, payload jsonb, priority integer, due_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  fresh constant uuid := gen_random_uuid();
+  at_shard constant integer := mainspring.shard(offer_visit_at.key, (select i.shard_count from mainspring.install i));
+  before timestamptz;
+  after timestamptz;
+begin
+  select v.due_at into before from mainspring.visit v
+  where v.shard = at_shard and v.key = offer_visit_at.key and v.queue = offer_visit_at.queue
+  for update;
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  values (at_shard, offer_visit_at.key, offer_visit_at.queue, fresh, offer_visit_at.priority, offer_visit_at.due_at,
+    uuid_hash_extended(fresh, 0), offer_visit_at.payload, mainspring.now(), mainspring.now())
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at
+  returning v.due_at into after;
+  perform mainspring.wake(queue, after);
+  return before is null or after < before;
+end
+$$;
+
 CREATE FUNCTION mainspring.offer_visits(queue text, keys text[], payloads jsonb[], priority integer DEFAULT 5) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1613,6 +1710,28 @@ begin
   return count;
 end
 $$;
+
+CREATE FUNCTION mainspring.offering(query text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    select format($$
+      insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+      select distinct on (2, 1) ('x' || left(encode(sha256(convert_to(c.key, 'UTF8')), 'hex'), 8))::bit(32)::bigint %% i.shard_count,
+        c.key collate "C", $1, c.id, $2, i.now, uuid_hash_extended(c.id, 0), c.payload, i.now, i.now
+      from (select s.*, gen_random_uuid() as id from (%s) s) c,
+        (select shard_count, mainspring.now() as now from mainspring.install) i
+      where octet_length(c.key) between 1 and 1300
+      order by 2, 1
+      on conflict on constraint visit_pkey do update
+      set version = excluded.version,
+        due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+        priority = greatest(v.priority, excluded.priority),
+        payload = v.payload || excluded.payload,
+        offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+        changed_at = excluded.changed_at
+      $$, query)
+  $_$;
 
 CREATE FUNCTION mainspring.open_pool() RETURNS trigger
     LANGUAGE plpgsql
@@ -1817,7 +1936,7 @@ begin
       due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
-      payload = case when v.payload ?& array['@', 'deadline'] then v.payload - 'deadline' else v.payload end,
+      payload = mainspring.restarted_payload(v.payload),
       changed_at = mainspring.now()
     from wanted w
     where v.ctid = w.address
@@ -1830,6 +1949,10 @@ begin
   from freed f;
 end
 $$;
+
+CREATE FUNCTION mainspring.restarted_payload(payload jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN (payload ?& ARRAY['@'::text, 'deadline'::text]) THEN (payload - 'deadline'::text) ELSE payload END;
 
 CREATE FUNCTION mainspring.result_of(task text, id uuid, key text DEFAULT NULL::text) RETURNS TABLE(state text, result text, error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2119,22 +2242,9 @@ begin
     delete from mainspring.consumer c
     where c.kind = p_kind and c.name = p_former and c.declared ->> 'stage' = p_former;
   end if;
-  with moved as (
-    delete from mainspring.visit v
-    where v.queue in (p_kind || '/' || p_former, p_kind || '/' || p_former || '~', p_kind || '!' || p_former)
-    returning v.*
-  )
-  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, attempt, crashes, parked_at,
-    offered_while_parked, error, payload, created_at, changed_at)
-  select m.shard, m.key, overlay(m.queue placing p_stage from length(p_kind) + 2 for length(p_former)), m.id, m.priority, m.due_at,
-    uuid_hash_extended(gen_random_uuid(), 0), m.attempt, m.crashes, m.parked_at, m.offered_while_parked, m.error, m.payload,
-    m.created_at, mainspring.now()
-  from moved m
-  order by m.shard, m.key, m.queue
-  on conflict on constraint visit_pkey do update
-  set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
-    priority = greatest(v.priority, excluded.priority),
-    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
+  perform mainspring.move_visits(
+    array[p_kind || '/' || p_former, p_kind || '/' || p_former || '~', p_kind || '!' || p_former],
+    array[p_kind || '/' || p_stage, p_kind || '/' || p_stage || '~', p_kind || '!' || p_stage]);
   return known;
 end
 $$;

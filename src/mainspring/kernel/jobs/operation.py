@@ -66,7 +66,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class OperationItem:
     """One thing that an operation did, or (`error`) could not do."""
 
     number: int
@@ -186,13 +186,13 @@ async def list_items(
     after: int = 0,
     failed_only: bool = False,
     limit: int = 100,
-) -> list[Item]:
+) -> list[OperationItem]:
     """What an operation has done so far, in order."""
     most = check_page(limit)
     rows = await ask(
         database, connection, "list_items", id=id, after=after, failed_only=failed_only, most=most
     )
-    return [Item(**dict(row)) for row in rows]
+    return [OperationItem(**dict(row)) for row in rows]
 
 
 async def pause(database: Database, connection: Any, id: int) -> None:

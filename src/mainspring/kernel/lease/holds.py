@@ -15,6 +15,7 @@ import msgspec
 
 from mainspring.db.literals import numbers
 from mainspring.kernel import clock, crash_points
+from mainspring.kernel.layer import ParkedVisit
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.owned import Owned
@@ -96,10 +97,16 @@ class Holds:
         self._loop_port.held_read(rows)
 
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
-        freed = self._session.call("recover", shards=shards, orphaned=orphaned, overdue=overdue)
+        """What a layer does about a visit that is parked is committed with it, or neither is."""
+        with self._session.transaction():
+            freed = self._session.fetch(
+                "recover", shards=shards, orphaned=orphaned, overdue=overdue
+            )
+            if parked := [ParkedVisit(row[2], row[1], row[6]) for row in freed if row[5]]:
+                self._session.walk(self._loop_port.parked(parked))
         crash_points.passed("visits.recovered")
-        for _, key, queue, crashes, was_orphaned, parked, _ in freed:
-            facts = {"queue": queue, "key": key, "crashes": crashes, "parked": parked}
+        for _, key, queue, crashes, was_orphaned, is_parked, *_ in freed:
+            facts = {"queue": queue, "key": key, "crashes": crashes, "parked": is_parked}
             log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
 
     def _release_lost(self) -> set[int]:

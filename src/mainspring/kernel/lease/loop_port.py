@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainspring.db.database import Database
+from mainspring.db.steps import Steps
 from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
-from mainspring.kernel.layer import Layer
+from mainspring.kernel.layer import Layer, ParkedVisit
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
@@ -183,6 +184,11 @@ class LoopPort:
     def overdue(self, rows: Sequence[Any]) -> set[int]:
         """The runs that layers recover by rules of their own."""
         return {token for layer in self._layers for token in layer.take_overdue(rows)}
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        """What layers do about visits that are being parked."""
+        for layer in self._layers:
+            yield from layer.parked(visits)
 
     def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
         self.tell(self.overtaken, runs, void)

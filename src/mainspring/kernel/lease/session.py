@@ -12,6 +12,7 @@ import psycopg
 
 from mainspring.db.connect.attempt import Attempt
 from mainspring.db.database import Database
+from mainspring.db.steps import Steps, run_steps_psycopg_sync
 from mainspring.errors import DatabaseUnavailable
 from mainspring.kernel.statements import SQL
 
@@ -57,6 +58,10 @@ class Session:
         """Run a statement in the transaction that is open."""
         cursor = self._connection.execute(SQL[name].text, values)
         return cursor.fetchall() if cursor.description else []
+
+    def walk(self, steps: Steps[None]) -> None:
+        """Send a layer's statements in the transaction that is open."""
+        run_steps_psycopg_sync(self._connection, steps)
 
     def call(self, name: str, **values: Any) -> list[Any]:
         """Run a statement alone: in autocommit it is one round trip, where a transaction has three."""

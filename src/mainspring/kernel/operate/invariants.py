@@ -25,7 +25,7 @@ _EXACT_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Look:
+class InvariantReport:
     """What was looked at and what was found broken, as (rule, detail)."""
 
     found: list[tuple[str, str]] = field(default_factory=list)
@@ -34,9 +34,9 @@ class Look:
     unseen: list[str] = field(default_factory=list)  # what was not looked at, or not all of it
 
 
-async def look(database: Database, connection: Any, *, exact: bool = False) -> Look:
+async def look(database: Database, connection: Any, *, exact: bool = False) -> InvariantReport:
     """Look at the invariants; of all there is if `exact`, else for a second or so."""
-    seen = Look()
+    seen = InvariantReport()
     seconds = _EXACT_SECONDS if exact else LOOK_SECONDS
     picked = (await ask(database, connection, "pick_visit"))[0]
     seen.about = picked["about"]
@@ -56,7 +56,7 @@ async def look(database: Database, connection: Any, *, exact: bool = False) -> L
 
 
 async def _look_at_visits(
-    database: Database, connection: Any, seen: Look, begin: str | None, seconds: float
+    database: Database, connection: Any, seen: InvariantReport, begin: str | None, seconds: float
 ) -> None:
     over_at = time.monotonic() + seconds
     async for after, upto, count in _pages(database, connection, begin):

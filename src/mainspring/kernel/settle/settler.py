@@ -70,7 +70,7 @@ class Settled(Protocol):
     def __call__(self, runs: Sequence[Run], answer: str) -> None: ...
 
 
-class Connection(Protocol):
+class SettleConnection(Protocol):
     """A connection that is opened again when it breaks."""
 
     async def get(self) -> Any: ...
@@ -84,8 +84,8 @@ class Settler:
     def __init__(
         self,
         database: Database,
-        connection: Connection,
-        second: Connection,
+        connection: SettleConnection,
+        second: SettleConnection,
         owned: Owned,
         *,
         page: int,
@@ -138,7 +138,7 @@ class Settler:
         await self._serve(self._second, self._plenty, self._take_many)
 
     async def _serve(
-        self, line: Connection, news: asyncio.Event, take: Callable[[], Batch | None]
+        self, line: SettleConnection, news: asyncio.Event, take: Callable[[], Batch | None]
     ) -> None:
         tries = 0
         while True:
@@ -205,7 +205,7 @@ class Settler:
             return max(1, self._most(kind) // 2)
         return math.inf
 
-    async def _settle(self, line: Connection, kind: BatchKind, left: dict[int, Run]) -> None:
+    async def _settle(self, line: SettleConnection, kind: BatchKind, left: dict[int, Run]) -> None:
         """Send a batch, halving what the server refuses; `left` keeps what is not answered for."""
         count = len(left)
         refused: list[tuple[Run, Exception]] = []
@@ -260,7 +260,7 @@ class Settler:
         locked, self._locked = self._locked, []
         self._enter_again(locked)
 
-    async def _send(self, line: Connection, kind: BatchKind, batch: list[Run]) -> list[str]:
+    async def _send(self, line: SettleConnection, kind: BatchKind, batch: list[Run]) -> list[str]:
         crash_points.passed("settle.sending")
         connection = await line.get()
         short = short_form(kind, bundled=self._fills_bundle(batch))

@@ -1,12 +1,13 @@
 -- Hold due visits of a queue that no worker serves, for an actor elsewhere: the recovery time stands before anything is
--- handed out. Only visits of a layer's own mark whose deadline has not passed; most urgent first, then oldest.
+-- handed out. Only visits whose payload has the field `mark`, and whose time in the field `until`, if it has one, has not
+-- passed: what these mean the layer knows. Most urgent first, then oldest.
 -- Locks the rows and skips those that others take. Rides visit_due. Answers them as a run reads them, with their passes.
 with free as materialized (
   select v.shard, v.key, v.queue
   from mainspring.visit v
   where v.queue = %(queue)s::text and v.pass is null and v.parked_at is null and v.due_at <= mainspring.now()
-    and v.payload ? '@'
-    and case when v.payload ? 'deadline' then (v.payload ->> 'deadline')::timestamptz > mainspring.now() else true end
+    and v.payload ? %(mark)s::text
+    and case when v.payload ? %(until)s::text then (v.payload ->> %(until)s::text)::timestamptz > mainspring.now() else true end
   order by v.priority desc, v.due_at, v.key
   limit %(most)s::integer
   for update of v skip locked

@@ -140,7 +140,7 @@ def offer(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
         batch.visits += change.offers
     if batch.visits:
         values = add_values(batch.visits, batch.shard_count, batch.serves, batch.worker_id)
-        yield SQL["add_visits"], values
+        yield KERNEL_SQL["add_visits"], values
 
 
 def finish(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:

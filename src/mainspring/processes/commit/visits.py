@@ -20,6 +20,7 @@ from mainspring.db.literals import numbers, texts, words
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     KERNEL_SQL,
+    ParkedVisit,
     Visit,
     new_id,
     own_queue,
@@ -122,7 +123,7 @@ def asked_look(process_id: str, engine: str, due_at: datetime | None = None) -> 
     return engine_visit("look", id, id, id=new_id(), engine=engine, due_at=due_at, more="1")
 
 
-def is_process_visit(visit: Visit) -> bool:
+def is_process_visit(visit: Visit | ParkedVisit) -> bool:
     """Whether a visit of a task's queue belongs to a process; else it is a plain call."""
     return visit.payload.startswith(MARK)
 
@@ -138,7 +139,7 @@ class Payload(msgspec.Struct, frozen=True):
 _payload = msgspec.json.Decoder(Payload)
 
 
-def payload_of(visit: Visit) -> Payload:
+def payload_of(visit: Visit | ParkedVisit) -> Payload:
     """The payload of a visit of a process."""
     return _payload.decode(visit.payload)
 
@@ -146,7 +147,7 @@ def payload_of(visit: Visit) -> Payload:
 def add_values(
     visits: Sequence[NewVisit], shard_count: int, serves: Serves, worker_id: UUID | None
 ) -> dict[str, Any]:
-    """The arguments of add_visits.sql. What this worker serves
+    """The arguments of the kernel's add_visits.sql. What this worker serves
     it starts itself, if `as_read` answers it; others that sleep must be told of the rest."""
     shards = _shards(visits, shard_count)
     due_ats = [v.due_at for v in visits]

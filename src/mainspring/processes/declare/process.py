@@ -21,7 +21,13 @@ from mainspring.tasks.declare.policy import declared
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
-from mainspring.tasks.declare.task import KEY_BYTES, Connection, Options, check_text, with_options
+from mainspring.tasks.declare.task import (
+    KEY_BYTES,
+    CallOptions,
+    Connection,
+    check_text,
+    with_options,
+)
 from mainspring.tasks.run.context import Context
 
 P = ParamSpec("P")
@@ -73,7 +79,7 @@ class ProcessSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class StartOptions(Options):
+class StartOptions(CallOptions):
     """How a process is started, or a step of one called."""
 
     id: str | None = None
@@ -91,9 +97,9 @@ class StartOptions(Options):
         check_attrs(self.attrs)
 
 
-def replace_taken(options: StartOptions) -> Options:
+def replace_taken(options: StartOptions) -> CallOptions:
     """The same as a task's options, which know one policy only."""
-    return Options(
+    return CallOptions(
         options.at, options.delay, options.priority, options.group, options.key, options.expires_at
     )
 
@@ -171,7 +177,7 @@ class Process(Calls[P, R]):
         return self.settings.name
 
     @property
-    def call_options(self) -> Options:
+    def call_options(self) -> CallOptions:
         return self._options
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:

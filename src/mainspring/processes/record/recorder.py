@@ -26,7 +26,7 @@ from mainspring.processes.record.map import record_map
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
-from mainspring.tasks.declare.task import Options
+from mainspring.tasks.declare.task import CallOptions
 
 
 class Callee(Protocol):
@@ -37,7 +37,7 @@ class Callee(Protocol):
     @property
     def signature(self) -> Signature: ...
     @property
-    def call_options(self) -> Options: ...
+    def call_options(self) -> CallOptions: ...
 
 
 class Recorder:
@@ -342,7 +342,7 @@ def _promises(what: str, given: Any) -> Sequence[Promise[Any]]:
     return several
 
 
-def check_options(name: str, options: Options) -> None:
+def check_options(name: str, options: CallOptions) -> None:
     """Refuse what is for calls from outside."""
     refused = {"key": options.key, "expires_at": options.expires_at, "on": options.on}
     for option, value in refused.items():
@@ -353,7 +353,7 @@ def check_options(name: str, options: Options) -> None:
             )
 
 
-def _check_step(name: str, options: Options) -> None:
+def _check_step(name: str, options: CallOptions) -> None:
     for option in ("id", "attrs"):
         if getattr(options, option, None) is not None:
             raise InvalidArguments(

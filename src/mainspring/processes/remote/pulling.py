@@ -27,6 +27,8 @@ from mainspring.tasks.run.queue import never_run
 T = TypeVar("T")
 Steps = Generator[Step, list[Any], T]
 MOST = 1000  # tasks pulled at once
+# By which payloads of processes' visits are known, and their task timeouts (visits.py, `Payload`).
+PULLED = {"mark": "@", "until": "deadline"}
 # A long poll looks this often (seconds): soon at first, then ever more rarely.
 POLLS = (0.02, 0.05, 0.1, 0.2, 0.5)
 _REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
@@ -71,7 +73,8 @@ def pull_steps(actor: str, limit: int) -> Steps[list[HeldTask]]:
     most = (yield from _room(actor, limit)) if limited else limit
     if most <= 0:
         return []
-    values = {"queue": actor, "most": most, "work_timeout": stored_policy(policy).work_timeout}
+    work_timeout = stored_policy(policy).work_timeout
+    values = {"queue": actor, "most": most, "work_timeout": work_timeout, **PULLED}
     held = yield KERNEL_SQL["pull_visits"], values
     settings = QueueSettings(name=actor, handler=never_run)
     return [

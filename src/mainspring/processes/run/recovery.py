@@ -17,6 +17,7 @@ import msgspec
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
     KERNEL_SQL,
+    ParkedVisit,
     QueueSettings,
     Retry,
     RetryPolicy,
@@ -25,16 +26,23 @@ from mainspring.kernel import (
     WorkerPort,
     clock,
     judge,
+    new_id,
 )
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.settle_one import change_steps, settle_steps
 from mainspring.processes.commit.task_input import TaskInput, TaskInputs, in_background
-from mainspring.processes.commit.visits import MARK, payload_of
+from mainspring.processes.commit.visits import (
+    MARK,
+    engine_visit,
+    is_process_visit,
+    offer_values,
+    payload_of,
+)
 from mainspring.processes.connections import Lines
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.run.actor_policy import PolicyInForce, retry_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import run_steps
+from mainspring.processes.steps import Steps, run_steps
 from mainspring.processes.structural.change import call_off_values
 from mainspring.processes.structural.deadline import timed_out
 from mainspring.tasks.declare.policy import Policy, policy_of
@@ -91,6 +99,16 @@ class Recovery:
             places = [(row[0], row[4]) for row in mine]
             self._worker.call_soon(self._start, places)
         return {row[4] for row in mine}
+
+    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+        """A process learns at once of a task of its own that is parked: it is looked at."""
+        mine = {payload_of(visit).process_id for visit in visits if is_process_visit(visit)}
+        if not mine:
+            return
+        engines = yield SQL["find_engines"], {"ids": sorted(mine)}
+        looks = [engine_visit("look", id, id, id=new_id(), engine=engine) for id, engine in engines]
+        if looks:
+            yield KERNEL_SQL["offer"], offer_values(looks, self._shard_count)
 
     def _start(self, places: Sequence[tuple[int, int]]) -> None:
         fresh = [(shard, held) for shard, held in places if held not in self._under_way]

@@ -241,10 +241,11 @@ def _error(row: Any) -> Failure:
     if row[5]:
         return msgspec.json.decode(row[5], type=Failure)
     text = row[7] or "parked by the engine"
-    if text.startswith("the worker that ran it died"):  # as recover.sql says it
-        return Failure("mainspring.errors.WorkerDied", text, cause=row[0])
     kind, _, message = text.partition(": ")
-    return Failure(kind if message else "unknown", message or text, cause=row[0])
+    if message and not any(map(str.isspace, kind)):  # as every error of a run begins
+        return Failure(kind, message, cause=row[0])
+    kind = "mainspring.errors.WorkerDied" if row[8] else "unknown"
+    return Failure(kind, text, cause=row[0])
 
 
 def _parked(locked: Locked, row: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def own_id(task: str, id: str) -> str:
         ) from None
 
 
-class Lookup(Protocol):
+class CallLookup(Protocol):
     """What can look a call up: the application."""
 
     async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
@@ -39,7 +39,7 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     key: str
     id: str
     is_new: bool
-    _lookup: Lookup
+    _lookup: CallLookup
 
     def __repr__(self) -> str:
         return f"<Handle of {self.task} {self.id}>"

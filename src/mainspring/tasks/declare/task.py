@@ -70,7 +70,7 @@ class TaskSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CallOptions:
     """How a call is enqueued."""
 
     at: datetime | None = None
@@ -113,7 +113,7 @@ def _as_delay(given: timedelta | float) -> timedelta:
     return delay
 
 
-Opted = TypeVar("Opted", bound=Options)
+Opted = TypeVar("Opted", bound=CallOptions)
 
 
 def with_options(
@@ -167,7 +167,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     task: Task[Any, Any]
     payload: bytes
-    options: Options
+    options: CallOptions
 
 
 def warn_if_large(call: Call, id: str) -> None:
@@ -183,7 +183,7 @@ class Uniform(Sequence[Call]):
     """
 
     def __init__(
-        self, task: Task[Any, Any], arguments: Sequence[Mapping[str, Any]], options: Options
+        self, task: Task[Any, Any], arguments: Sequence[Mapping[str, Any]], options: CallOptions
     ) -> None:
         self.task = task
         self.options = options
@@ -203,7 +203,9 @@ class Uniform(Sequence[Call]):
         return [_row(self.task, n, self._arguments[n], self.options) for n in numbers]
 
 
-def _row(task: Task[Any, Any], number: int, arguments: Mapping[str, Any], options: Options) -> Call:
+def _row(
+    task: Task[Any, Any], number: int, arguments: Mapping[str, Any], options: CallOptions
+) -> Call:
     """One of many calls; an error says which."""
     # The look at the class itself is a quarter of a microsecond less.
     if type(arguments) is not dict and not isinstance(arguments, Mapping):
@@ -246,13 +248,13 @@ class Task(Calls[P, R]):
         settings: TaskSettings,
         signature: Signature,
         enqueuer: Enqueuer,
-        options: Options | None = None,
+        options: CallOptions | None = None,
     ) -> None:
         self.function = function
         self.settings = settings
         self.signature = signature
         self._enqueuer = enqueuer
-        self._options = options if options is not None else Options()
+        self._options = options if options is not None else CallOptions()
         self.__doc__ = function.__doc__
         self.__name__ = settings.name
         self.__wrapped__ = function
@@ -286,7 +288,7 @@ class Task(Calls[P, R]):
         return records.map(self, items, named, window=window)
 
     @property
-    def call_options(self) -> Options:
+    def call_options(self) -> CallOptions:
         """How calls made through this object are enqueued."""
         return self._options
 

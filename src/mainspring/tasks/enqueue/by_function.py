@@ -19,7 +19,7 @@ from mainspring.errors import (
     NotFound,
     QueueFull,
 )
-from mainspring.tasks.declare.handle import Handle, Lookup
+from mainspring.tasks.declare.handle import CallLookup, Handle
 from mainspring.tasks.declare.task import Call, warn_if_large
 from mainspring.tasks.enqueue.copy_rows import priority
 from mainspring.tasks.statements import SQL
@@ -39,7 +39,7 @@ REFUSED = (
 
 
 def by_function(
-    calls: Sequence[Call], lookup: Lookup
+    calls: Sequence[Call], lookup: CallLookup
 ) -> Generator[tuple[Statement, dict[str, Any]], list[Any], list[Handle[Any]]]:
     """What it asks of the database: a statement for every so many calls."""
     handles: list[Handle[Any]] = []

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from mainspring.kernel import rising_ids, shards_of, tokens
-from mainspring.tasks.declare.handle import Handle, Lookup
-from mainspring.tasks.declare.task import Call, Options, Task, warn_if_large
+from mainspring.tasks.declare.handle import CallLookup, Handle
+from mainspring.tasks.declare.task import Call, CallOptions, Task, warn_if_large
 
 CHUNK_ROWS = 500
 
@@ -27,7 +27,7 @@ _FRESH = struct.Struct(">i36si16siiiqiB").pack
 _FRESH_COLUMNS = ("key", "id", "shard", "version", "payload")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
-Kind = tuple[Task[Any, Any], Options]
+Kind = tuple[Task[Any, Any], CallOptions]
 
 
 class Rows:
@@ -37,9 +37,9 @@ class Rows:
         self,
         calls: Sequence[Call],
         kinds: Sequence[Kind],
-        due_at: Callable[[Options], datetime] | None,
+        due_at: Callable[[CallOptions], datetime] | None,
         shard_count: int,
-        lookup: Lookup,
+        lookup: CallLookup,
     ) -> None:
         self.handles: list[Handle[Any]] = []  # of the rows that were made
         self._calls = calls
@@ -96,7 +96,7 @@ class Rows:
         return struct.pack(">h", len(self.columns)) + b"".join(fields)
 
 
-def priority(task: Task[Any, Any], options: Options) -> int:
+def priority(task: Task[Any, Any], options: CallOptions) -> int:
     """What the call asks for, or else its task."""
     return task.settings.priority if options.priority is None else options.priority
 

@@ -7,18 +7,28 @@ answered and nothing else happens.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 
 from mainspring.db.sql import Statement
-from mainspring.kernel import KERNEL_SQL, grouped_key, new_ids, new_visit, shard_of, tokens
-from mainspring.tasks.declare.handle import Handle, Lookup
-from mainspring.tasks.declare.task import Call, Options, Uniform, warn_if_large
+from mainspring.kernel import (
+    KERNEL_SQL,
+    copy_asyncpg,
+    copy_psycopg,
+    copy_sync,
+    grouped_key,
+    new_ids,
+    new_visit,
+    shard_of,
+    tokens,
+)
+from mainspring.tasks.declare.handle import CallLookup, Handle
+from mainspring.tasks.declare.task import Call, CallOptions, Uniform, warn_if_large
 from mainspring.tasks.enqueue.by_function import by_function
 from mainspring.tasks.enqueue.copy_rows import Kind, Rows, priority
 
@@ -26,11 +36,11 @@ from mainspring.tasks.enqueue.copy_rows import Kind, Rows, priority
 COPY_FROM = 50
 
 
-class Batch:
+class CallBatch:
     """Calls on their way to the database."""
 
     def __init__(
-        self, calls: Sequence[Call], shard_count: int, lookup: Lookup, *, way: str = "all"
+        self, calls: Sequence[Call], shard_count: int, lookup: CallLookup, *, way: str = "all"
     ) -> None:
         self.way = way  # what the role may do: Database.enqueues
         self.shard_count = shard_count
@@ -66,7 +76,7 @@ class Batch:
     def is_copied(self) -> bool:
         return self._copies and not self.keyed and self._count >= COPY_FROM
 
-    def fit(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Batch:
+    def fit(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> CallBatch:
         """Copied texts are read in the encoding of the connection: in another one none are copied."""
         if self.is_copied() and connection.info.encoding != "utf-8":
             self._copies = False
@@ -81,7 +91,7 @@ class Batch:
             for _, options in self._kinds
         )
 
-    def due_at(self, options: Options, now: datetime | None) -> datetime | None:
+    def due_at(self, options: CallOptions, now: datetime | None) -> datetime | None:
         if options.delay is not None:
             assert now is not None
             return now + options.delay
@@ -106,7 +116,7 @@ class Batch:
     def rows(self, now: datetime | None) -> Rows:
         """What is copied in."""
 
-        def due_at(options: Options) -> datetime:
+        def due_at(options: CallOptions) -> datetime:
             assert now is not None
             return max(self.due_at(options, now) or now, now)
 
@@ -141,7 +151,7 @@ def _kinds(calls: Sequence[Call]) -> list[Kind]:
     return list(found.values())
 
 
-def _key(options: Options, id: str) -> str:
+def _key(options: CallOptions, id: str) -> str:
     """The visit's key: the user's, or the call's own fresh id."""
     return id if options.key is None else grouped_key(options.group, options.key)
 
@@ -163,11 +173,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class AskTime:
     """Ask for the database's time; answered by it."""
 
 
-def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict[str, Any]]:
+def one(call: Call, shard_count: int, lookup: CallLookup) -> tuple[Handle[Any], dict[str, Any]]:
     """A call without a key: its handle, and the arguments of insert_one.sql."""
     options, queue = call.options, call.task.settings.name
     id, version = new_visit()
@@ -189,7 +199,7 @@ def one(call: Call, shard_count: int, lookup: Lookup) -> tuple[Handle[Any], dict
     return Handle(queue, id, id, True, lookup), values
 
 
-def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]]]:
+def steps(batch: CallBatch) -> Generator[Fetch | Copy | AskTime, Any, list[Handle[Any]]]:
     """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
     is_one = len(batch.calls) == 1 and not batch.keyed
     if batch.way == "function" or (batch.way == "fresh" and not is_one and not batch.is_copied()):
@@ -204,7 +214,7 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
         handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
         yield Fetch(KERNEL_SQL["insert_one"], values)
         return [handle]
-    now: datetime | None = (yield Clock()) if batch.needs_clock() else None
+    now: datetime | None = (yield AskTime()) if batch.needs_clock() else None
     if batch.is_copied():
         rows = batch.rows(now)
         yield Copy(rows.columns, rows.chunks())
@@ -223,20 +233,10 @@ def steps(batch: Batch) -> Generator[Fetch | Copy | Clock, Any, list[Handle[Any]
     return batch.handles(inserted, taken)
 
 
-def _copy(columns: list[str]) -> LiteralString:
-    # Columns are ours, from a fixed list; values never enter the text.
-    return f"copy mainspring.visit ({', '.join(columns)}) from stdin (format binary)"
-
-
 _NOW = "select mainspring.now() as now"
 
 
-async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-
-
-async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
+async def on_asyncpg(connection: Any, batch: CallBatch) -> list[Handle[Any]]:
     """Enqueue on an asyncpg connection of the application."""
     walk, answer = steps(batch), None
     while True:
@@ -247,19 +247,15 @@ async def on_asyncpg(connection: Any, batch: Batch) -> list[Handle[Any]]:
         match step:
             case Fetch(statement, values):
                 answer = await connection.fetch(statement.numbered, *statement.arguments(values))
-            case Clock():
+            case AskTime():
                 answer = await connection.fetchval(_NOW)
             case Copy(columns, chunks):
-                answer = await connection.copy_to_table(
-                    "visit",
-                    schema_name="mainspring",
-                    columns=columns,
-                    source=_each(chunks),
-                    format="binary",
-                )
+                await copy_asyncpg(connection, columns, chunks)
 
 
-async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> list[Handle[Any]]:
+async def on_psycopg(
+    connection: psycopg.AsyncConnection[Any], batch: CallBatch
+) -> list[Handle[Any]]:
     """Enqueue on the caller's async psycopg connection, in its transaction."""
     walk, answer = steps(batch.fit(connection)), None
     async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
@@ -272,15 +268,13 @@ async def on_psycopg(connection: psycopg.AsyncConnection[Any], batch: Batch) -> 
                 case Fetch(statement, values):
                     await cursor.execute(statement.text, values)
                     answer = await cursor.fetchall() if cursor.description else []
-                case Clock():
+                case AskTime():
                     answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
                 case Copy(columns, chunks):
-                    async with cursor.copy(_copy(columns)) as copy:
-                        for chunk in chunks:
-                            await copy.write(chunk)
+                    await copy_psycopg(cursor, columns, chunks)
 
 
-def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[Handle[Any]]:
+def on_psycopg_sync(connection: psycopg.Connection[Any], batch: CallBatch) -> list[Handle[Any]]:
     """Enqueue on a sync psycopg connection, in its transaction."""
     walk, answer = steps(batch.fit(connection)), None
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
@@ -293,19 +287,17 @@ def on_psycopg_sync(connection: psycopg.Connection[Any], batch: Batch) -> list[H
                 case Fetch(statement, values):
                     cursor.execute(statement.text, values)
                     answer = cursor.fetchall() if cursor.description else []
-                case Clock():
+                case AskTime():
                     answer = cursor.execute(_NOW).fetchall()[0]["now"]
                 case Copy(columns, chunks):
-                    with cursor.copy(_copy(columns)) as copy:
-                        for chunk in chunks:
-                            copy.write(chunk)
+                    copy_sync(cursor, columns, chunks)
 
 
 def _by_key(rows: list[Any]) -> dict[tuple[str, str], str]:
     return {(row["queue"], row["key"]): str(row["id"]) for row in rows}
 
 
-def _keys(batch: Batch, numbers: Sequence[int]) -> dict[str, list[Any]]:
+def _keys(batch: CallBatch, numbers: Sequence[int]) -> dict[str, list[Any]]:
     return {
         "shards": [batch.shards[n] for n in numbers],
         "keys": [batch.keys[n] for n in numbers],

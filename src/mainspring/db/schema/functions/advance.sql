@@ -14,37 +14,12 @@ create or replace function mainspring.shown(kind text, num bigint, ver text) ret
   return case kind when 'instant' then to_char(mainspring.instant(num) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
     when 'integer' then num::text else ver end;
 
--- Offer the change of params, in the order of their shards: a visit each, due now. One that this very transaction wrote
--- is left alone: nobody can have read it.
+-- Offer the change of params: a visit each, due now. Called with a search path that has pg_catalog first.
 create or replace function mainspring.offer_changes(names text[]) returns void
-  language plpgsql volatile                            -- not sql: that would be planned anew at every call
-  set search_path = pg_catalog, pg_temp
+  language plpgsql volatile
   as $$
-declare
-  earliest timestamptz;
-  base bigint := mainspring.token() >> 1;             -- random bits are dear: versions count up from these, ids are digests
 begin
-  with offered as (
-    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    select i.shard, i.name, 'mainspring.change', md5(i.name || base)::uuid, 9, mainspring.now(), base + row_number() over (),
-      '{}', mainspring.now(), mainspring.now()
-    from (
-      select mainspring.shard(n.name, s.shard_count) as shard, n.name
-      from unnest(names) as n(name), mainspring.install s
-      order by 1, 2
-    ) i
-    on conflict (shard, key, queue) do update
-    set version = excluded.version,
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-      changed_at = excluded.changed_at
-    where v.xmin <> pg_current_xact_id()::xid
-    returning v.due_at
-  )
-  select min(due_at) into earliest from offered;
-  if earliest is not null then
-    perform mainspring.wake('mainspring.change', earliest);
-  end if;
+  perform mainspring.offer_once('mainspring.change', names, 9);
 end
 $$;
 

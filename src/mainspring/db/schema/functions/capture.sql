@@ -209,21 +209,7 @@ begin
           new_key, start, old_key, mainspring.diff_expression(tg_relid, left_out))
       end;
       if source is not null then
-        execute format(
-          'insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)'
-          ' select distinct on (2, 1) (''x'' || left(encode(sha256(convert_to(c.key, ''UTF8'')), ''hex''), 8))::bit(32)::bigint %% i.shard_count,'
-          '   c.key collate "C", $1, c.id, $2, i.now, uuid_hash_extended(c.id, 0), c.payload, i.now, i.now'
-          ' from (select s.*, gen_random_uuid() as id from (%s) s) c,'
-          '   (select shard_count, mainspring.now() as now from mainspring.install) i'
-          ' where octet_length(c.key) between 1 and 1300'
-          ' order by 2, 1'
-          ' on conflict on constraint visit_pkey do update'
-          ' set version = excluded.version,'
-          '   due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,'
-          '   priority = greatest(v.priority, excluded.priority),'
-          '   payload = v.payload || excluded.payload,'
-          '   offered_while_parked = v.offered_while_parked or v.parked_at is not null,'
-          '   changed_at = excluded.changed_at', source)
+        execute mainspring.offering(source)
           using case when lane then kind || '~' else kind end, case when lane then 2 else 5 end;
         get diagnostics count = row_count;
         if count > 0 and tg_argv[5] = 'notify' then

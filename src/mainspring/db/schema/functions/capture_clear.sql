@@ -46,8 +46,7 @@ begin
     end loop;
   elsif whole then
     delete from mainspring.state s where s.kind = tg_argv[0];
-    delete from mainspring.visit v
-      where v.queue in (tg_argv[0], tg_argv[0] || '~') or starts_with(v.queue, tg_argv[0] || '/');
+    perform mainspring.clear_queues(array[kind, kind || '~'], array[kind || '/']);
     if told then
       raise warning 'mainspring: table % cannot be read by %, so the consumers of kind % get no deleted events',
         tg_relid::regclass, coalesce(nullif(current_setting('role'), 'none'), session_user), quote_literal(kind);

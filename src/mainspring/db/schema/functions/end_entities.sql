@@ -15,42 +15,22 @@ declare
   consumers text[];
   consumer text;
   version_column text;
-  had text[] := '{}';
-  more text[];
+  had text[];
 begin
-  for step in 1..3 loop
-    -- First the system's visits: a system run that has its own locked may be adding visits of stages, which only a later
-    -- statement sees.
-    if step = 1 then
-      with gone as (
-        select s.shard, s.key, s.stage
-        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
-        join mainspring.state s on s.shard = i.shard and s.kind = end_entities.kind and s.key = i.key
-        order by s.shard, s.key, s.stage for update of s
-      ),
-      ended as (
-        delete from mainspring.state s using gone g
-        where s.shard = g.shard and s.kind = end_entities.kind and s.key = g.key and s.stage = g.stage
-        returning s.key
-      )
-      select array_agg(key) into more from ended;
-    else
-      with gone as (
-        select v.shard, v.key, v.queue
-        from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
-        join mainspring.visit v on v.shard = i.shard and v.key = i.key
-        where case step when 2 then v.queue in (end_entities.kind, end_entities.kind || '~')
-          else starts_with(v.queue, end_entities.kind || '/') end
-        order by v.shard, v.key, v.queue for update of v
-      ),
-      ended as (
-        delete from mainspring.visit v using gone g where v.shard = g.shard and v.key = g.key and v.queue = g.queue
-        returning v.key
-      )
-      select array_agg(key) into more from ended;
-    end if;
-    had := had || more;
-  end loop;
+  with gone as (
+    select s.shard, s.key, s.stage
+    from (select mainspring.shard(i.key, shards) as shard, i.key from unnest(keys) as i(key)) i
+    join mainspring.state s on s.shard = i.shard and s.kind = end_entities.kind and s.key = i.key
+    order by s.shard, s.key, s.stage for update of s
+  ),
+  ended as (
+    delete from mainspring.state s using gone g
+    where s.shard = g.shard and s.kind = end_entities.kind and s.key = g.key and s.stage = g.stage
+    returning s.key
+  )
+  select array_agg(key) into had from ended;
+  -- First the system's visits: a system run that has its own locked may be adding visits of stages.
+  had := had || mainspring.end_visits(keys, array[kind, kind || '~'], kind || '/');
   select array_agg(c.name order by c.name) into consumers
     from mainspring.consumer c where c.kind = end_entities.kind and c.retired_at is null;
   if consumers is not null then

@@ -29,12 +29,8 @@ create or replace function mainspring.offer_entity(kind text, key text, stage te
 #variable_conflict use_column
 declare
   queue_name text := mainspring.stage_queue(offer_entity.kind, offer_entity.stage);
-  shard_number integer := mainspring.shard(offer_entity.key, (select shard_count from mainspring.install));
   wanted timestamptz := greatest(coalesce(offer_entity.at, mainspring.now()), mainspring.now());
   news jsonb := case when offer_entity.stage is null then '{"new": 1, "out": 1}'::jsonb else '{}' end;
-  token bigint := uuid_hash_extended(gen_random_uuid(), 0);
-  before timestamptz;
-  after timestamptz;
 begin
   if offer_entity.key is null or octet_length(offer_entity.key) not between 1 and 1300 then
     raise exception 'an id of kind % must have 1 to 1300 bytes', quote_literal(kind) using errcode = 'invalid_parameter_value';
@@ -42,27 +38,7 @@ begin
   if not isfinite(wanted) or wanted > mainspring.now() + interval '3660 days' then
     raise exception 'the time of a visit must be at most 3660 days from now, got %', at using errcode = 'invalid_parameter_value';
   end if;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-    values (shard_number, offer_entity.key, queue_name, gen_random_uuid(), 5, wanted, token, news, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(queue_name, wanted);
-      return true;
-    end if;
-    select v.due_at into before from mainspring.visit v
-    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
-    for update;
-    continue when not found;
-    update mainspring.visit v
-    set version = token, payload = v.payload || news, changed_at = mainspring.now(), priority = greatest(v.priority, 5),
-      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, wanted) end,
-      offered_while_parked = v.offered_while_parked or v.parked_at is not null
-    where v.shard = shard_number and v.key = offer_entity.key and v.queue = queue_name
-    returning v.due_at into after;
-    perform mainspring.wake(queue_name, after);
-    return after < before;
-  end loop;
+  return mainspring.offer_visit_at(queue_name, offer_entity.key, news, 5, wanted);
 end
 $$;
 
@@ -146,9 +122,6 @@ begin
     raise exception 'the system visit of % % may carry a change that no stage has seen; say force => true to drop it all the same',
       kind, id using errcode = 'invalid_parameter_value';
   end if;
-  delete from mainspring.visit v
-  where v.shard = mainspring.shard(entity_key, (select shard_count from mainspring.install))
-    and v.key = entity_key and v.queue = queue_name;
-  return found;
+  return mainspring.drop_visit(queue_name, entity_key);
 end
 $$;

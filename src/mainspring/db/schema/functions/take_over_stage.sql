@@ -37,22 +37,9 @@ begin
     delete from mainspring.consumer c
     where c.kind = p_kind and c.name = p_former and c.declared ->> 'stage' = p_former;
   end if;
-  with moved as (
-    delete from mainspring.visit v
-    where v.queue in (p_kind || '/' || p_former, p_kind || '/' || p_former || '~', p_kind || '!' || p_former)
-    returning v.*
-  )
-  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, attempt, crashes, parked_at,
-    offered_while_parked, error, payload, created_at, changed_at)
-  select m.shard, m.key, overlay(m.queue placing p_stage from length(p_kind) + 2 for length(p_former)), m.id, m.priority, m.due_at,
-    uuid_hash_extended(gen_random_uuid(), 0), m.attempt, m.crashes, m.parked_at, m.offered_while_parked, m.error, m.payload,
-    m.created_at, mainspring.now()
-  from moved m
-  order by m.shard, m.key, m.queue
-  on conflict on constraint visit_pkey do update
-  set version = excluded.version, payload = v.payload || excluded.payload, changed_at = excluded.changed_at,
-    priority = greatest(v.priority, excluded.priority),
-    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end;
+  perform mainspring.move_visits(
+    array[p_kind || '/' || p_former, p_kind || '/' || p_former || '~', p_kind || '!' || p_former],
+    array[p_kind || '/' || p_stage, p_kind || '/' || p_stage || '~', p_kind || '!' || p_stage]);
   return known;
 end
 $$;

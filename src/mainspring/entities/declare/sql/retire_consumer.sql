@@ -4,11 +4,12 @@ with retired as (
   update mainspring.consumer set retired_at = mainspring.now()
   where kind = %(kind)s::text and name = %(consumer)s::text
 ),
-visits as (
-  delete from mainspring.visit where queue = %(queue)s::text
+visits as materialized (
+  select mainspring.clear_queues(array[%(queue)s::text]) as n
 ),
 gone as (
-  delete from mainspring.delivery where kind = %(kind)s::text and consumer = %(consumer)s::text
+  delete from mainspring.delivery
+  where kind = %(kind)s::text and consumer = %(consumer)s::text and (select n from visits) is not null  -- after them
   returning number
 )
 select count(*) as deliveries from gone

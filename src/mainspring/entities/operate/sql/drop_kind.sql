@@ -3,11 +3,8 @@
 with states as (
   delete from mainspring.state where kind = %(kind)s::text
 ),
-visits as (
-  delete from mainspring.visit
-  where queue in (%(kind)s::text, %(kind)s::text || '~') or starts_with(queue, %(kind)s::text || '/')
-    or starts_with(queue, %(kind)s::text || '!')
-  returning 1
+visits as materialized (
+  select mainspring.clear_queues(array[%(kind)s::text, %(kind)s::text || '~'], array[%(kind)s::text || '/', %(kind)s::text || '!']) as n
 ),
 deliveries as (
   delete from mainspring.delivery where kind = %(kind)s::text
@@ -21,4 +18,4 @@ registered as (
 entries as (
   delete from mainspring.kind where name = %(kind)s::text
 )
-select count(*) as visits from visits
+select n as visits from visits

@@ -4,10 +4,9 @@
 -- still as good as any; but where only the newest run's counts (accept = last) it is a new one.
 -- What was overtaken goes behind all that is due: as many that hang as there are slots would else be first for ever.
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
--- A process learns at once of a task of its own that is parked so: its look is due, as if it were offered.
 -- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the deaths (so nobody takes
--- one back meanwhile), the looks, then counters in
--- the order of their keys. Answers what was freed.
+-- one back meanwhile), then counters in the order of their keys.
+-- Answers what was freed, and the payloads of those that are parked: layers act on them in this transaction (Layer.parked).
 with lost as materialized (
   select v.shard, v.key, v.queue, v.id, v.holder, v.started_at, v.crashes, v.pass = any(%(orphaned)s::bigint[]) as orphaned
   from mainspring.visit v
@@ -51,22 +50,6 @@ blames as (
   select holder, shard, key, queue, id from judged where blamed and noted
   on conflict do nothing
 ),
-due_look as materialized (  -- one at a time along the primary key: a join might read all that waits
-  select v.address
-  from (select distinct f.payload ->> '@' as process_id from freed f where f.parked and f.payload ? '@') p
-  cross join lateral (
-    select ctid as address from mainspring.visit
-    where key = 'look/' || p.process_id and starts_with(queue, 'mainspring.process')
-    for update
-  ) v
-),
-looks as (
-  update mainspring.visit v
-  set version = mainspring.token(), due_at = least(v.due_at, mainspring.now()), changed_at = mainspring.now()
-  from due_look l
-  where v.ctid = l.address
-  returning v.queue, v.due_at
-),
 counted as (
   insert into mainspring.counter as c (actor, name, minute, n)
   select queue, case when orphaned then 'worker_death' else 'work_timeout' end, date_trunc('minute', mainspring.now()), count(*)
@@ -76,9 +59,8 @@ counted as (
   on conflict (actor, name, minute) do update set n = c.n + excluded.n
 ),
 hint as materialized (
-  select mainspring.wake(queue, min(due_at))
-  from (select queue, due_at from freed union all select queue, due_at from looks) w
-  group by queue
+  select mainspring.wake(queue, min(due_at)) from freed group by queue
 )
-select shard, key, queue, crashes, orphaned, parked, (select count(*) from hint) as hints
+select shard, key, queue, crashes, orphaned, parked, case when parked then payload::text end as payload,
+  (select count(*) from hint) as hints
 from freed

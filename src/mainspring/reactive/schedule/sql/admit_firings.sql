@@ -1,5 +1,5 @@
 -- Admit firings that wait: their runs are offered. Locks reactive_task rows by name, skipping those that others have locked, and
--- upserts visits in (shard, key, queue) order. A task that is not answered was locked, or its firing is over.
+-- upserts visits (offer_batch). A task that is not answered was locked, or its firing is over.
 with mine as materialized (
   select t.task, i.firing, i.id
   from unnest(%(tasks)s::text[], %(firings)s::bigint[], %(ids)s::uuid[]) as i(task, firing, id)
@@ -19,22 +19,11 @@ wanted as (
   select mainspring.shard(a.task, s.shard_count) as shard, a.task, 'mainspring.run.' || a.pool as queue, a.id, a.priority,
     jsonb_build_object('firing', a.firing::text) as payload
   from admitted a cross join mainspring.install s
-  order by 1, 2, 3
 ),
-offered as (
-  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select shard, task, queue, id, priority, mainspring.now(), %(token)s::bigint + row_number() over (), payload, mainspring.now(), mainspring.now()
+offered as materialized (
+  select mainspring.offer_batch(array_agg(shard), array_agg(task), array_agg(queue), array_agg(id), array_agg(priority::integer),
+    array_agg(mainspring.now()), array_agg(payload), %(token)s::bigint)
   from wanted
-  on conflict (shard, key, queue) do update
-  set version = excluded.version,
-    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-    priority = greatest(v.priority, excluded.priority),
-    payload = v.payload || excluded.payload,
-    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-    changed_at = excluded.changed_at
-  returning v.queue, v.due_at
-),
-hint as materialized (
-  select mainspring.wake(queue, min(due_at)) from offered group by queue
+  having count(*) > 0
 )
-select task, (select count(*) from hint) as hints from admitted
+select task, (select count(*) from offered) as hints from admitted

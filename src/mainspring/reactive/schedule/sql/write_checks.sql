@@ -3,7 +3,7 @@
 -- written since, by whomever. A firing in a pool without a cap is admitted here and now, and its run
 -- offered; in a pool with one, its admission is offered.
 -- Locks reactive_task rows by name and skips those that others have locked, then shares the pools' rows, then upserts visits
--- in (shard, key, queue) order. A task that is not answered was locked or has moved on: look again.
+-- (offer_batch). A task that is not answered was locked or has moved on: look again.
 with mine as materialized (
   select i.task, i.fires, i.firing, i.new_turn, i.kind, i.record, i.captured, i.verdict, i.leaves, i.cause, i.noted, i.id, t.pool
   from unnest(%(tasks)s::text[], %(addresses)s::text[], %(turns)s::bigint[], %(fires)s::boolean[], %(firings)s::bigint[], %(new_turns)s::bigint[],
@@ -60,24 +60,13 @@ wanted as (
   union all
   select mainspring.shard(a.pool, s.shard_count), a.pool, 'mainspring.admit', md5(a.pool || %(token)s::bigint)::uuid, 9, '{}'::jsonb
   from (select distinct pool from written where fires and not admitted) a cross join mainspring.install s
-  order by 1, 2, 3
 ),
-offered as (
-  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
-  select shard, key, queue, id, priority, mainspring.now(), %(token)s::bigint + row_number() over (), payload, mainspring.now(), mainspring.now()
+offered as materialized (
+  select mainspring.offer_batch(array_agg(shard), array_agg(key), array_agg(queue), array_agg(id), array_agg(priority::integer),
+    array_agg(mainspring.now()), array_agg(payload), %(token)s::bigint)
   from wanted
-  on conflict (shard, key, queue) do update
-  set version = excluded.version,
-    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
-    priority = greatest(v.priority, excluded.priority),
-    payload = v.payload || excluded.payload,
-    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
-    changed_at = excluded.changed_at
-  returning v.queue, v.due_at
-),
-hint as materialized (
-  select mainspring.wake(queue, min(due_at)) from offered group by queue
+  having count(*) > 0
 )
 select task, case when admitted then 'mainspring.run.' || pool else 'mainspring.admit' end as queue, fires, mainspring.now() as due_at,
-  (select count(*) from hint) as hints
+  (select count(*) from offered) as hints
 from written

@@ -1,6 +1,6 @@
--- Insert visits that decisions made, in the form that costs least for many; a key that is taken is left as it is. (It is
--- looked for, not met: nobody else adds a task's visit under the lock of its process, and to be ready for a conflict
--- costs a lock and a log record a row.) Due now, unless they say later. Sorted by key. Rides the primary key.
+-- Insert visits, in the form that costs least for many; a key that is taken is left as it is. (It is looked for, not met:
+-- the caller has a lock under which nobody else adds these, and to be ready for a conflict costs a lock and a log record
+-- a row.) Due now, unless they say later. Sorted by key. Rides the primary key.
 -- Sleeping workers are told of the queues that are named: what the caller starts itself is nobody else's concern.
 -- That the caller may be running these is noted like a read: after a death they are among the suspects.
 with item as (

@@ -69,3 +69,71 @@ begin
   return true;
 end
 $$;
+
+-- The same for one visit at a time that is given; its key must be fit. Wakes who sleeps. Locks the visit that is there.
+-- Returns whether there was none, or it is due earlier now.
+create or replace function mainspring.offer_visit_at(queue text, key text, payload jsonb, priority integer, due_at timestamptz)
+  returns boolean
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+  as $$
+declare
+  fresh constant uuid := gen_random_uuid();
+  at_shard constant integer := mainspring.shard(offer_visit_at.key, (select i.shard_count from mainspring.install i));
+  before timestamptz;
+  after timestamptz;
+begin
+  select v.due_at into before from mainspring.visit v
+  where v.shard = at_shard and v.key = offer_visit_at.key and v.queue = offer_visit_at.queue
+  for update;
+  insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+  values (at_shard, offer_visit_at.key, offer_visit_at.queue, fresh, offer_visit_at.priority, offer_visit_at.due_at,
+    uuid_hash_extended(fresh, 0), offer_visit_at.payload, mainspring.now(), mainspring.now())
+  on conflict on constraint visit_pkey do update
+  set version = excluded.version,
+    due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+    priority = greatest(v.priority, excluded.priority),
+    payload = v.payload || excluded.payload,
+    offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+    changed_at = excluded.changed_at
+  returning v.due_at into after;
+  perform mainspring.wake(queue, after);
+  return before is null or after < before;
+end
+$$;
+
+-- The same for visits that carry nothing but their keys, due now. One that this very transaction wrote is left alone: nobody can have
+-- read it. Versions count up from a random token and ids are digests: random bits are dear. Wakes who sleeps.
+create or replace function mainspring.offer_once(queue text, keys text[], priority integer) returns void
+  language plpgsql volatile                            -- not sql: that would be planned anew at every call
+  set search_path = pg_catalog, pg_temp
+  as $$
+declare
+  earliest timestamptz;
+  base constant bigint := mainspring.token() >> 1;
+begin
+  with offered as (
+    insert into mainspring.visit as v (shard, key, queue, id, priority, due_at, version, payload, created_at, changed_at)
+    select i.shard, i.key, offer_once.queue, md5(i.key || base)::uuid, offer_once.priority, mainspring.now(),
+      base + row_number() over (), '{}', mainspring.now(), mainspring.now()
+    from (
+      select mainspring.shard(n.key, s.shard_count) as shard, n.key
+      from unnest(keys) as n(key), mainspring.install s
+      order by 1, 2
+    ) i
+    on conflict on constraint visit_pkey do update
+    set version = excluded.version,
+      due_at = case when v.attempt > 0 then v.due_at else least(v.due_at, excluded.due_at) end,
+      priority = greatest(v.priority, excluded.priority),
+      payload = v.payload || excluded.payload,
+      offered_while_parked = v.offered_while_parked or v.parked_at is not null,
+      changed_at = excluded.changed_at
+    where v.xmin <> pg_current_xact_id()::xid
+    returning v.due_at
+  )
+  select min(o.due_at) into earliest from offered o;
+  if earliest is not null then
+    perform mainspring.wake(queue, earliest);
+  end if;
+end
+$$;

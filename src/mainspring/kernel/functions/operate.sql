@@ -2,7 +2,7 @@
 
 -- Free parked visits: due now, nothing counted against them, a new version. Each keeps its id (its idempotency key)
 -- unless fresh ones are asked for, and its priority unless another is given. An expiry that has passed is lifted, and so
--- is a process's task timeout: an operator wants it to run.
+-- is one that a layer keeps in the payload (restarted_payload): an operator wants it to run.
 -- Without shards a visit is found wherever it lies. Skips what others have locked. What is not answered was not freed.
 -- Rides the primary key, one visit at a time: a join would walk over all that is parked at times, for every page of it.
 create or replace function mainspring.restart_visits(
@@ -33,7 +33,7 @@ begin
       due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
-      payload = case when v.payload ?& array['@', 'deadline'] then v.payload - 'deadline' else v.payload end,
+      payload = mainspring.restarted_payload(v.payload),
       changed_at = mainspring.now()
     from wanted w
     where v.ctid = w.address
