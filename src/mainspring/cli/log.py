@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from mainspring.cli.run_lines import JsonLines, Lines, concerns_people
+from mainspring.cli.run_lines import JsonLines, RunLines, concerns_people
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
@@ -51,7 +51,7 @@ def configure(level: str, *, json: bool) -> None:
             exception_formatter=structlog.dev.plain_traceback,
         )
         last += [_for_people, console]
-        lines = Lines(colours=colours, everything=level == "debug")
+        lines = RunLines(colours=colours, everything=level == "debug")
     handler = Handler(sys.stderr, lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=last)

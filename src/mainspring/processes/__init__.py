@@ -5,10 +5,19 @@ promise; a promise passed on is an edge. What it decided - value or promise, new
 committed in one transaction with the end of its own visit. There is no replay, so there are no rules
 of determinism.
 
-    decider.py    records the calls of a running decider -> a Decision
-    decision.py   what one visit decided, frozen, and whether it may be committed
-    arguments.py  arguments with holes where promises were passed, and filling them
-    builtin.py    deciders of our own: gather, concat, map, ...
+    registry.py     process types, signals and versions of an application; starting and looking up
+    layer.py        processes as a layer of the kernel
+    runtime.py      what one worker has of them: handlers and the writer of decisions
+    connections.py  the connections that the rooms share in a worker
+    steps.py        generators of statements, run on a connection of either driver
+    statements.py   the statements of all rooms, by name
+    declare/        what users write: processes, deciders' verbs, handles, versions
+    record/         what a decider calls becomes a decision
+    commit/         what one settled run does to its process
+    structural/     cancel, restart, checks: one process as a whole
+    run/            tasks of processes inside a worker, and their recovery
+    remote/         actors elsewhere pull tasks and settle them by tickets
+    operate/        what operators ask and order
 
 Promises are in tasks/declare/promise.py, because calling a task is what makes them.
 """

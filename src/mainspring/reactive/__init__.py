@@ -7,8 +7,16 @@ event has happened.
 
     from mainspring.reactive import all_of, caught_up, new_day
 
-Pure, without I/O: values, durations, zones, units, grid, chunks, triggers, evaluate, codec, gates,
-rewinds, decide, words, checks, texts, needs, explain. The rest is the thin shell around them.
+    runtime.py     the layer of one worker: its queues, connections and registration
+    queues.py      the engine's queues of this layer, by what their visits mean
+    batch.py       what comes at about the same time is served together
+    statements.py  the statements of all rooms, by name
+    model/         params, chunks of time and triggers as data (pure)
+    decide/        from values to a verdict, a firing, a reason (pure)
+    schedule/      changes lead to checks, checks to firings, firings to slots
+    run/           firings are run, and what they came to is written
+    declare/       what users declare and call
+    operate/       what operators ask and order
 """
 
 from __future__ import annotations
