@@ -38,7 +38,7 @@ def configure(level: str, *, json: bool) -> None:
         structlog.processors.format_exc_info,  # plain: no values of local variables
     ]
     colours = sys.stderr.isatty()
-    lines: Lines | JsonLines
+    lines: RunLines | JsonLines
     if json:
         last.append(structlog.processors.JSONRenderer(default=str))
         lines = JsonLines()
@@ -66,7 +66,7 @@ def configure(level: str, *, json: bool) -> None:
 class Handler(logging.StreamHandler[TextIO]):
     """Writes records one by one, and the ends of runs many at once."""
 
-    def __init__(self, stream: TextIO, lines: Lines | JsonLines) -> None:
+    def __init__(self, stream: TextIO, lines: RunLines | JsonLines) -> None:
         super().__init__(stream)
         self._lines = lines
 

@@ -48,7 +48,7 @@ from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
 
-class ProcessHost(Protocol):
+class OperatedProcesses(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -58,7 +58,7 @@ class ProcessHost(Protocol):
 class ProcessOperator:
     """Questions about processes, and their settings."""
 
-    def __init__(self, host: ProcessHost) -> None:
+    def __init__(self, host: OperatedProcesses) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
