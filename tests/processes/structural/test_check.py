@@ -13,7 +13,7 @@ from process_scene import Scene, call, given, value
 from mainspring import Mainspring
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.structural.change import request_look
-from mainspring.processes.structural.check import Sight
+from mainspring.processes.structural.check import Sight, _error
 from mainspring.processes.structural.sweep import NO_LOOK, sweep
 from mainspring.testing import Clock
 
@@ -293,3 +293,24 @@ async def test_a_wrong_count_is_counted_anew(scene: Scene, clock: Clock) -> None
     await scene.run()
 
     assert (scene.state(process), scene.result(process)) == ("finished", [4, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "has_crashed", "told"),
+    [
+        ("whatever is said of it: worker 7", True, "mainspring.errors.WorkerDied"),
+        ("whatever is said of it: worker 7", False, "unknown"),
+        ("ValueError: a worker died before\n  at x.py", True, "ValueError"),
+        (None, False, "unknown"),
+    ],
+)
+def test_that_a_worker_died_is_told_by_the_count_not_by_the_words(
+    text: str | None, has_crashed: bool, told: str
+) -> None:
+    """P7: the words are for people, and may change."""
+    row = ("task", "promise", "actor", None, 0, None, True, text, has_crashed)
+
+    error = _error(row)
+
+    assert error.type == told
+    assert error.message in (text or "parked by the engine")
