@@ -11,7 +11,10 @@ import pytest
 from process_scene import Scene, call, given, value
 
 from mainspring import Mainspring
+from mainspring.db.steps import drive_psycopg_sync
+from mainspring.kernel.layer import ParkedVisit, Port
 from mainspring.processes.record.decision import Decision
+from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.change import request_look
 from mainspring.processes.structural.check import Sight, _error
 from mainspring.processes.structural.sweep import NO_LOOK, sweep
@@ -314,3 +317,19 @@ def test_that_a_worker_died_is_told_by_the_count_not_by_the_words(
 
     assert error.type == told
     assert error.message in (text or "parked by the engine")
+
+
+async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
+    scene: Scene, chain: str
+) -> None:
+    """P7: its next look may be hours away."""
+    due_in = "select due_at - mainspring.now() from mainspring.visit where key = %s"
+    assert scene.query(due_in, f"look/{chain}")[0][0] > timedelta(minutes=1)
+    payload = f'{{"@": "{chain}"}}'
+    parked = [ParkedVisit("first", "a task", payload), ParkedVisit("plain", "a call", "{}")]
+    processes = Processes(scene.database, Port())
+
+    with psycopg.connect(scene.url) as connection:
+        drive_psycopg_sync(connection, processes.recovery.parked(parked))
+
+    assert scene.query(due_in, f"look/{chain}")[0][0] <= timedelta()
