@@ -11,9 +11,12 @@ import pytest
 from process_scene import Scene, call, given, value
 
 from mainspring import Mainspring
+from mainspring.db.steps import drive_psycopg_sync
+from mainspring.kernel.layer import ParkedVisit, Port
 from mainspring.processes.record.decision import Decision
+from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.change import request_look
-from mainspring.processes.structural.check import Sight
+from mainspring.processes.structural.check import Sight, _error
 from mainspring.processes.structural.sweep import NO_LOOK, sweep
 from mainspring.testing import Clock
 
@@ -293,3 +296,40 @@ async def test_a_wrong_count_is_counted_anew(scene: Scene, clock: Clock) -> None
     await scene.run()
 
     assert (scene.state(process), scene.result(process)) == ("finished", [4, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "has_crashed", "told"),
+    [
+        ("whatever is said of it: worker 7", True, "mainspring.errors.WorkerDied"),
+        ("whatever is said of it: worker 7", False, "unknown"),
+        ("ValueError: a worker died before\n  at x.py", True, "ValueError"),
+        (None, False, "unknown"),
+    ],
+)
+def test_that_a_worker_died_is_told_by_the_count_not_by_the_words(
+    text: str | None, has_crashed: bool, told: str
+) -> None:
+    """P7: the words are for people, and may change."""
+    row = ("task", "promise", "actor", None, 0, None, True, text, has_crashed)
+
+    error = _error(row)
+
+    assert error.type == told
+    assert error.message in (text or "parked by the engine")
+
+
+async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
+    scene: Scene, chain: str
+) -> None:
+    """P7: its next look may be hours away."""
+    due_in = "select due_at - mainspring.now() from mainspring.visit where key = %s"
+    assert scene.query(due_in, f"look/{chain}")[0][0] > timedelta(minutes=1)
+    payload = f'{{"@": "{chain}"}}'
+    parked = [ParkedVisit("first", "a task", payload), ParkedVisit("plain", "a call", "{}")]
+    processes = Processes(scene.database, Port())
+
+    with psycopg.connect(scene.url) as connection:
+        drive_psycopg_sync(connection, processes.recovery.parked(parked))
+
+    assert scene.query(due_in, f"look/{chain}")[0][0] <= timedelta()
