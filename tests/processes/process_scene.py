@@ -13,7 +13,7 @@ import asyncpg
 import psycopg
 
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer, ParkedVisit, Port
+from mainspring.kernel.layer import BlamedVisit, Layer, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
@@ -58,7 +58,7 @@ class _Recovering(Layer):
     def take_overdue(self, held: Sequence[Any]) -> set[int]:
         return self._processes.recovery.take_overdue(held)
 
-    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+    def parked(self, visits: Sequence[BlamedVisit]) -> Steps[None]:
         return self._processes.recovery.parked(visits)
 
     def forget(self, versions: frozenset[int] | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from mainspring.cli.run_lines import JsonLines, Lines, concerns_people
+from mainspring.cli.run_lines import JsonLines, RunLines, concerns_people
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
@@ -38,7 +38,7 @@ def configure(level: str, *, json: bool) -> None:
         structlog.processors.format_exc_info,  # plain: no values of local variables
     ]
     colours = sys.stderr.isatty()
-    lines: Lines | JsonLines
+    lines: RunLines | JsonLines
     if json:
         last.append(structlog.processors.JSONRenderer(default=str))
         lines = JsonLines()
@@ -51,7 +51,7 @@ def configure(level: str, *, json: bool) -> None:
             exception_formatter=structlog.dev.plain_traceback,
         )
         last += [_for_people, console]
-        lines = Lines(colours=colours, everything=level == "debug")
+        lines = RunLines(colours=colours, everything=level == "debug")
     handler = Handler(sys.stderr, lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=last)
@@ -66,7 +66,7 @@ def configure(level: str, *, json: bool) -> None:
 class Handler(logging.StreamHandler[TextIO]):
     """Writes records one by one, and the ends of runs many at once."""
 
-    def __init__(self, stream: TextIO, lines: Lines | JsonLines) -> None:
+    def __init__(self, stream: TextIO, lines: RunLines | JsonLines) -> None:
         super().__init__(stream)
         self._lines = lines
 

@@ -43,7 +43,7 @@ class _Stamps:
         return self._text, at - second
 
 
-class Lines:
+class RunLines:
     """For people, with or without colours."""
 
     def __init__(self, *, colours: bool, everything: bool) -> None:

@@ -11,7 +11,9 @@ visit runs `process` and saves entity, private state, timer and events in one tr
     install.py     the same as `mainspring migrate` and `app.install` do it
     crawl.py       every stage asked about every entity
     offers.py      visits that stages and crawls offer
-    layer.py       the kernel's Layer; runtime.py: what one worker has of it
+    layer.py       the kernel's Layer, for kinds
+    runtime.py     what one worker has of a kind
+    statements.py  the statements of all rooms, by name
     declare/       what users declare: kinds, stages, states, models, ids, consumers
     capture/       triggers that offer every change, and the same by an explicit call
     source/        entities read from a table, documents or a DAO

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         start_operation,
     )
     from mainspring.kernel.jobs.recurring import Schedule, sync_recurring
-    from mainspring.kernel.layer import Layer, ParkedVisit, WorkerPort
+    from mainspring.kernel.layer import BlamedVisit, Layer, WorkerPort
     from mainspring.kernel.lease.session import cut_socket
     from mainspring.kernel.offer import Offer, offer_new_visits, offer_visits
     from mainspring.kernel.operate.history import (
@@ -132,7 +132,7 @@ else:
             "jobs.operation": "OperationKind Operation OperationPage ItemResult "
             "list_operations start_operation",
             "jobs.recurring": "Schedule sync_recurring",
-            "layer": "Layer ParkedVisit WorkerPort",
+            "layer": "BlamedVisit Layer WorkerPort",
             "lease.session": "cut_socket",
             "offer": "Offer offer_visits offer_new_visits",
             "doctor": "Finding LEVELS",
@@ -182,6 +182,7 @@ __all__ = [
     "VISIT_REMEDIES",
     "Again",
     "Alone",
+    "BlamedVisit",
     "Cancelled",
     "Done",
     "Failed",
@@ -198,7 +199,6 @@ __all__ = [
     "Outcome",
     "Parked",
     "ParkedPlace",
-    "ParkedVisit",
     "PastRun",
     "QueueSettings",
     "Retry",

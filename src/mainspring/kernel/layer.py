@@ -49,7 +49,7 @@ class WorkerPort(Protocol):
         ...
 
 
-class ParkedVisit(NamedTuple):
+class BlamedVisit(NamedTuple):
     """A visit that the kernel has parked: its runs killed as many workers as its queue allows."""
 
     queue: str
@@ -100,7 +100,7 @@ class Layer(Protocol):
         """
         return set()
 
-    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+    def parked(self, visits: Sequence[BlamedVisit]) -> Steps[None]:
         """Statements that go with visits which deaths of workers have parked, in the same transaction.
 
         Called by the heart's thread, which owns the connection. What fails here undoes the parking; it

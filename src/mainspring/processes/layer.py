@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import REMOTE, Layer, ParkedVisit, QueueSettings, WorkerPort
+from mainspring.kernel import REMOTE, BlamedVisit, Layer, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import Process
 from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Registry
@@ -75,7 +75,7 @@ class ProcessLayer(Layer):
     def take_overdue(self, held: Sequence[Any]) -> set[int]:
         return self.runtime.recovery.take_overdue(held)
 
-    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+    def parked(self, visits: Sequence[BlamedVisit]) -> Steps[None]:
         return self.runtime.recovery.parked(visits)
 
     def forget(self, versions: frozenset[int] | None) -> None:

@@ -7,8 +7,17 @@ event has happened.
 
     from mainspring.reactive import all_of, caught_up, new_day
 
-Pure, without I/O: values, durations, zones, units, grid, chunks, triggers, evaluate, codec, gates,
-rewinds, decide, words, checks, texts, needs, explain. The rest is the thin shell around them.
+batch.py       checks and ends that are written together, many in one transaction
+queues.py      the names of the queues that reactive tasks use
+runtime.py     runs checks and reactive tasks in one worker
+statements.py  the statements of all rooms, by name
+
+model/     values, durations, chunks, triggers; pure, no I/O
+decide/    whether a trigger has happened, and why; pure, no I/O
+declare/   what users declare and call: tasks, params, advances
+schedule/  when a task is checked, and how its run is reserved
+run/       runs a reactive task, and writes how it ended
+operate/   what operators ask and order
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.db.sql import Statement
 from mainspring.db.steps import Walk
-from mainspring.kernel.layer import Layer, ParkedVisit
+from mainspring.kernel.layer import BlamedVisit, Layer
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.suspects import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
 from mainspring.kernel.settings import QueueSettings
@@ -61,13 +61,13 @@ async def test_what_a_layer_does_about_a_parked_visit_is_committed_with_it(
     visits: Visits, database_url: str
 ) -> None:
     """T13: parked without what follows from it, nobody would ever do that."""
-    told: list[ParkedVisit] = []
+    told: list[BlamedVisit] = []
 
     class Following(Layer):
         def queues(self, pool: str) -> list[QueueSettings]:
             return []
 
-        def parked(self, visits: Sequence[ParkedVisit]) -> Walk[None]:
+        def parked(self, visits: Sequence[BlamedVisit]) -> Walk[None]:
             told.extend(visits)
             values = {"shard": 1, "key": f"after {len(told)}", "queue": QUEUE}
             yield Statement("follow", FOLLOW), values
@@ -83,7 +83,7 @@ async def test_what_a_layer_does_about_a_parked_visit_is_committed_with_it(
     async with working(database_url, served, layers=[Following()]):
         await wait_until(lambda: gauge.started != [], 10)
 
-    assert told == [ParkedVisit(QUEUE, "a", '{"x": 1}')] * 2  # the first time it was not parked
+    assert told == [BlamedVisit(QUEUE, "a", '{"x": 1}')] * 2  # the first time it was not parked
     assert gauge.started == ["after 2"]
     assert visits.row("a")["parked_at"] is not None
 

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.db.literals import numbers
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.layer import ParkedVisit
+from mainspring.kernel.layer import BlamedVisit
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.session import Session
 from mainspring.kernel.owned import Owned
@@ -102,7 +102,7 @@ class Holds:
             freed = self._session.fetch(
                 "recover", shards=shards, orphaned=orphaned, overdue=overdue
             )
-            if parked := [ParkedVisit(row[2], row[1], row[6]) for row in freed if row[5]]:
+            if parked := [BlamedVisit(row[2], row[1], row[6]) for row in freed if row[5]]:
                 self._session.walk(self._loop_port.parked(parked))
         crash_points.passed("visits.recovered")
         for _, key, queue, crashes, was_orphaned, is_parked, *_ in freed:

@@ -17,7 +17,7 @@ from mainspring.db.steps import Steps
 from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
-from mainspring.kernel.layer import Layer, ParkedVisit
+from mainspring.kernel.layer import BlamedVisit, Layer
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
@@ -185,7 +185,7 @@ class LoopPort:
         """The runs that layers recover by rules of their own."""
         return {token for layer in self._layers for token in layer.take_overdue(rows)}
 
-    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+    def parked(self, visits: Sequence[BlamedVisit]) -> Steps[None]:
         """What layers do about visits that are being parked."""
         for layer in self._layers:
             yield from layer.parked(visits)

@@ -20,7 +20,7 @@ from mainspring.db.literals import numbers, texts, words
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     KERNEL_SQL,
-    ParkedVisit,
+    BlamedVisit,
     Visit,
     new_id,
     own_queue,
@@ -123,7 +123,7 @@ def asked_look(process_id: str, engine: str, due_at: datetime | None = None) -> 
     return engine_visit("look", id, id, id=new_id(), engine=engine, due_at=due_at, more="1")
 
 
-def is_process_visit(visit: Visit | ParkedVisit) -> bool:
+def is_process_visit(visit: Visit | BlamedVisit) -> bool:
     """Whether a visit of a task's queue belongs to a process; else it is a plain call."""
     return visit.payload.startswith(MARK)
 
@@ -139,7 +139,7 @@ class Payload(msgspec.Struct, frozen=True):
 _payload = msgspec.json.Decoder(Payload)
 
 
-def payload_of(visit: Visit | ParkedVisit) -> Payload:
+def payload_of(visit: Visit | BlamedVisit) -> Payload:
     """The payload of a visit of a process."""
     return _payload.decode(visit.payload)
 

@@ -17,7 +17,7 @@ import msgspec
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
     KERNEL_SQL,
-    ParkedVisit,
+    BlamedVisit,
     QueueSettings,
     Retry,
     RetryPolicy,
@@ -100,7 +100,7 @@ class Recovery:
             self._worker.call_soon(self._start, places)
         return {row[4] for row in mine}
 
-    def parked(self, visits: Sequence[ParkedVisit]) -> Steps[None]:
+    def parked(self, visits: Sequence[BlamedVisit]) -> Steps[None]:
         """A process learns at once of a task of its own that is parked: it is looked at."""
         mine = {payload_of(visit).process_id for visit in visits if is_process_visit(visit)}
         if not mine:
