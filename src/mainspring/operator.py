@@ -66,7 +66,7 @@ class Pool(Protocol):
     def connection(self, *, transaction: bool = False) -> AbstractAsyncContextManager[Any]: ...
 
 
-class DatabaseHost(Protocol):
+class HasDatabase(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -77,7 +77,7 @@ class DatabaseHost(Protocol):
 class Operator:
     """Questions and orders. Bulk orders become operations, which workers carry out."""
 
-    def __init__(self, host: DatabaseHost) -> None:
+    def __init__(self, host: HasDatabase) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
