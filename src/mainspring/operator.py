@@ -29,7 +29,13 @@ from mainspring.errors import (
 from mainspring.kernel import doctor
 from mainspring.kernel.doctor import Finding
 from mainspring.kernel.jobs import operation, recurring
-from mainspring.kernel.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder, RestartOrder
+from mainspring.kernel.jobs.bulk import (
+    DELETED,
+    OPERATIONS,
+    DeleteOrder,
+    PutBackOrder,
+    RestartParkedOrder,
+)
 from mainspring.kernel.jobs.operation import Operation, OperationItem
 from mainspring.kernel.jobs.recurring import Recurring
 from mainspring.kernel.operate import parked, queues, rights, status
@@ -60,7 +66,7 @@ class Pool(Protocol):
     def connection(self, *, transaction: bool = False) -> AbstractAsyncContextManager[Any]: ...
 
 
-class OperatorHost(Protocol):
+class HasDatabase(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -71,7 +77,7 @@ class OperatorHost(Protocol):
 class Operator:
     """Questions and orders. Bulk orders become operations, which workers carry out."""
 
-    def __init__(self, host: OperatorHost) -> None:
+    def __init__(self, host: HasDatabase) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
@@ -215,7 +221,7 @@ class Operator:
         dry_run: bool = False,
     ) -> Operation:
         """Restart all that fit, as an operation."""
-        order = RestartOrder(wanted, fresh_ids=fresh_ids)
+        order = RestartParkedOrder(wanted, fresh_ids=fresh_ids)
         return await self.start("restart_parked", order, source=source, dry_run=dry_run)
 
     async def delete_parked(

@@ -40,7 +40,7 @@ DELETED = "deleted by an operator while parked"
 
 
 @dataclass(frozen=True, slots=True)
-class RestartOrder:
+class RestartParkedOrder:
     """Restart the parked visits that fit."""
 
     wanted: ParkedFilter = field(default_factory=ParkedFilter)
@@ -55,7 +55,7 @@ class DeleteOrder:
     reason: str = DELETED
 
 
-ParkedOrder = TypeVar("ParkedOrder", RestartOrder, DeleteOrder)
+ParkedOrder = TypeVar("ParkedOrder", RestartParkedOrder, DeleteOrder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _freeze_parked(order: ParkedOrder, now: datetime) -> ParkedOrder:
 
 
 async def _count_parked(
-    database: Database, connection: Any, order: RestartOrder | DeleteOrder
+    database: Database, connection: Any, order: RestartParkedOrder | DeleteOrder
 ) -> int:
     return await count_parked(database, connection, order.wanted)
 
@@ -91,7 +91,7 @@ async def _count_parked(
 async def _page_parked(
     database: Database,
     connection: Any,
-    order: RestartOrder | DeleteOrder,
+    order: RestartParkedOrder | DeleteOrder,
     position: str | None,
     most: int,
 ) -> OperationPage:
@@ -101,7 +101,7 @@ async def _page_parked(
 
 
 async def _restart(
-    database: Database, connection: Any, order: RestartOrder, items: Sequence[ParkedVisit]
+    database: Database, connection: Any, order: RestartParkedOrder, items: Sequence[ParkedVisit]
 ) -> list[ItemResult]:
     changed = await restart_parked(database, connection, _places(items), fresh_ids=order.fresh_ids)
     return _results(items, {(c.queue, c.key) for c in changed})
@@ -175,7 +175,12 @@ OPERATIONS: dict[str, OperationKind] = {
     kind.name: kind
     for kind in (
         OperationKind(
-            "restart_parked", RestartOrder, _freeze_parked, _count_parked, _page_parked, _restart
+            "restart_parked",
+            RestartParkedOrder,
+            _freeze_parked,
+            _count_parked,
+            _page_parked,
+            _restart,
         ),
         OperationKind(
             "delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete
