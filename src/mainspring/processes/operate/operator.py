@@ -48,7 +48,7 @@ from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
 
-class OperatorHost(Protocol):
+class ProcessOperatorHost(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
@@ -58,7 +58,7 @@ class OperatorHost(Protocol):
 class ProcessOperator:
     """Questions about processes, and their settings."""
 
-    def __init__(self, host: OperatorHost) -> None:
+    def __init__(self, host: ProcessOperatorHost) -> None:
         self._host = host
 
     async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
