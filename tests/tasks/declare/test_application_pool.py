@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mainspring import Mainspring
-from mainspring.assembly import pools_of
+from mainspring.assembly import declared
+from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
 from mainspring.reactive import Delta
 
@@ -38,7 +39,7 @@ def test_an_application_has_one_pool_for_everything() -> None:
     app.reactive_pool(cap=3)
 
     assert set(declared(app).values()) == {"billing"}
-    assert pools_of(app) == {"billing"}
+    assert declared(app, Database(""))[1] == {"billing"}
     assert set(app.reactive_pools) == {"billing"}
 
 
