@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring import Mainspring
-from mainspring.assembly import declared
+from mainspring import Mainspring, assembly
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
 from mainspring.reactive import Delta
@@ -39,7 +38,7 @@ def test_an_application_has_one_pool_for_everything() -> None:
     app.reactive_pool(cap=3)
 
     assert set(declared(app).values()) == {"billing"}
-    assert declared(app, Database(""))[1] == {"billing"}
+    assert assembly.declared(app, Database(""))[1] == {"billing"}
     assert set(app.reactive_pools) == {"billing"}
 
 
