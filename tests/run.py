@@ -7,6 +7,7 @@ is named at the end, to be mended; one that fails alone too, or more failures th
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def pytest(*arguments: str) -> int:
 
 
 def run(part: list[str]) -> list[str]:
-    """Run a part of the tests; answers those that passed only alone. Exits if some do not pass."""
+    """Run a part of the tests; returns those that passed only alone. Exits if some do not pass."""
     code = pytest("--cache-clear", *part)
     if not code:
         return []
@@ -42,6 +43,8 @@ def run(part: list[str]) -> list[str]:
 
 
 def main() -> None:
+    # A shell starts what is in the background with SIGINT ignored, and so would be all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unsteady = [test for part in PARTS for test in run(part)]
     for test in unsteady:
         print(f"UNSTEADY {test}: failed beside others, passed alone; mend it")
