@@ -207,7 +207,7 @@ async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     run = take(scene, root)
 
     def together(width: int) -> int:
-        noted = layer._noted(run, TaskChange("p", "t", "done", tasks=[task] * width))
+        noted = layer._settles(run, TaskChange("p", "t", "done", tasks=[task] * width))
         return noted.writer.most  # type: ignore[union-attr]
 
     assert (together(WIDEST + 1), together(WIDE + 1), together(1)) == (1, 4, 250)

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -268,16 +268,17 @@ class Schedulers(RuleBasedStateMachine):
                 self.settle(job, Done())
                 return True
             if row["answer"] == "again":
-                ending.run, ending.how, ending.error = row["run"], "failed", "died"
+                ending = replace(ending, run=row["run"], how="failed", error="died")
             elif row["rewound"] or not row["exact"]:
-                ending.how, ending.error = "void", "rewound, or fired by the trigger of before"
+                why = "rewound, or fired by the trigger of before"
+                ending = replace(ending, how="void", error=why)
             elif fails:
-                ending.how, ending.error = "failed", "no"
+                ending = replace(ending, how="failed", error="no")
             job.captured = json.loads(row["captured"])
             if ending.how == "success" and job.visit.key == "load":
                 brought = job.captured[ORDERS.key]
                 assert brought is not None
-                ending.products = [Product(MART, brought[0], if_greater=True)]
+                ending.products.append(Product(MART, brought[0], if_greater=True))
             job.ending, job.stage = ending, "end"
             return False
         assert job.ending is not None

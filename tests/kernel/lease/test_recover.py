@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from mainspring.db.sql import Statement
-from mainspring.db.steps import Walk
+from mainspring.db.steps import Steps
 from mainspring.kernel.layer import Layer, NewlyParked
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.suspects import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
@@ -67,7 +67,7 @@ async def test_what_a_layer_does_about_a_parked_visit_is_committed_with_it(
         def queues(self, pool: str) -> list[QueueSettings]:
             return []
 
-        def parked(self, visits: Sequence[NewlyParked]) -> Walk[None]:
+        def parked(self, visits: Sequence[NewlyParked]) -> Steps[None]:
             told.extend(visits)
             values = {"shard": 1, "key": f"after {len(told)}", "queue": QUEUE}
             yield Statement("follow", FOLLOW), values

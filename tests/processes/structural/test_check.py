@@ -11,7 +11,7 @@ import pytest
 from process_scene import Scene, call, given, value
 
 from mainspring import Mainspring
-from mainspring.db.steps import drive_psycopg_sync
+from mainspring.db.steps import run_steps_psycopg_sync
 from mainspring.kernel.layer import ParkedVisit, Port
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.runtime import Processes
@@ -330,6 +330,6 @@ async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
     processes = Processes(scene.database, Port())
 
     with psycopg.connect(scene.url) as connection:
-        drive_psycopg_sync(connection, processes.recovery.parked(parked))
+        run_steps_psycopg_sync(connection, processes.recovery.parked(parked))
 
     assert scene.query(due_in, f"look/{chain}")[0][0] <= timedelta()

@@ -478,7 +478,7 @@ class TestTransaction:
         def lose(_block) -> None:
             raise psycopg.OperationalError("the answer was lost")
 
-        monkeypatch.setattr(mainspring.tasks.run.connections, "_check_committed", lose)
+        monkeypatch.setattr(mainspring.tasks.run.connections, "check_committed", lose)
         went_on = []
 
         @app.task(retry=ONCE)
