@@ -12,7 +12,7 @@ from process_scene import Scene, call, given, value
 
 from mainspring import Mainspring
 from mainspring.db.steps import run_steps_psycopg_sync
-from mainspring.kernel.layer import ParkedVisit, Port
+from mainspring.kernel.layer import NewlyParked, Port
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.change import request_look
@@ -326,7 +326,7 @@ async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
     due_in = "select due_at - mainspring.now() from mainspring.visit where key = %s"
     assert scene.query(due_in, f"look/{chain}")[0][0] > timedelta(minutes=1)
     payload = f'{{"@": "{chain}"}}'
-    parked = [ParkedVisit("first", "a task", payload), ParkedVisit("plain", "a call", "{}")]
+    parked = [NewlyParked("first", "a task", payload), NewlyParked("plain", "a call", "{}")]
     processes = Processes(scene.database, Port())
 
     with psycopg.connect(scene.url) as connection:
