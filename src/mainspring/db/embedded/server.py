@@ -164,12 +164,11 @@ class EmbeddedServer:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from starting or stopping the server meanwhile."""
-        if not self.directory.is_dir():
-            binaries(
-                self._bin_dir
-            )  # raises if there are none: no directory is left behind for nothing
+        is_new = not self.directory.is_dir()
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if is_new:
+                self._check_installed()
             private.refuse_foreign_directory(self._given)
             os.close(private.open_file(self.directory / "lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
@@ -179,6 +178,15 @@ class EmbeddedServer:
             ) from error
         with process.locked(self.directory / "lock", LOCK_SECONDS):
             yield
+
+    def _check_installed(self) -> None:
+        """Raise if there are no programs; then no directory is left behind for nothing."""
+        try:
+            binaries(self._bin_dir)
+        except EmbeddedServerError:
+            with contextlib.suppress(OSError):  # somebody else has begun to use it
+                self.directory.rmdir()
+            raise
 
     def bring_up(self) -> None:
         """Start it unless it runs; the caller has the lock."""
