@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Hundreds of tests start worker processes: each should find what the first one compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow test-oldest check bench bench-all schema clean
+.PHONY: demo test test-slow test-oldest check bench bench-all schema proto clean
 
 $(STAMP): pyproject.toml
 	@echo "installing into $(VENV) ..."
@@ -50,6 +50,10 @@ bench-all: $(STAMP)
 # Write src/mainspring/db/schema/schema.sql anew after a migration; a test compares it.
 schema: $(STAMP)
 	@$(BIN)/python -m mainspring.db.schema.dump > src/mainspring/db/schema/schema.sql.new && mv src/mainspring/db/schema/schema.sql.new src/mainspring/db/schema/schema.sql
+
+# Generate Python from src/mainspring/v1/*.proto; a test compares it.
+proto: $(STAMP)
+	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src --grpc_python_out=src src/mainspring/v1/*.proto
 
 clean:
 	rm -rf $(VENV) .mainspring .bench dist

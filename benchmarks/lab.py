@@ -23,7 +23,7 @@ import psycopg
 from benchmarks import install
 from benchmarks.catalog import Settings, System
 from benchmarks.stage import Client, Stage
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 FILL_SECONDS = 240

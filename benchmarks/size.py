@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from mainspring.db.database import Database
-from mainspring.db.embedded.server import EmbeddedServer
 from mainspring.db.schema.migrate import migrate
+from mainspring.embedded.server import EmbeddedServer
 
 DAYS = 30
 QUEUES = 2_000

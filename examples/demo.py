@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 
 DIRECTORY = Path(".mainspring") / "demo"
 LIMIT_SECONDS = 150.0  # on a machine that is busy with other things

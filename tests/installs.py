@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mainspring
-from mainspring.db.embedded import binaries
+from mainspring.embedded import binaries
 
 SOURCE = Path(mainspring.__file__).resolve().parents[1]
 

@@ -29,7 +29,7 @@ from psycopg import sql
 
 import servers
 from mainspring import Mainspring
-from mainspring.db.embedded.server import PORT, ROLE, EmbeddedServer
+from mainspring.embedded.server import PORT, ROLE, EmbeddedServer
 
 CLONE_NEWNET = 0x40000000
 SLOW_PORT = 6000  # in the workers' namespace, the first host's

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import psycopg
 
-from mainspring.db.embedded.copied import refuse_if_foreign
+from mainspring.embedded.copied import refuse_if_foreign
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE.parent / ".cache" / "debian"

@@ -14,22 +14,21 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mainspring.db.database import Database
+from mainspring.jobs.statements import SQL as JOBS_SQL
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.holds import hold_arguments
-from mainspring.kernel.operate.register import register_arguments
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import (
-    bundle_arguments,
-    done_arguments,
+    DoneAnswer,
     done_in_order,
+    done_values,
     in_order,
-    is_kin,
     is_plain,
-    kind_of,
-    settle_arguments,
+    settle_values,
 )
-from mainspring.kernel.statements import SQL
+from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import (
     END,
     PRIORITIES,
@@ -42,8 +41,11 @@ from mainspring.kernel.visit import (
     shard_of,
     token,
 )
+from mainspring.operate.statements import SQL as OPERATE_SQL
 
 QUEUE = "ring"
+
+SQL = {**KERNEL_SQL, **OPERATE_SQL, **JOBS_SQL}
 
 
 async def nothing(_: Run) -> Outcome:
@@ -150,6 +152,10 @@ class Visits:
         )
         return {row["shard"] for row in rows}
 
+    def beat(self, worker_id: UUID | None, *, slots: int, free: int) -> list[dict[str, Any]]:
+        """A worker's sign of life, if it has a row."""
+        return self.call("beat", worker_id=worker_id, slots=slots, free=free, hanging="[]")
+
     def declare_dead(self, worker_id: UUID) -> None:
         """The worker is gone, its leases free, as after a takeover."""
         # It may beat between the two statements.
@@ -249,7 +255,8 @@ class Visits:
         if isinstance(visit, str):
             visit = self.visit(visit)
         self._runs += 1
-        return Run(visit, self._runs, time.time(), time.monotonic())
+        # By the database's clock, as a worker knows it: tests move that one.
+        return Run(visit, self._runs, self.now().timestamp(), time.monotonic())
 
     def hold(
         self, worker_id: UUID | None, *runs: Run, work_timeout: float | None = None
@@ -270,34 +277,30 @@ class Visits:
         given = [run for run, _ in results]
         runs = sorted(given, key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue))
         answers = {}
-        for kind in dict.fromkeys(kind_of(run) for run in runs if is_plain(run)):
-            some = [run for run in runs if kind_of(run) == kind]
+        if plain := [run for run in runs if is_plain(run)]:
             answers |= dict(
-                zip(some, self.settle_short(worker_id, some, is_kin(kind)), strict=True)
+                zip(plain, self.settle_short(worker_id, plain, bundled=True), strict=True)
             )
         if others := [run for run in runs if answers.get(run) != "settled"]:
-            rows = self._answers("settle", settle_arguments(others, worker_id))
+            rows = [
+                tuple(r.values()) for r in self.call("settle", **settle_values(others, worker_id))
+            ]
             answers |= dict(zip(others, in_order(rows, len(others)), strict=True))
         return [answers[run] for run in given]
 
     def settle_short(
         self, worker_id: UUID, runs: Sequence[Run], bundled: bool = False
     ) -> list[str]:
-        """By a short form alone; a bundle may be of any size here."""
-        name = "settle_bundle" if bundled else "settle_done"
-        values = (bundle_arguments if bundled else done_arguments)(runs, worker_id)
-        return done_in_order(self._answers(name, values), runs)
-
-    def _answers(self, name: str, values: list[Any]) -> list[tuple[Any, ...]]:
-        found = self.call(name, **dict(zip(SQL[name].names, values, strict=True)))
-        return [tuple(row.values()) for row in found]
+        """By the short form alone; a bundle may be of any size here."""
+        [found] = self.call("settle_done", **done_values(runs, worker_id, 1 if bundled else None))
+        return done_in_order(DoneAnswer(**found), runs)
 
     def recover(
         self, *, shards: Sequence[int] = range(1024), overdue: Sequence[int] = ()
     ) -> list[dict[str, Any]]:
         """What an owner does at each beat: look at what is held, free what was seen lost."""
         held = self.call("read_held", shards=list(shards))
-        orphaned = [row["pass"] for row in held if row["orphaned"]]
+        orphaned = [row["run"] for row in held if row["orphaned"]]
         return self.call("recover", shards=list(shards), orphaned=orphaned, overdue=list(overdue))
 
 

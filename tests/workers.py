@@ -12,6 +12,7 @@ from mainspring.db.database import Database
 from mainspring.kernel.layer import Layer, Port
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing.idle import FAST_SETTINGS
@@ -25,13 +26,12 @@ async def working(
     wait: bool = True,
     layers: Sequence[Layer] = (),
     port: Port | None = None,
+    tuning: Tuning = DEFAULT,
     **settings: Any,
 ) -> AsyncIterator[Worker]:
     """A worker that has its shards and reads."""
     chosen = WorkerSettings(**FAST_SETTINGS | {"grace": 2.0} | settings)
-    worker = Worker(Database(url, pooled=pooled), queues, chosen, layers)
-    if port is not None:
-        port.attach(worker)
+    worker = Worker(Database(url, pooled=pooled), queues, chosen, layers, tuning, port)
     await worker.start()
     try:
         if wait:

@@ -9,9 +9,13 @@ one durable table: queue Q should look at key K at time T.
     entities    stages that bring each entity of a table to rest
     reactive    functions that run when the state of the data says so
     kernel      visits: offered, read, run and settled
-    db          connections, statements, migrations, the private server
+    db          connections, statements, migrations
+    embedded    a private PostgreSQL server in a directory of the project
     events      what the engine logs
     testing     a moving clock, run until idle, crash points
+    server      the door for other languages: gRPC, tokens, scopes
+    v1          its protocol, and what is generated from it
+    client      a client of it, which needs grpcio alone
     cli         the command line
 
 The names below are imported when they are first asked for: a command, or a program that only enqueues,

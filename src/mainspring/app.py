@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
-import psycopg
-
 from mainspring.db.database import probe
+from mainspring.db.reconnecting import until_let_in
 from mainspring.db.schema import migrate
-from mainspring.db.until_reachable import until_let_in
+from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
@@ -35,7 +34,7 @@ from mainspring.errors import (
 )
 from mainspring.host import DatabaseHost
 from mainspring.kernel.layer import MakeLayer
-from mainspring.kernel.operate.register import register_arguments
+from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
 from mainspring.kernel.statements import SQL as KERNEL_SQL
@@ -56,23 +55,20 @@ from mainspring.reactive.model.gates import Cron
 from mainspring.reactive.model.triggers import Trigger
 from mainspring.reactive.model.values import Param
 from mainspring.tasks.declare.handle import Handle, own_id
+from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import (
     Call,
-    Connection,
     Task,
     TaskDecorator,
     TaskSettings,
     as_names,
     check_given,
-    check_priority,
 )
-from mainspring.tasks.enqueue.by_function import DENIED, REFUSED, refusal
-from mainspring.tasks.enqueue.enqueue import CallBatch, on_asyncpg, on_psycopg, on_psycopg_sync, one
+from mainspring.tasks.enqueue.enqueue import Enqueuer
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedule
-from mainspring.tasks.statements import SQL as TASKS_SQL
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
@@ -108,7 +104,8 @@ class Mainspring(DatabaseHost, Advancing):
         super().__init__(url, directory=directory)
         check_pool(pool)
         self.default_pool = pool
-        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.tasks: dict[str, Task[..., object]] = {}
+        self._enqueuer = Enqueuer(self.pools, self.tasks)
         self.kinds: dict[str, Kind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
         self.params: dict[str, Param] = {}
@@ -121,7 +118,7 @@ class Mainspring(DatabaseHost, Advancing):
         return f"<Mainspring with {len(self.tasks)} tasks>"
 
     @property
-    def processes(self) -> Mapping[str, Process[Any, Any]]:
+    def processes(self) -> Mapping[str, Process[..., Any]]:
         """The declared process types, by name."""
         return self.registry.types
 
@@ -182,8 +179,10 @@ class Mainspring(DatabaseHost, Advancing):
         renamed_from: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = None,
-    ) -> Callable[[Callable[..., Any]], ReactiveTask]: ...
-    def task(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
+    ) -> Callable[[Callable[..., object]], ReactiveTask]: ...
+    def task(  # type: ignore[misc]
+        self, function: Callable[..., object] | None = None, /, **settings: object
+    ) -> object:
         """Declare a task. Works on async and plain functions (these run in threads).
 
         `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take
@@ -212,7 +211,9 @@ class Mainspring(DatabaseHost, Advancing):
             return lambda f: self._declare(f, settings)
         return self._declare(function, settings)
 
-    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    def _declare(
+        self, function: Callable[..., object], given: dict[str, Any]
+    ) -> Task[..., object] | ReactiveTask:
         if not callable(function):
             raise InvalidTask(f"a task must be a function, got {function!r}")
         name = name_of(given, function)
@@ -240,7 +241,7 @@ class Mainspring(DatabaseHost, Advancing):
         settings = TaskSettings(name=name, retry=retry, searchable=searchable, **given)
         signature = Signature(name, function, Context)
         signature.check_fields("searchable", searchable)
-        task: Task[Any, Any] = Task(function, settings, signature, self)
+        task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
         queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
         schedule(task)
         self.tasks[name] = task
@@ -308,7 +309,9 @@ class Mainspring(DatabaseHost, Advancing):
         process_timeout: Seconds = 86_400.0,
         idle_timeout: Seconds = 3_600.0,
     ) -> ProcessDecorator: ...
-    def process(self, function: Any = None, /, **settings: Any) -> Any:  # type: ignore[misc]
+    def process(  # type: ignore[misc]
+        self, function: Callable[..., object] | None = None, /, **settings: object
+    ) -> object:
         """Declare a process type by its decider, an async or plain function.
 
         Tasks called in it are recorded and give promises; what it returns - a value or a promise - is
@@ -322,20 +325,17 @@ class Mainspring(DatabaseHost, Advancing):
             return lambda f: self.registry.declare(f, settings)
         return self.registry.declare(function, settings)
 
-    def _in_pool(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def _in_pool(self, settings: Mapping[str, object]) -> dict[str, Any]:
         """These settings, with the application's pool where they name none."""
-        return (
-            settings
-            if settings.get("pool") is not None
-            else {**settings, "pool": self.default_pool}
-        )
+        pool = settings.get("pool")
+        return {**settings, "pool": self.default_pool if pool is None else pool}
 
     def signal(self, name: str, kind: type[R]) -> Signal[R]:
         """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
         return self.registry.declare_signal(name, kind)
 
     def upcast(
-        self, actor: Task[Any, Any] | Process[Any, Any], *, version: int
+        self, actor: Task[..., object] | Process[..., Any], *, version: int
     ) -> Callable[[Upcast], Upcast]:
         """Say how recorded arguments of a version become those of the next one."""
 
@@ -345,7 +345,7 @@ class Mainspring(DatabaseHost, Advancing):
 
         return add
 
-    def find_process(self, name: str) -> Process[Any, Any]:
+    def find_process(self, name: str) -> Process[..., Any]:
         """The process type of that name; an error that names the nearest otherwise."""
         return self.registry.find(name)
 
@@ -362,9 +362,11 @@ class Mainspring(DatabaseHost, Advancing):
         with that and its group."""
         self.find_task(task)
         id = own_id(task, id)
-        return Handle(task, id if key is None else grouped_key(group, key), id, False, self)
+        return Handle(
+            task, id if key is None else grouped_key(group, key), id, False, self._enqueuer
+        )
 
-    def find_task(self, name: str) -> Task[Any, Any]:
+    def find_task(self, name: str) -> Task[..., Any]:
         """The task of that name; an error that names the nearest otherwise."""
         try:
             return self.tasks[name]
@@ -380,7 +382,7 @@ class Mainspring(DatabaseHost, Advancing):
         key: str | Iterable[str] = "id",
         id: Codec[Any] | None = None,
         version: str = "version",
-        model: Any = None,
+        model: type | None = None,
         ignore: Iterable[str] = (),
         capture: str | None = None,
         pool: str | None = None,
@@ -424,7 +426,7 @@ class Mainspring(DatabaseHost, Advancing):
         name: str,
         *,
         id: Codec[Any] | None = None,
-        model: Any = None,
+        model: type | None = None,
         pool: str | None = None,
         serial: bool = True,
         jitter: float = 0.0,
@@ -508,12 +510,12 @@ class Mainspring(DatabaseHost, Advancing):
 
     # -- enqueueing
 
-    async def enqueue(self, name: str, arguments: Mapping[str, Any]) -> Handle[Any]:
+    async def enqueue(self, name: str, arguments: Mapping[str, object]) -> Handle[Any]:
         """Enqueue a task by its name."""
         return await self.find_task(name).enqueue(**arguments)
 
     async def enqueue_many(
-        self, calls: Iterable[Call], *, on: Connection | None = None
+        self, calls: Iterable[Call[Any]], *, on: AnyConnection | None = None
     ) -> list[Handle[Any]]:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
         listed = list(calls)
@@ -523,89 +525,7 @@ class Mainspring(DatabaseHost, Advancing):
                     f"app.enqueue_many takes calls made with task.bind(...), got {call!r} as number "
                     f"{number}"
                 )
-        return await self.enqueue_calls(listed, on)
-
-    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]:
-        """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
-        if on is not None or call.options.key is not None:
-            return (await self.enqueue_calls([call], on))[0]
-        pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
-        if pool.database.enqueues == "function":
-            return (await self.enqueue_calls([call], None))[0]
-        handle, values = one(call, pool.database.shard_count, self)
-        await pool.run(KERNEL_SQL["insert_one"], values)
-        return handle
-
-    async def enqueue_calls(
-        self, calls: Sequence[Call], on: Connection | None
-    ) -> list[Handle[Any]]:
-        """Enqueue calls on a connection of the caller's, or on one of our own."""
-        if isinstance(on, psycopg.Connection):
-            raise InvalidSetting(
-                "a sync psycopg connection was given to an async enqueue; use enqueue_sync, "
-                "or an AsyncConnection"
-            )
-        if not calls:
-            return []
-        database = await self.database()
-        shard_count, way = database.shard_count, database.enqueues
-        try:
-            if on is not None:
-                # All are checked before the caller's transaction is touched: an error must not break it.
-                return await on_psycopg(on, CallBatch(calls[:], shard_count, self, way=way))
-            batch = CallBatch(calls, shard_count, self, way=way)
-            pool = await self.pool()
-            async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
-                return await on_asyncpg(connection, batch)
-        except REFUSED as error:
-            raise refusal(error) from error
-
-    def enqueue_calls_sync(self, calls: Sequence[Call], on: Connection | None) -> list[Handle[Any]]:
-        """The same for code that is not async."""
-        if isinstance(on, psycopg.AsyncConnection):
-            raise InvalidSetting(
-                "an async psycopg connection was given to enqueue_sync; await enqueue instead"
-            )
-        if not calls:
-            return []
-        database = self.database_sync()
-        shard_count, way = database.shard_count, database.enqueues
-        try:
-            if on is not None:
-                return on_psycopg_sync(on, CallBatch(calls[:], shard_count, self, way=way))
-            batch = CallBatch(calls, shard_count, self, way=way)
-            with self.sync_pool().connection() as connection:
-                return on_psycopg_sync(connection, batch)
-        except REFUSED as error:
-            raise refusal(error) from error
-
-    async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
-        """State, result and error of a call."""
-        pool = await self.pool()
-        statement = TASKS_SQL["look_up"]
-        values = _look_up_arguments(handle)
-        try:
-            async with pool.connection() as connection:
-                rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        except DENIED as error:
-            raise refusal(error) from error
-        return self._found(handle.task, rows)
-
-    def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]:
-        """The same for code that is not async."""
-        values = _look_up_arguments(handle)
-        try:
-            with self.sync_pool().connection() as connection:
-                rows = connection.execute(TASKS_SQL["look_up"].text, values).fetchall()
-        except DENIED as error:
-            raise refusal(error) from error
-        return self._found(handle.task, rows)
-
-    def _found(self, queue: str, rows: list[Any]) -> tuple[str, Any, str | None]:
-        if not rows:
-            return ("unknown", None, None)
-        state, result, error = rows[0]
-        return (state, self.find_task(queue).signature.decode_result(result), error)
+        return await self._enqueuer.enqueue_calls(listed, on)
 
     @property
     def remote(self) -> Remote:
@@ -633,7 +553,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.layers.append(make)
 
     @asynccontextmanager
-    async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
+    async def worker(self, **settings: object) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
         from mainspring.assembly import assemble  # only who runs a worker waits for all its parts
 
@@ -645,7 +565,7 @@ class Mainspring(DatabaseHost, Advancing):
         async with assemble(self, database, wanted) as worker:
             yield worker
 
-    async def run_worker(self, *, drain: bool = False, **settings: Any) -> None:
+    async def run_worker(self, *, drain: bool = False, **settings: object) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
 
         The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
@@ -654,7 +574,7 @@ class Mainspring(DatabaseHost, Advancing):
 
         await serve(self.worker(**settings), drain=drain)
 
-    def run(self, *, drain: bool = False, **settings: Any) -> None:
+    def run(self, *, drain: bool = False, **settings: object) -> None:
         """Run a worker from plain code: `run_worker` on an event loop of its own."""
 
         async def main() -> None:
@@ -665,10 +585,6 @@ class Mainspring(DatabaseHost, Advancing):
         run_here(main())
 
 
-def _look_up_arguments(handle: Handle[Any]) -> dict[str, Any]:
-    return {"key": handle.key, "queue": handle.task, "id": handle.id}
-
-
-def _place(function: Callable[..., Any]) -> str:
+def _place(function: Callable[..., object]) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mainspring.db.database import Database
-from mainspring.db.until_reachable import until_reachable
+from mainspring.db.reconnecting import until_reachable
 from mainspring.entities.layer import EntityLayer
-from mainspring.kernel.jobs.layer import JobLayer
+from mainspring.jobs.layer import JobLayer
 from mainspring.kernel.layer import Layer, Port, WorkerPort, declared_by, queues_of
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.worker import Worker
@@ -29,16 +29,16 @@ def layers_of(
     layers: list[Layer] = [
         tasks,
         ProcessLayer(database, worker, app.registry, tasks),
-        EntityLayer(database, app.kinds, settings),
+        EntityLayer(database, worker, app.kinds, settings),
         ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool),
         *(make(database, worker, settings) for make in app.layers),
     ]
-    return [*layers, JobLayer(database, layers, pool=settings.pool)]
+    return [*layers, JobLayer(database, worker, layers, settings)]
 
 
 def declared(app: Mainspring, database: Database) -> tuple[list[QueueSettings], set[str]]:
     """All queues of an application as the database should know them, and the pools with work."""
-    return declared_by(layers_of(app, database, Port(), WorkerSettings()))
+    return declared_by(layers_of(app, database, Port.to(database), WorkerSettings()))
 
 
 @asynccontextmanager
@@ -46,13 +46,13 @@ async def assemble(
     app: Mainspring, database: Database, settings: WorkerSettings
 ) -> AsyncIterator[Worker]:
     """A worker of a pool inside this event loop, for as long as the block lasts."""
-    layers = layers_of(app, database, port := Port(), settings)
+    layers = layers_of(app, database, port := Port.to(database, settings), settings)
     async with AsyncExitStack() as closing:
+        closing.push_async_callback(port.close)
         for layer in layers:
             closing.push_async_callback(layer.close)
             await until_reachable(layer.open)
-        worker = Worker(database, queues_of(layers, settings.pool), settings, layers)
-        port.attach(worker)
+        worker = Worker(database, queues_of(layers, settings.pool), settings, layers, port=port)
         await worker.start()
         closing.push_async_callback(worker.stop)
         for layer in layers:

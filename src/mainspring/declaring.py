@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mainspring.errors import InvalidTask, MainspringError
-from mainspring.kernel.operate.queues import nearest
+from mainspring.phrases import nearest
 
 Seconds = float | timedelta
 
@@ -27,7 +27,7 @@ def check_settings(
 
 
 def name_of(
-    given: dict[str, Any], function: Any, error: Callable[[str], MainspringError] = InvalidTask
+    given: dict[str, Any], function: object, error: Callable[[str], MainspringError] = InvalidTask
 ) -> str:
     """The name that was given, else the function's own."""
     name = given.pop("name", None)

@@ -2,13 +2,13 @@
 
 A message says what happened, with which value, and what to do. The values are attributes too,
 and `code` is stable: it is what an API or a log filter may rely on.
-Past 400 lines: one short class after another, all a caller may meet in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+from mainspring.phrases import nearest
 
 
 class MainspringError(Exception):
@@ -16,223 +16,168 @@ class MainspringError(Exception):
 
     code = "error"
 
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        cls.code = code or cls.code
 
-class InvalidSetting(MainspringError, ValueError):
+
+class UnknownName(MainspringError, LookupError, code="unknown_name"):
+    """Nothing of that name is declared; the nearest name that is one is said."""
+
+    noun = how = ""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = nearest(name, known) or ";"
+        super().__init__(f"no {self.noun} is named {name!r}{near} {self.how}")
+
+
+class InvalidSetting(MainspringError, ValueError, code="invalid_setting"):
     """A setting is out of range, contradicts another or is not of its type."""
 
-    code = "invalid_setting"
 
-
-class InvalidUrl(InvalidSetting):
+class InvalidUrl(InvalidSetting, code="invalid_url"):
     """The database's address cannot be read."""
 
-    code = "invalid_url"
 
-
-class DatabaseUnavailable(MainspringError):
+class DatabaseUnavailable(MainspringError, code="database_unavailable"):
     """The database cannot be reached, or cannot do what was asked just now.
 
     It is a `NotDone` or an `OutcomeUnknown`, where that is known.
     """
 
-    code = "database_unavailable"
     passes = False  # a server is there, and said that it takes nobody just now
 
 
-class NotDone(DatabaseUnavailable):
+class NotDone(DatabaseUnavailable, code="not_done"):
     """Nothing was done: it may be sent again."""
 
-    code = "not_done"
 
-
-class OutcomeUnknown(DatabaseUnavailable):
+class OutcomeUnknown(DatabaseUnavailable, code="outcome_unknown"):
     """The connection was lost before the answer: it may have been done, or not."""
 
-    code = "outcome_unknown"
 
-
-class UnsupportedServer(MainspringError):
+class UnsupportedServer(MainspringError, code="unsupported_server"):
     """The server is too old, or set up in a way Mainspring cannot work with."""
 
-    code = "unsupported_server"
 
-
-class EmbeddedServerError(MainspringError):
+class EmbeddedServerError(MainspringError, code="embedded_server"):
     """The embedded PostgreSQL could not be started, reached or stopped."""
 
-    code = "embedded_server"
 
-
-class MissingRights(MainspringError):
+class MissingRights(MainspringError, code="missing_rights"):
     """The role may not do what Mainspring needs."""
 
-    code = "missing_rights"
 
-
-class SchemaError(MainspringError):
+class SchemaError(MainspringError, code="schema"):
     """The schema is absent, older than the code needs, or newer than the code knows."""
 
-    code = "schema"
 
-
-class MigrationFailed(SchemaError):
+class MigrationFailed(SchemaError, code="migration_failed"):
     """A migration was rolled back; the schema is as it was before it."""
 
-    code = "migration_failed"
 
-
-class QueueFull(MainspringError):
+class QueueFull(MainspringError, code="queue_full"):
     """So many calls of the task wait as may: nothing was enqueued."""
 
-    code = "queue_full"
 
-
-class InvalidTask(MainspringError, TypeError):
+class InvalidTask(MainspringError, TypeError, code="invalid_task"):
     """A function cannot be a task as it is declared."""
 
-    code = "invalid_task"
 
-
-class DuplicateTask(InvalidTask):
+class DuplicateTask(InvalidTask, code="duplicate_task"):
     """Two functions claim one task name."""
 
-    code = "duplicate_task"
 
-
-class UnknownTask(MainspringError, LookupError):
+class UnknownTask(UnknownName, code="unknown_task"):
     """No task of that name is declared in this application."""
 
-    code = "unknown_task"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(f"no task is named {name!r}{hint} declare it with @app.task")
+    noun = "task"
+    how = "declare it with @app.task"
 
 
-class InvalidKind(MainspringError, ValueError):
+class InvalidKind(MainspringError, ValueError, code="invalid_kind"):
     """A kind of entities cannot be as it is declared, or cannot stand on its table."""
 
-    code = "invalid_kind"
 
-
-class DuplicateKind(InvalidKind):
+class DuplicateKind(InvalidKind, code="duplicate_kind"):
     """Two kinds, or a kind and a task, claim one name."""
 
-    code = "duplicate_kind"
 
-
-class UnknownKind(MainspringError, LookupError):
+class UnknownKind(MainspringError, LookupError, code="unknown_kind"):
     """No kind of that name is declared, or registered in the database."""
 
-    code = "unknown_kind"
 
-
-class InvalidStage(MainspringError, TypeError):
+class InvalidStage(MainspringError, TypeError, code="invalid_stage"):
     """A class or function cannot be a stage as it is declared."""
 
-    code = "invalid_stage"
 
-
-class DuplicateStage(InvalidStage):
+class DuplicateStage(InvalidStage, code="duplicate_stage"):
     """Two stages of a kind claim one name."""
 
-    code = "duplicate_stage"
 
-
-class UnknownStage(MainspringError, LookupError):
+class UnknownStage(MainspringError, LookupError, code="unknown_stage"):
     """The kind has no stage of that name."""
-
-    code = "unknown_stage"
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind = kind
         self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"declare it with @{kind}.stage"
-        super().__init__(f"kind {kind!r} has no stage {name!r}; {hint}")
+        hint = nearest(name, known) or f"; declare it with @{kind}.stage"
+        super().__init__(f"kind {kind!r} has no stage {name!r}{hint}")
 
 
-class InvalidOutcome(MainspringError, TypeError):
+class InvalidOutcome(MainspringError, TypeError, code="invalid_outcome"):
     """A stage returned what is no outcome, or one that cannot be saved."""
 
-    code = "invalid_outcome"
 
-
-class UndeclaredField(InvalidOutcome):
+class UndeclaredField(InvalidOutcome, code="undeclared_field"):
     """A stage changed a field that it does not declare in `writes`."""
 
-    code = "undeclared_field"
 
-
-class UnreadableEntity(MainspringError):
+class UnreadableEntity(MainspringError, code="unreadable_entity"):
     """An entity does not fit its kind's model."""
 
-    code = "unreadable_entity"
 
-
-class UnreadableState(MainspringError, ValueError):
+class UnreadableState(MainspringError, ValueError, code="unreadable_state"):
     """A stage's stored state does not decode; it is kept as it is."""
 
-    code = "unreadable_state"
 
-
-class NewerState(UnreadableState):
+class NewerState(UnreadableState, code="newer_state"):
     """A stage's stored state was written by newer code than this."""
 
-    code = "newer_state"
 
-
-class SaveRefused(MainspringError):
+class SaveRefused(MainspringError, code="save_refused"):
     """A save or an edit did not change its row: a trigger or the database keeps it as it was."""
 
-    code = "save_refused"
 
-
-class StageLoop(MainspringError):
+class StageLoop(MainspringError, code="stage_loop"):
     """Stages set each other off without end; the save that would close the circle was not written."""
 
-    code = "stage_loop"
 
-
-class InvalidArguments(MainspringError, TypeError):
+class InvalidArguments(MainspringError, TypeError, code="invalid_arguments"):
     """The arguments of a task do not fit its signature or cannot be written as JSON."""
 
-    code = "invalid_arguments"
 
-
-class PayloadTooLarge(InvalidArguments):
+class PayloadTooLarge(InvalidArguments, code="payload_too_large"):
     """The arguments or the result are larger than a visit may carry."""
 
-    code = "payload_too_large"
 
-
-class InvalidKey(MainspringError, ValueError):
+class InvalidKey(MainspringError, ValueError, code="invalid_key"):
     """A key or group is empty, too long, or has characters PostgreSQL cannot store."""
 
-    code = "invalid_key"
 
-
-class InvalidTime(MainspringError, ValueError):
+class InvalidTime(MainspringError, ValueError, code="invalid_time"):
     """A time has no zone, is not finite or contradicts another."""
 
-    code = "invalid_time"
 
-
-class Fenced(MainspringError):
+class Fenced(MainspringError, code="fenced"):
     """This run no longer counts: its visit was settled, taken over or deleted meanwhile.
 
     Raised by `ctx.transaction()`, which has rolled everything back.
     """
 
-    code = "fenced"
 
-
-class TaskFailed(MainspringError):
+class TaskFailed(MainspringError, code="task_failed"):
     """Raised by `handle.result()` when the task was parked or cancelled."""
-
-    code = "task_failed"
 
     def __init__(self, message: str, *, outcome: str, error: str | None = None) -> None:
         self.outcome = outcome
@@ -240,22 +185,16 @@ class TaskFailed(MainspringError):
         super().__init__(message)
 
 
-class ResultTimeout(MainspringError, TimeoutError):
+class ResultTimeout(MainspringError, TimeoutError, code="result_timeout"):
     """Raised by `handle.result(timeout=...)` when the task has not ended in time."""
 
-    code = "result_timeout"
 
-
-class NotFound(MainspringError, LookupError):
+class NotFound(MainspringError, LookupError, code="not_found"):
     """What was asked for is not there."""
 
-    code = "not_found"
 
-
-class MixedPool(MainspringError):
+class MixedPool(MainspringError, code="mixed_pool"):
     """Workers of another application serve this pool, of the release before, which cannot share it."""
-
-    code = "mixed_pool"
 
     def __init__(self, pool: str, mine: list[str], theirs: list[str], place: str) -> None:
         self.pool = pool
@@ -274,55 +213,35 @@ def _listed(names: list[str], most: int = 5) -> str:
     return ", ".join(map(repr, names[:most])) + more
 
 
-class WorkerLost(MainspringError):
+class WorkerLost(MainspringError, code="worker_lost"):
     """A worker process ended for a reason of its own and was not replaced."""
 
-    code = "worker_lost"
 
-
-class InvalidValue(MainspringError, ValueError):
+class InvalidValue(MainspringError, ValueError, code="invalid_value"):
     """A param cannot have this value: another kind, no time zone, or out of range."""
 
-    code = "invalid_value"
 
-
-class InvalidTrigger(MainspringError, ValueError):
+class InvalidTrigger(MainspringError, ValueError, code="invalid_trigger"):
     """A trigger cannot be as it is written."""
 
-    code = "invalid_trigger"
 
-
-class InvalidChunk(InvalidTrigger):
+class InvalidChunk(InvalidTrigger, code="invalid_chunk"):
     """No such chunk of time, or one whose starts would not follow the zone's clock."""
 
-    code = "invalid_chunk"
 
-
-class UnknownFormat(MainspringError):
+class UnknownFormat(MainspringError, code="unknown_format"):
     """A trigger was written by a newer release than this one."""
 
-    code = "unknown_format"
 
-
-class UnknownParam(MainspringError, LookupError):
+class UnknownParam(UnknownName, code="unknown_param"):
     """No param of that name is declared or created."""
 
-    code = "unknown_param"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(
-            f"no param is named {name!r}{hint} declare it with app.data(...).param(...), or create "
-            "it with `mainspring params create`"
-        )
+    noun = "param"
+    how = "declare it with app.data(...).param(...), or create it with `mainspring params create`"
 
 
-class WentBack(MainspringError, ValueError):
+class WentBack(MainspringError, ValueError, code="went_back"):
     """A param would go back by a plain advance; the caller's transaction is not spoilt."""
-
-    code = "went_back"
 
     def __init__(self, param: str, old: object, new: object) -> None:
         self.param = param
@@ -335,103 +254,68 @@ class WentBack(MainspringError, ValueError):
         )
 
 
-class UnknownReactiveTask(MainspringError, LookupError):
+class UnknownReactiveTask(UnknownName, code="unknown_reactive_task"):
     """No reactive task of that name is registered."""
 
-    code = "unknown_reactive_task"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(
-            f"no reactive task is named {name!r}{hint} declare it with @app.task(when=...); it is "
-            "registered by a worker or by `mainspring reactive apply`"
-        )
+    noun = "reactive task"
+    how = (
+        "declare it with @app.task(when=...); it is registered by a worker or by "
+        "`mainspring reactive apply`"
+    )
 
 
-class PromiseMisused(MainspringError, TypeError):
+class PromiseMisused(MainspringError, TypeError, code="promise_misused"):
     """A decider asked a promise for the value that it does not have yet."""
 
-    code = "promise_misused"
 
-
-class PromiseAttribute(PromiseMisused, AttributeError):
+class PromiseAttribute(PromiseMisused, AttributeError, code="promise_attribute"):
     """The same, by an attribute of the value."""
 
-    code = "promise_attribute"
 
-
-class OutcomeFailed(MainspringError):
+class OutcomeFailed(MainspringError, code="outcome_failed"):
     """The value of an `Outcome` was asked for, and its task had failed."""
-
-    code = "outcome_failed"
 
     def __init__(self, message: str, failure: object = None) -> None:
         self.failure = failure
         super().__init__(message)
 
 
-class InvalidDecision(MainspringError, ValueError):
+class InvalidDecision(MainspringError, ValueError, code="invalid_decision"):
     """A decision cannot be committed: it names a promise it was not given, or is too wide."""
 
-    code = "invalid_decision"
 
-
-class NoDecider(MainspringError, RuntimeError):
+class NoDecider(MainspringError, RuntimeError, code="no_decider"):
     """Something that only a decider can do was asked for outside of one."""
 
-    code = "no_decider"
 
-
-class InvalidProcess(InvalidTask):
+class InvalidProcess(InvalidTask, code="invalid_process"):
     """A function cannot be a process as it is declared."""
 
-    code = "invalid_process"
 
-
-class UnknownProcess(MainspringError, LookupError):
+class UnknownProcess(UnknownName, code="unknown_process"):
     """No process type of that name is declared in this application."""
 
-    code = "unknown_process"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(f"no process type is named {name!r}{hint} declare it with @app.process")
+    noun = "process type"
+    how = "declare it with @app.process"
 
 
-class UnknownSignal(MainspringError, LookupError):
+class UnknownSignal(UnknownName, code="unknown_signal"):
     """No signal of that name is declared in this application."""
 
-    code = "unknown_signal"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        near = get_close_matches(name, list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        super().__init__(
-            f"no signal is named {name!r}{hint} declare it with app.signal(name, type)"
-        )
+    noun = "signal"
+    how = "declare it with app.signal(name, type)"
 
 
-class IdInUse(MainspringError):
+class IdInUse(MainspringError, code="id_in_use"):
     """A process was started with an id that another one has, and it was asked to refuse that."""
 
-    code = "id_in_use"
 
-
-class WorkTimeout(MainspringError, TimeoutError):
+class WorkTimeout(MainspringError, TimeoutError, code="work_timeout"):
     """A run of a process's task neither ended nor beat within its actor's work timeout."""
 
-    code = "work_timeout"
 
-
-class ProcessFailed(MainspringError):
+class ProcessFailed(MainspringError, code="process_failed"):
     """Raised by `process.result()` when the process ended with an error or was cancelled."""
-
-    code = "process_failed"
 
     def __init__(self, message: str, *, state: str, failure: object = None) -> None:
         self.state = state
@@ -439,7 +323,61 @@ class ProcessFailed(MainspringError):
         super().__init__(message)
 
 
-class Refused(MainspringError):
+class Refused(MainspringError, code="refused"):
     """An order was refused as it stands; the message says what to do instead."""
 
-    code = "refused"
+
+class EndpointAway(MainspringError, code="endpoint_away"):
+    """Raised by a sink or a remote stage: the other side is away, so nothing was tried.
+
+    Nothing is counted, and nothing more is sent until it is back. It asked for `retry_after` seconds.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class EventRefused(MainspringError, code="event_refused"):
+    """Raised by a sink: the other side will never take this event. Its entity is parked for this sink."""
+
+
+class InvalidRequest(MainspringError, ValueError, code="invalid_request"):
+    """A field of a call from outside is missing, too large or not what it must be."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} {problem}")
+
+
+class Unauthenticated(MainspringError, code="unauthenticated"):
+    """A caller from outside did not say who it is, or could not prove it."""
+
+
+class Forbidden(MainspringError, code="forbidden"):
+    """A caller from outside has no scope for what it asked."""
+
+    def __init__(self, caller: str, scope: str) -> None:
+        self.scope = scope
+        super().__init__(
+            f"{caller!r} has no scope {scope!r}; `mainspring tokens create --scope` makes a token that has"
+        )
+
+
+class Overloaded(MainspringError, code="overloaded"):
+    """So many calls wait for the database as may, or so many of this caller are at work."""
+
+
+class MovedOn(MainspringError, code="moved_on"):
+    """What was to be changed is no longer what the caller saw; nothing was done."""
+
+
+class MissingExtra(MainspringError, ImportError, code="missing_extra"):
+    """A part of Mainspring was asked for whose packages are not installed."""
+
+    def __init__(self, what: str, module: str | None, extra: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{what} is not installed ({module} is missing); install it with: "
+            f"pip install 'mainspring[{extra}]'"
+        )

@@ -12,7 +12,7 @@ from typing import Any
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def facts_of(record: logging.LogRecord) -> dict[str, Any]:
+def facts_of(record: logging.LogRecord) -> dict[str, object]:
     """What was told in `extra`. (No attribute of the record: any name may be one of these.)"""
     return {name: value for name, value in vars(record).items() if name not in _PLAIN}
 

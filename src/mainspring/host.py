@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mainspring.db.database import Database, check_url, probe
-from mainspring.db.pool import AsyncPool, SyncPool, abandon
+from mainspring.db.connect.address import check_url
+from mainspring.db.database import Database, probe
+from mainspring.db.pool import AsyncPool, Pools, SyncPool
 from mainspring.db.schema import migrate
 from mainspring.loops import run_apart
 
 if TYPE_CHECKING:
-    from mainspring.db.embedded.server import EmbeddedServer
+    from mainspring.embedded.server import EmbeddedServer
     from mainspring.operator import Operator
     from mainspring.reactive.operate.operator import ReactiveOperator
-
-CLIENT_CONNECTIONS = 10
 
 
 class DatabaseHost:
@@ -39,9 +37,7 @@ class DatabaseHost:
         self.directory = Path(directory)
         self._server: EmbeddedServer | None = None
         self._database: Database | None = None
-        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
-        self._sync_pool: SyncPool | None = None
-        self._gate = threading.Lock()  # for threads that make the pool at once
+        self.pools = Pools(self)
         _hosts.add(self)
 
     @property
@@ -70,7 +66,7 @@ class DatabaseHost:
         if self._url is not None:
             return self._url
         if self._server is None:
-            from mainspring.db.embedded.shared import shared
+            from mainspring.embedded.shared import shared
 
             self._server = shared(self.directory)
             self._server.create_database("mainspring")
@@ -105,48 +101,30 @@ class DatabaseHost:
 
     async def close(self) -> None:
         """Close the connections of this event loop and of plain code; a private server is let go."""
-        if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
-            await pool.close()
+        await self.pools.close()
         await asyncio.to_thread(self.close_sync)
 
     def close_sync(self) -> None:
         """The same for code that is not async."""
-        if self._sync_pool is not None:
-            self._sync_pool.close()
-            self._sync_pool = None
+        self.pools.close_plain()
         self._database = None
         if self._server is not None:
-            from mainspring.db.embedded.shared import release
+            from mainspring.embedded.shared import release
 
             release(self._server)
             self._server = None
 
     async def pool(self) -> AsyncPool:
         """The application's connections for the running event loop."""
-        loop = asyncio.get_running_loop()
-        if (pool := self._pools.get(loop)) is None:
-            database = await self.database()
-            for other in list(self._pools):
-                if other.is_closed():
-                    self._pools.pop(other, None)
-            pool = self._pools.setdefault(loop, AsyncPool(database, most=CLIENT_CONNECTIONS))
-        return pool
+        return await self.pools.here()
 
     def sync_pool(self) -> SyncPool:
         """The application's connections for plain code."""
-        if (pool := self._sync_pool) is None:
-            database = self.database_sync()
-            with self._gate:
-                if (pool := self._sync_pool) is None:
-                    pool = self._sync_pool = SyncPool(database, most=CLIENT_CONNECTIONS)
-        return pool
+        return self.pools.plain()
 
     def _forked(self) -> None:
         """In the child of a fork: connect anew, and use a private server in one's own name."""
-        abandon(self._pools, self._sync_pool)
-        self._pools = {}
-        self._sync_pool = None
-        self._gate = threading.Lock()
+        self.pools.abandon()
         self._server = None
         if self._url is None:
             self._database = None

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 
-def on_demand(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+def on_demand(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
     """A module's `__getattr__` for the names of its parts, which are given by part."""
     part_of = {}
     for part, words in places.items():
@@ -23,7 +22,7 @@ def on_demand(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
             )  # "inner:name" where the package has another name for it
             part_of[name or inner] = (part, inner)
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if (found := part_of.get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         part, inner = found

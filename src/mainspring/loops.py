@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def run_apart(coroutine: Any) -> Any:
+def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from plain code, whether or not this thread has an event loop."""
     try:
         asyncio.get_running_loop()
@@ -18,7 +21,7 @@ def run_apart(coroutine: Any) -> Any:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def run_here(coroutine: Any) -> None:
+def run_here(coroutine: Coroutine[Any, Any, object]) -> None:
     """Run on uvloop where it installs."""
     if sys.platform == "win32":
         asyncio.run(coroutine)

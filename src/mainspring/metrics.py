@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mainspring.kernel.operate.status import Status
+from mainspring.operate.status import Status
 from mainspring.processes.operate.actors import Counts
-from mainspring.reactive.operate.operator import ReactiveLoad, TaskState
+from mainspring.reactive.operate.states import ReactiveLoad, TaskState
 
 Sample = tuple[dict[str, str], float]
 

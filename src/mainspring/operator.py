@@ -9,15 +9,16 @@ The command line and the dashboard go through this; so may an application.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 import asyncpg
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.tx import Tx
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -26,32 +27,27 @@ from mainspring.errors import (
     QueueFull,
     SchemaError,
 )
-from mainspring.kernel import doctor
-from mainspring.kernel.doctor import Finding
-from mainspring.kernel.jobs import operation, recurring
-from mainspring.kernel.jobs.bulk import (
-    DELETED,
-    OPERATIONS,
-    DeleteOrder,
-    PutBackOrder,
-    RestartParkedOrder,
-)
-from mainspring.kernel.jobs.operation import Operation, OperationItem
-from mainspring.kernel.jobs.recurring import Recurring
-from mainspring.kernel.operate import parked, queues, rights, status
-from mainspring.kernel.operate.history import HistoryFilter, HistoryPosition, PastRun
-from mainspring.kernel.operate.parked import (
+from mainspring.jobs import doctor as jobs_doctor
+from mainspring.jobs import operation, recurring
+from mainspring.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder, RestartParkedOrder
+from mainspring.jobs.operation import Operation, OperationItem
+from mainspring.jobs.recurring import Recurring
+from mainspring.kernel import KERNEL_SQL, read_now
+from mainspring.operate import doctor, parked, queues, rights, status
+from mainspring.operate.doctor import Finding
+from mainspring.operate.history import HistoryFilter, HistoryPosition, PastRun
+from mainspring.operate.parked import (
     ParkedFilter,
     ParkedGroup,
     ParkedPlace,
     ParkedPosition,
     ParkedVisit,
 )
-from mainspring.kernel.operate.queues import QueueLoad
-from mainspring.kernel.operate.status import Status
-from mainspring.kernel.operate.visits import LiveVisit, find_visit, list_visits
-from mainspring.kernel.operate.why import Why, why_visit
-from mainspring.kernel.query import ask
+from mainspring.operate.queues import QueueLoad
+from mainspring.operate.status import Status
+from mainspring.operate.visits import LiveVisit, find_visit, list_visits
+from mainspring.operate.why import Why, why_visit
+from mainspring.phrases import nearest
 from mainspring.reactive.operate.history import run_queues, search_past
 from mainspring.tasks.statements import SQL as TASKS_SQL
 
@@ -60,18 +56,16 @@ if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wa
     from mainspring.processes.operate.operator import ProcessOperator
 
 
-class Pool(Protocol):
-    """Connections to ask on."""
-
-    def connection(self, *, transaction: bool = False) -> AbstractAsyncContextManager[Any]: ...
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class HasDatabase(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
-    async def pool(self) -> Any: ...
-    def sync_pool(self) -> Any: ...
+    async def pool(self) -> AsyncPool: ...
+    def sync_pool(self) -> SyncPool: ...
 
 
 class Operator:
@@ -80,13 +74,18 @@ class Operator:
     def __init__(self, host: HasDatabase) -> None:
         self._host = host
 
-    async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function of the kernel with the database and a connection, in a transaction."""
+    async def _ask(
+        self,
+        question: Callable[Concatenate[Database, Connection, P], Awaitable[R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Call a question or order with the database and a connection, in a transaction."""
         database = await self._host.database()
-        pool: Pool = await self._host.pool()
+        pool = await self._host.pool()
         with rights.explaining():
             async with pool.connection(transaction=True) as connection:
-                await ask(database, connection, "plan_anew")
+                await connection.run(KERNEL_SQL["plan_anew"])
                 return await question(database, connection, *args, **kwargs)
 
     @property
@@ -109,15 +108,13 @@ class Operator:
         self, *, queue: str | None = None, state: str | None = None, limit: int = 100
     ) -> list[LiveVisit]:
         """Visits in the order in which they will run, running ones first."""
-        found: list[LiveVisit] = await self._ask(list_visits, queue=queue, state=state, limit=limit)
-        return found
+        return await self._ask(list_visits, queue=queue, state=state, limit=limit)
 
     async def find(
         self, key: str, *, queue: str | None = None, group: str | None = None
     ) -> list[LiveVisit]:
         """Live visits of a key: a task's id, or its key within its group."""
-        found: list[LiveVisit] = await self._ask(find_visit, key, queue=queue, group=group)
-        return found
+        return await self._ask(find_visit, key, queue=queue, group=group)
 
     async def cancel(
         self,
@@ -142,7 +139,7 @@ class Operator:
     async def enqueue(
         self,
         task: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         due_at: datetime | None = None,
         priority: int | None = None,
@@ -158,13 +155,11 @@ class Operator:
             "grp": group,
             "key": key,
         }
-        id: str = await self._ask(_enqueue, task, values)
-        return id
+        return await self._ask(_enqueue, task, values)
 
     async def why(self, queue: str, key: str, *, group: str | None = None) -> Why:
         """Why a visit has not run."""
-        answer: Why = await self._ask(why_visit, queue, key, group)
-        return answer
+        return await self._ask(why_visit, queue, key, group)
 
     # -- parked
 
@@ -176,20 +171,17 @@ class Operator:
         before: ParkedPosition | None = None,
     ) -> list[ParkedVisit]:
         """A page of parked visits, newest first."""
-        found: list[ParkedVisit] = await self._ask(
+        return await self._ask(
             parked.list_parked, wanted or ParkedFilter(), limit=limit, before=before
         )
-        return found
 
     async def parked_groups(self, wanted: ParkedFilter | None = None) -> list[ParkedGroup]:
         """Parked visits counted by queue and type of error."""
-        found: list[ParkedGroup] = await self._ask(parked.group_parked, wanted or ParkedFilter())
-        return found
+        return await self._ask(parked.group_parked, wanted or ParkedFilter())
 
     async def count_parked(self, wanted: ParkedFilter | None = None) -> int:
         """How many are parked."""
-        count: int = await self._ask(parked.count_parked, wanted or ParkedFilter())
-        return count
+        return await self._ask(parked.count_parked, wanted or ParkedFilter())
 
     async def restart(
         self, queue: str, key: str, *, group: str | None = None, fresh_id: bool = False
@@ -237,8 +229,7 @@ class Operator:
         self, wanted: HistoryFilter, *, limit: int = 100, before: HistoryPosition | None = None
     ) -> list[PastRun]:
         """A page of past runs, newest first. The queue may be the name of a reactive task."""
-        found: list[PastRun] = await self._ask(search_past, wanted, limit=limit, before=before)
-        return found
+        return await self._ask(search_past, wanted, limit=limit, before=before)
 
     async def put_back(
         self,
@@ -249,7 +240,8 @@ class Operator:
         dry_run: bool = False,
     ) -> Operation:
         """Put past tasks back to run again, as an operation."""
-        if wanted.queue is not None and await self._ask(run_queues, wanted.queue):
+        reactive = [] if wanted.queue is None else await self._ask(run_queues, wanted.queue)
+        if reactive:
             raise InvalidSetting(
                 f"{wanted.queue!r} is a reactive task, whose runs belong to what was true then; "
                 f"to run it now: mainspring reactive run {wanted.queue} [--record]"
@@ -260,40 +252,32 @@ class Operator:
     # -- operations
 
     async def start(
-        self, kind: str, order: Any, *, source: str, dry_run: bool = False
+        self, kind: str, order: object, *, source: str, dry_run: bool = False
     ) -> Operation:
         """Begin an operation of a kind; a dry run only counts."""
         if kind not in OPERATIONS:
-            raise NotFound(
-                f"no kind of operation is named {kind!r}{queues.nearest(kind, OPERATIONS)}"
-            )
-        begun: Operation = await self._ask(
+            raise NotFound(f"no kind of operation is named {kind!r}{nearest(kind, OPERATIONS)}")
+        return await self._ask(
             operation.start_operation, OPERATIONS[kind], order, source=source, dry_run=dry_run
         )
-        return begun
 
     async def operations(
         self, *, state: str | None = None, before: int | None = None, limit: int = 50
     ) -> list[Operation]:
         """Operations, newest first."""
-        found: list[Operation] = await self._ask(
-            operation.list_operations, state=state, before=before, limit=limit
-        )
-        return found
+        return await self._ask(operation.list_operations, state=state, before=before, limit=limit)
 
     async def operation(self, id: int) -> Operation:
         """One operation, as it stands."""
-        found: Operation = await self._ask(operation.read_operation, id)
-        return found
+        return await self._ask(operation.read_operation, id)
 
     async def operation_items(
         self, id: int, *, after: int = 0, failed_only: bool = False, limit: int = 100
     ) -> list[OperationItem]:
         """What an operation has done so far."""
-        found: list[OperationItem] = await self._ask(
+        return await self._ask(
             operation.list_items, id, after=after, failed_only=failed_only, limit=limit
         )
-        return found
 
     async def pause_operation(self, id: int) -> None:
         """Stop an operation after its step."""
@@ -312,8 +296,7 @@ class Operator:
     async def queues(self, *, name: str | None = None, exact: bool = False) -> list[QueueLoad]:
         """Queues with what lies in them. Counts of a large table stop (`QueueLoad.capped` says which)
         unless `exact`."""
-        found: list[QueueLoad] = await self._ask(queues.list_queues, name=name, exact=exact)
-        return found
+        return await self._ask(queues.list_queues, name=name, exact=exact)
 
     async def check_queue(self, name: str, *, or_reactive: bool = False) -> None:
         """Raise NotFound, with the nearest name, for a queue that is not there. A reactive task has
@@ -335,7 +318,7 @@ class Operator:
         await self._ask(queues.resume_queue, queue)
 
     async def pause_all(self) -> list[str]:
-        """Start nothing at all until it is resumed; answers the queues that were paused before."""
+        """Start nothing at all until it is resumed; returns the queues that were paused before."""
         found = await self._ask(queues.pause_queues, paused=True)
         return [name for name, before in found.items() if before]
 
@@ -350,8 +333,7 @@ class Operator:
 
     async def recurring(self) -> list[Recurring]:
         """All recurring visits."""
-        found: list[Recurring] = await self._ask(recurring.list_recurring)
-        return found
+        return await self._ask(recurring.list_recurring)
 
     async def pause_recurring(self, name: str) -> None:
         """Make no tick until it is resumed."""
@@ -369,8 +351,7 @@ class Operator:
 
     async def status(self, *, exact: bool = False) -> Status:
         """Workers, pools, queues, lag, throughput. Counts of a large table stop unless `exact`."""
-        found: Status = await self._ask(status.read_status, exact=exact)
-        return found
+        return await self._ask(status.read_status, exact=exact)
 
     async def doctor(self, *, exact: bool = False) -> list[Finding]:
         """What is wrong with the server, the schema or the tables; the worst first. Of large tables a
@@ -381,37 +362,34 @@ class Operator:
             return [Finding("schema", "bad", str(error), "run mainspring migrate")]
         except MissingRights as error:
             return [Finding("rights", "bad", str(error), "docs/operate/rights.md has the grants")]
-        found: list[Finding] = await self._ask(doctor.examine, exact=exact)
+        found = await self._ask(doctor.examine, exact=exact)
         if any(finding.name == "clock" for finding in found):  # it could look at everything
             from mainspring.entities.operate import doctor as kinds_doctor
             from mainspring.reactive.operate import doctor as reactive_doctor
 
+            found += await self._ask(jobs_doctor.examine)
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def now(self) -> datetime:
         """The engine's time."""
-        rows = await self._ask(_clock)
-        now: datetime = rows[0]["now"]
-        return now
+        return await self._ask(_read_now)
 
 
-async def _clock(database: Database, connection: Any) -> Any:
-    return await ask(database, connection, "read_clock")
+async def _read_now(database: Database, tx: Tx) -> datetime:
+    return await read_now(tx)
 
 
 async def _enqueue(
-    database: Database, connection: Any, task: str, values: Mapping[str, Any]
+    database: Database, connection: Connection, task: str, values: Mapping[str, object]
 ) -> str:
-    statement = TASKS_SQL["enqueue"]
     try:
         async with connection.transaction():
-            rows = await database.fetch(connection, statement, *statement.arguments(values))
+            return await connection.one(TASKS_SQL["enqueue"], str, **values)
     except asyncpg.UndefinedObjectError:
         raise await queues.unknown_queue(database, connection, task) from None
     except asyncpg.InvalidParameterValueError as error:
         raise InvalidArguments(str(error)) from None
     except asyncpg.ProgramLimitExceededError as error:
         raise QueueFull(str(error)) from None
-    return str(rows[0]["id"])

@@ -1,8 +1,10 @@
-"""Words for numbers of things and for instants."""
+"""Words for numbers of things, for instants and for names that were mistyped."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 
 def counted(number: int, noun: str, one: str = "", many: str = "") -> str:
@@ -15,3 +17,9 @@ def counted(number: int, noun: str, one: str = "", many: str = "") -> str:
 def instant(at: datetime) -> str:
     """An instant as people read it: in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?', where a name is near enough."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -38,7 +38,7 @@ async def serve(working: AbstractAsyncContextManager[Worker], *, drain: bool) ->
         nonlocal begun
         async with working as worker:
             begun = True
-            ends: list[Coroutine[Any, Any, Any]] = [stop.wait(), worker.rejected()]
+            ends: list[Coroutine[Any, Any, object]] = [stop.wait(), worker.rejected()]
             if drain:
                 ends.append(worker.drained())
             if worker.settings.fence == "exit":  # the process is the worker's own

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ _QUOTED = re.compile(r"^(Invalid (?:enum )?value)\b.*?( - at `.*`)?$", re.DOTALL
 _INPUT = re.compile(r': ".*', re.DOTALL)
 
 
-def shape(value: Any) -> str:
+def shape(value: object) -> str:
     """'dict of a: int, b: str', 'list of 3', 'str'."""
     if isinstance(value, Mapping):
         named = [f"{name!s:.60}: {type(each).__name__}" for name, each in value.items()][:_MOST]

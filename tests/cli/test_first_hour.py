@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.cli import log, main
-from mainspring.cli.entities import _reason
+from mainspring.cli.entity import _reason
 from mainspring.db.database import Database
 from mainspring.entities.operate.why import Queued
 from mainspring.entities.outside.queue import Entry

@@ -135,8 +135,17 @@ def plant(module, spawn, tmp_path, database_url, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("accept", ["first", "last"])
-@pytest.mark.parametrize("hangs", ["asleep", "deaf", "blocked"])
+@pytest.mark.parametrize(
+    ("hangs", "accept"),
+    [
+        ("asleep", "last"),
+        ("deaf", "first"),
+        ("blocked", "last"),
+        pytest.param("asleep", "first", marks=pytest.mark.slow),
+        pytest.param("deaf", "last", marks=pytest.mark.slow),
+        pytest.param("blocked", "first", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_step_that_always_hangs_leaves_the_slots_to_others(
     plant, hangs: str, accept: str
 ) -> None:

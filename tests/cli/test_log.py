@@ -18,7 +18,7 @@ from mainspring.cli import log
 from mainspring.kernel import clock
 from mainspring.kernel.outcome import DONE, Again, Done, Expired, Parked, Retry
 from mainspring.kernel.run import run_log
-from mainspring.kernel.run.current import running
+from mainspring.kernel.run.suspended import running
 from mainspring.kernel.visit import Run, Visit
 
 WORKER = "0b0e7a2e-9d6c-4a55-9a53-3a9a2b2b1111"

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring, Promise, ReactiveRun, Untouched, Update
-from mainspring.db.embedded.binaries import binaries
+from mainspring.embedded.binaries import binaries
 from mainspring.reactive import new_data
 from mainspring.testing import Clock, TestServer, run_until_idle
 

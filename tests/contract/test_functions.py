@@ -15,7 +15,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.db.database import Database
 from mainspring.db.schema import migrate
-from mainspring.kernel.statements import SQL
+from mainspring.operate.statements import SQL
 from roles import Roles, roles
 
 LIST = Path(__file__).parent / "functions.txt"

@@ -12,11 +12,12 @@ import mainspring
 
 SOURCE = Path(mainspring.__file__).parent
 KERNEL = SOURCE / "kernel"
-# What made the tables, and what a test compares with the schema that there is.
-ELSEWHERE = (SOURCE / "db/schema/migrations", SOURCE / "db/schema/schema.sql")
+# What made the tables, what a test compares with the schema that there is, and what sends the copies that
+# others ask for.
+ELSEWHERE = (SOURCE / "db/schema/migrations", SOURCE / "db/schema/schema.sql", SOURCE / "db/tx.py")
 WRITE = re.compile(
     r"\b(?:insert\s+into|update|delete\s+from|merge\s+into|truncate(?:\s+table)?|copy)\s+(?:only\s+)?"
-    r"mainspring\.(?:visit|reach)\b|\bcopy_to_table\(",
+    r"mainspring\.(?:visit|reach)\b|\bcopy_to_table\(|(?<!class )\bCopyStep\(",
     re.IGNORECASE,
 )
 # An insert of visits up to the clause that says what happens when a visit is there.

@@ -34,7 +34,7 @@ async def test_a_layer_of_the_user_s_own_is_read_run_and_settled(
             for _ in range(3):
                 await happened(database, connection, "orders", timedelta(minutes=5))
             await happened(database, connection, "mails", timedelta(minutes=9))
-        assert layer.worker.serves("digests", 0)
+        await wait_until(lambda: layer.worker.serves("digests", 0))
         await wait_until(lambda: layer.worker.worker_id is not None)
         assert not layer.told
 

@@ -37,7 +37,10 @@ def licences(found: Distribution) -> set[str]:
     return {name for name, text in FAMILIES.items() if re.search(text, " ".join(told), re.I)}
 
 
-@pytest.mark.parametrize("wanted", ["mainspring", "mainspring[cli]", "mainspring[embedded]"])
+@pytest.mark.parametrize(
+    "wanted",
+    [f"mainspring{extra}" for extra in ("", "[cli]", "[embedded]", "[grpc]", "[serve]")],
+)
 def test_every_package_that_is_brought_is_listed_with_its_licence(wanted: str) -> None:
     brought = {name: found for name, found in closure(wanted).items() if name != "mainspring"}
     told = {name: set(licence.split(" or ")) for name, (licence, _) in LISTED.items()}
@@ -45,7 +48,8 @@ def test_every_package_that_is_brought_is_listed_with_its_licence(wanted: str) -
     assert {name: licences(found) for name, found in brought.items()} == {
         name: told.get(name) for name in brought
     }
-    assert [n for n in brought if LISTED[n][1] not in ("mainspring", wanted)] == []
+    by = {"mainspring", wanted, *(["mainspring[grpc]"] if wanted == "mainspring[serve]" else [])}
+    assert [n for n in brought if LISTED[n][1] not in by] == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheels of other systems bundle others")

@@ -11,7 +11,10 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "mainspring"
-LAYERS = ("kernel", "tasks", "entities", "processes", "reactive", "db")
+LAYERS = (
+    *("kernel", "operate", "jobs", "tasks", "entities", "processes", "reactive", "db"),
+    *("server", "client"),
+)
 MOST_MODULES = 15  # more than that are no room that a stranger reads at a glance
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from msgspec.structs import replace
 
 import mainspring.db.schema
 from mainspring import Mainspring
+from mainspring.jobs.statements import SQL as JOBS_SQL
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.read.reader import READS_IN_ORDER
-from mainspring.kernel.settle.batches import done_arguments, settle_arguments
+from mainspring.kernel.settle.batches import done_values, settle_values
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
 from mainspring.testing import TestServer
@@ -138,7 +138,7 @@ class TestPlans:
 
     def test_what_waits_is_counted_up_to_its_bound_by_visit_due(self, visits: Visits) -> None:
         visits.query("update mainspring.queue set waiting_max = 100")
-        nodes = plan_of(visits, SQL["mark_full"].text, {})
+        nodes = plan_of(visits, JOBS_SQL["mark_full"].text, {})
         visits.query("update mainspring.queue set waiting_max = null, is_full = false")
 
         assert_rides_indexes(nodes, "visit_due")
@@ -155,33 +155,24 @@ class TestPlans:
         assert_rides_indexes(plan_of(visits, SQL["read_group"].text, values), "visit_group")
 
     @pytest.mark.parametrize("outcome", [Done(), Again(after=60)])
-    def test_a_settle_finds_visits_where_they_were_read(self, visits: Visits, outcome) -> None:
-        """Those that lie elsewhere by now are searched by their keys, and only those."""
+    def test_a_settle_searches_each_visit_once(self, visits: Visits, outcome) -> None:
         runs = [visits.start(f"key {n}") for n in range(1, 200, 2)]
         runs.sort(key=lambda run: (run.visit.shard, run.visit.key))
         for run in runs:
             run.outcome = outcome
-        moved = {run.token for run in runs[::10]}
-        for run in runs[::10]:
-            run.visit = replace(run.visit, address=runs[5].visit.address)
-        values = settle_arguments(runs, uuid4())
 
-        nodes = plan_of(
-            visits, SQL["settle"].text, dict(zip(SQL["settle"].names, values, strict=True))
-        )
+        nodes = plan_of(visits, SQL["settle"].text, settle_values(runs, uuid4()))
 
         assert_rides_indexes(nodes, "visit_pkey")
         searched = [node for node in nodes if node.get("Index Name") == "visit_pkey"]
-        assert sum(node["Actual Loops"] for node in searched) == len(moved)
+        assert sum(node["Actual Loops"] for node in searched) == len(runs)
 
     def test_what_is_done_is_settled_without_a_search(self, visits: Visits) -> None:
         runs = [visits.start(f"key {n}") for n in range(1, 200, 2)]
         for run in runs:
             run.outcome = Done()
-        names = SQL["settle_done"].names
-        values = dict(zip(names, done_arguments(runs, uuid4()), strict=True))
 
-        nodes = plan_of(visits, SQL["settle_done"].text, values)
+        nodes = plan_of(visits, SQL["settle_done"].text, done_values(runs, uuid4()))
 
         on_visits = [n["Node Type"] for n in nodes if n.get("Relation Name") == "visit"]
         assert sorted(on_visits) == ["ModifyTable", "Tid Scan"]
@@ -295,7 +286,7 @@ class TestPlans:
         plan_of(visits, SQL["write_leases"].text, written)
         some = {"pool": "default", "shards": shards}
 
-        for name in ("lock_shards", "lock_bands", "count_bands"):
+        for name in ("lock_shards", "lock_bands", "list_bands"):
             nodes = plan_of(visits, SQL[name].text, some)
             assert_rides_indexes(nodes, "lease_pkey")
             assert touched(nodes) < 3000
@@ -421,11 +412,11 @@ async def test_the_readers_connection_has_the_settings_that_pin_its_plans(app: M
     async with app.worker() as worker:
         pass
 
-    connection = await worker._reading.get()
-    found = {
-        name: await connection.fetchval("select current_setting($1)", name)
-        for name in READS_IN_ORDER
-    }
-    await worker._reading.close()
+    async with worker.reader._line.use() as connection:
+        found = {
+            name: await connection.fetchval("select current_setting($1)", name)
+            for name in READS_IN_ORDER
+        }
+    await worker._port.close()
 
     assert found == READS_IN_ORDER

@@ -15,10 +15,10 @@ import pytest
 from benchmarks.size import load
 
 from mainspring import Mainspring
-from mainspring.kernel.operate import invariants, queues
-from mainspring.kernel.operate.history import HistoryFilter
-from mainspring.kernel.operate.parked import ParkedFilter
-from mainspring.kernel.statements import SQL
+from mainspring.operate import invariants, queues
+from mainspring.operate.history import HistoryFilter
+from mainspring.operate.parked import ParkedFilter
+from mainspring.operate.statements import SQL
 from mainspring.testing import TestServer
 
 VISITS, RUNS = 10_000, 50_000

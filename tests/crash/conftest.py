@@ -14,7 +14,7 @@ from psycopg import sql
 from scene import Scene
 
 from mainspring import Mainspring
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 
 
 @pytest.fixture

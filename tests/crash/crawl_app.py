@@ -16,8 +16,8 @@ from typing import Any
 
 from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update
 from mainspring.entities import crawl
+from mainspring.jobs import operation
 from mainspring.kernel import crash_points
-from mainspring.kernel.jobs import operation
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
 PAGE = 20

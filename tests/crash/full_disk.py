@@ -17,7 +17,7 @@ import psycopg
 from scene import Scene
 
 from mainspring import DatabaseUnavailable
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "max_wal_size": "32MB"}
 SETTINGS |= {"min_wal_size": "32MB", "max_connections": "50"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Kind, Mainspring, RetryPolicy, Saved, Untouched, Update
-from mainspring.kernel.jobs import operation
+from mainspring.jobs import operation
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
 TABLE = """

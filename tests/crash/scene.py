@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -52,6 +53,8 @@ class Scene:
         self.handles: list[Handle[Any]] = []
         self._stack = ExitStack()
         self._count = 0
+        self._connection: psycopg.Connection[Any] | None = None
+        self._free = threading.Lock()
 
     def __enter__(self) -> Self:
         self.sql("create table if not exists effect (n integer not null)")
@@ -65,6 +68,8 @@ class Scene:
     ) -> None:
         self._stack.close()
         self.app.close_sync()
+        if self._connection:
+            self._connection.close()
         for log in sorted(self.folder.glob("worker-*")):
             print(
                 f"-- {log.name}\n{log.read_text()[-5000:]}"
@@ -140,9 +145,24 @@ class Scene:
         return [start for start in found if task in (None, start.task)]
 
     def sql(self, query: str, *values: Any) -> list[Any]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(query, values)  # type: ignore[arg-type]
-            return cursor.fetchall() if cursor.description else []
+        if not self._free.acquire(blocking=False):  # another thread is within a statement
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                return _rows(connection, query, values)
+        try:
+            return self._ask(query, values)
+        finally:
+            self._free.release()
+
+    def _ask(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        """On a connection that is kept: conditions are asked for again and again."""
+        if self._connection is not None:
+            try:
+                return _rows(self._connection, query, values)
+            except psycopg.OperationalError:
+                if not self._connection.broken:
+                    raise  # else: a fault has ended it
+        self._connection = psycopg.connect(self.url, autocommit=True)
+        return _rows(self._connection, query, values)
 
     def wait(self, condition: Callable[[], Any], what: str, timeout: float = 60.0) -> None:
         """Wait until a named condition holds."""
@@ -176,6 +196,11 @@ class Scene:
             "no invariant is broken",
             5,
         )
+
+
+def _rows(connection: psycopg.Connection[Any], query: str, values: tuple[Any, ...]) -> list[Any]:
+    cursor = connection.execute(query, values)  # type: ignore[arg-type]
+    return cursor.fetchall() if cursor.description else []
 
 
 def cpu_seconds(pid: int) -> float:

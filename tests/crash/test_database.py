@@ -10,7 +10,7 @@ import crash_app
 import pytest
 from scene import Scene, cpu_seconds
 
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 from mainspring.errors import ResultTimeout
 
 slow = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from scene import Scene
 
 from mainspring import Mainspring, Update
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 from mainspring.testing import wait_until
 
 ROWS, EDITORS, EDITS = 3, 12, 600

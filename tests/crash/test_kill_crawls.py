@@ -16,7 +16,7 @@ from scene import BURIED, Scene, stop
 
 from draws import fast_first
 from mainspring import Mainspring
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 
 slow = pytest.mark.slow
 HOUSES = 300

@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from mainspring import Mainspring
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.embedded.server import EmbeddedServer
 from mainspring.testing import WorkerProcess
 
 PLACE = "chaos_app:app"

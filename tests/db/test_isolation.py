@@ -11,7 +11,9 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.shared import SharedConnections
 from mainspring.db.sql import Statement
+from mainspring.kernel.layer import Port
 from mainspring.processes.connections import Lines
 from mainspring.processes.structural.change import run_alone
 
@@ -63,7 +65,9 @@ async def test_async_code_reads_what_is_committed(strict_url: str, pooled: bool)
 @pytest.mark.parametrize("pooled", [False, True])
 async def test_structural_changes_have_the_engines_settings(strict_url: str, pooled: bool) -> None:
     """T13, P13: behind a pooler too they see what is committed, and wait for nobody without end."""
-    lines = Lines(Database(strict_url, pooled=pooled))
+    database = Database(strict_url, pooled=pooled)
+    connections = SharedConnections(database, 1)
+    lines = Lines(database, Port(connections))
 
     async with lines.transaction() as connection:
         [recovering] = await connection.fetch(IN_FORCE.numbered)
@@ -73,8 +77,8 @@ async def test_structural_changes_have_the_engines_settings(strict_url: str, poo
         return rows[0]
 
     async with lines.connection() as connection:
-        changing = await run_alone(lines.database, connection, str(uuid4()), asking())
-    await lines.close()
+        changing = await run_alone(connection, str(uuid4()), asking())
+    await connections.close()
 
     wait = "200ms" if pooled else "2s"
     assert tuple(recovering) == tuple(changing) == ("read committed", wait, "off")

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db.database import is_transient
+from mainspring.db.connect.outage import is_transient
 from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Statement
 from mainspring.errors import NotDone, OutcomeUnknown
@@ -109,7 +109,7 @@ def test_the_connections_of_a_closed_event_loop_are_dropped(database_url: str) -
     for _ in range(3):
         asyncio.run(open_pool())
 
-    assert len(app._pools) == 1
+    assert len(app.pools._by_loop) == 1
 
 
 def test_threads_may_take_connections_at_once(database_url: str) -> None:

@@ -15,7 +15,7 @@ from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare.kind_settings import Crawl
 from mainspring.entities.runtime import kind_queues
 from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStage
-from mainspring.kernel.jobs import operation
+from mainspring.jobs import operation
 from mainspring.testing import wait_until, watch
 from stages import Stages
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.db.reconnecting import Line
+from mainspring.db.shared import SharedConnections
 from mainspring.entities.runtime import start
 from mainspring.entities.source.rows import TableSource
 from mainspring.entities.statements import SQL
+from mainspring.kernel.layer import Port
 from stages import Stages
 
 KEYS = '["7"]'
@@ -25,14 +26,13 @@ ONE = {
 
 
 async def plan(stages: Stages, statement: str, *values: Any) -> str:
-    line = Line(await stages.app.database(), "settler")
+    connections = SharedConnections(await stages.app.database(), 1)
     try:
-        connection = await line.get()
-        async with connection.transaction():
+        async with connections.line().use() as connection, connection.transaction():
             rows = await connection.fetch(f"explain {statement}", *values)
         return "\n".join(row[0] for row in rows)
     finally:
-        await line.close()
+        await connections.close()
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
@@ -48,9 +48,12 @@ async def test_entities_are_found_by_their_key(stages: Stages, filled: bool) -> 
         stages.query("alter table listing disable trigger user")
         stages.query("insert into listing (id) select n from generate_series(1, 20000) n")
     stages.query("analyze listing")
-    runtime = await start(await stages.app.database(), [listing], threads=1)
+    database = await stages.app.database()
+    connections = SharedConnections(database, 1)
+    runtime = await start(database, Port(connections), [listing], threads=1)
     source = runtime.kinds["listing"].saver._source
     await runtime.close()
+    await connections.close()
     assert isinstance(source, TableSource)
 
     for statement, *values in (
@@ -59,7 +62,7 @@ async def test_entities_are_found_by_their_key(stages: Stages, filled: bool) -> 
         (source._lock, KEYS),
         (source._update(("note",)), ITEMS),
     ):
-        shown = await plan(stages, statement, *values)
+        shown = await plan(stages, statement.numbered, *values)
         assert "listing_pkey" in shown, shown
         assert "Seq Scan" not in shown, shown
 

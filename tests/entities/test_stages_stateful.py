@@ -27,11 +27,12 @@ from hypothesis.stateful import (
 )
 
 from mainspring import Mainspring, Untouched, Update, now
-from mainspring.db.reconnecting import Line
+from mainspring.db.shared import SharedConnections
 from mainspring.entities import runtime as stage_runtime
 from mainspring.entities.kind import Kind
 from mainspring.entities.visit import clock as stage_clock
 from mainspring.entities.visit.system import StaleRead
+from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Outcome, Retry
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import BatchKind, kind_of
@@ -257,7 +258,8 @@ class Protocol(RuleBasedStateMachine):
             for run in batch:
                 kinds.setdefault(kind_of(run), {})[run.token] = run
             for sort, runs in kinds.items():
-                await self.settler._settle(self.settler._connection, sort, runs)
+                async with self.settler._lines[0].use() as connection:
+                    await self.settler._settle(connection, sort, runs)
             batch = [run for runs in self.settler._waiting.values() for run in runs if run.strayed]
             self.settler._waiting.clear()
 
@@ -338,20 +340,21 @@ class Protocol(RuleBasedStateMachine):
                     assert answer is False, (name, row, stored)
 
 
-async def _start(app: Mainspring, kind: Kind) -> tuple[stage_runtime.Runtime, Line, Settler]:
+async def _start(
+    app: Mainspring, kind: Kind
+) -> tuple[stage_runtime.Runtime, SharedConnections, Settler]:
     database = await app.database()
-    runtime = await stage_runtime.start(database, [kind], threads=1)
-    line = Line(database, "settler", lock_timeout="50ms")
+    connections = SharedConnections(database, 4)
+    runtime = await stage_runtime.start(database, Port(connections), [kind], threads=1)
+    line = connections.line("settler", settings={"lock_timeout": "50ms"})
     owned = Owned()
     owned.worker_id = uuid4()
 
     def failed(run: Run, error: Exception) -> Outcome:
         return Retry(after=1, error_type="refused", error=str(error))
 
-    settler = Settler(
-        database, line, line, owned, page=100, settled=lambda run, answer: None, failed=failed
-    )
-    return runtime, line, settler
+    settler = Settler([line], owned, page=100, settled=lambda run, answer: None, failed=failed)
+    return runtime, connections, settler
 
 
 def test_nothing_is_lost_in_any_interleaving(database_url: str) -> None:
@@ -373,14 +376,14 @@ def play(database_url: str, chosen: settings) -> None:
         kind = stages.kind()
         declare(kind)
         app.migrate_sync()
-        runtime, line, settler = loop.run(_start(app, kind))
+        runtime, connections, settler = loop.run(_start(app, kind))
         Protocol.stages, Protocol.app, Protocol.kind = stages, app, kind
         Protocol.clock, Protocol.loop = Clock(database_url), loop
         Protocol.runtime, Protocol.settler = runtime, settler
         try:
             run_state_machine_as_test(Protocol, settings=chosen)  # type: ignore[no-untyped-call]
         finally:
-            loop.run(line.close())
+            loop.run(connections.close())
             loop.run(runtime.close())
             loop.run(app.close())
             stages.close()

@@ -46,7 +46,7 @@ def visits_run_again(visits: Visits, run):
 def test_a_takeover_compares_the_beat_that_was_seen(visits: Visits, me) -> None:
     """Without it a worker that has just beaten is declared dead, and a shard has two owners."""
     seen = visits.value("select beat from mainspring.worker where id = %s", me)
-    visits.call("beat", worker_id=me, slots=4, free=0)
+    visits.beat(me, slots=4, free=0)
 
     assert visits.call("declare_dead", dead_id=me, beat=seen) == []
 
@@ -60,7 +60,7 @@ def test_a_beat_and_a_burial_that_race_have_one_winner(visits: Visits, database_
         other = Visits(database_url)
         with ThreadPoolExecutor(2) as threads:
             buried = threads.submit(other.call, "declare_dead", dead_id=worker, beat=seen)
-            beaten = threads.submit(visits.call, "beat", worker_id=worker, slots=4, free=0)
+            beaten = threads.submit(visits.beat, worker, slots=4, free=0)
             assert bool(buried.result()) != bool(beaten.result())
         other.close()
 
@@ -225,7 +225,7 @@ def test_one_user_s_transaction_does_not_hold_up_a_beat(
         user.execute("select from mainspring.visit for update")
         visits.query("set statement_timeout = 500")
 
-        assert visits.call("beat", worker_id=me, slots=4, free=1)
+        assert visits.beat(me, slots=4, free=1)
         assert visits.recover() == []
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import mainspring
 from mainspring import RetryPolicy
 from mainspring.errors import InvalidSetting
+from mainspring.failure_text import ERROR_BYTES, FRAMES_KEPT, _frames, clean_text, describe
 from mainspring.kernel.outcome import Parked, Retry
-from mainspring.kernel.retry import ERROR_BYTES, FRAMES_KEPT, _frames, clean_text, describe, judge
+from mainspring.kernel.retry import judge
 
 
 def test_a_failure_is_retried_by_default() -> None:

@@ -4,37 +4,36 @@ A visit is due when its transaction began and appears when that commits. A read 
 visit that it brought, so one that commits later and is older lies behind the cursor. The reader
 therefore looks back once a tick: it reads again from a span before now on. A transaction of at most
 a tick is found so; longer ones are for notifications and the sweep (cursor_protocol). A page holds
-one row.
+one row. The intake is the engine's own: it looks between its reads, never during one.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from driven_intake import QUEUE, Driven, Memory, TwoLevels, visit
+
+from mainspring.kernel.read.orders import Read, Reading
+from mainspring.kernel.visit import END, Position
+
 SPAN = 2  # ticks: the longest transaction that is to be found, and the time between two looks
 LONGEST = 1  # ticks that a transaction lasts at most
-START = (0, "")
-NEVER = (99, "")
-
-Position = tuple[int, str]  # due time, key
 
 
 class Page(NamedTuple):
     """A read under way; `rows` is None until the server has taken its snapshot."""
 
-    start: Position
-    now: int  # when it was sent
+    after: Position
+    sent: int
     rows: tuple[Position, ...] | None = None
 
 
 class State(NamedTuple):
+    memory: Memory  # of the intake
     clock: int = 1
     open: tuple[tuple[str, int], ...] = ()  # transactions under way: key, begin
     committed: frozenset[Position] = frozenset()
     hand: frozenset[Position] = frozenset()
-    cursor: Position = START
-    more: bool = True  # there may be something to read after the cursor
-    back: Position = NEVER  # the earliest step back since the read was sent
     page: Page | None = None
     looked_at: frozenset[Position] | None = None  # ghost: what was there at this tick's look
     missed: str = ""  # ghost
@@ -47,7 +46,6 @@ class Rules:
     looks_back: bool = True  # off: a read goes on from the last visit, and that is all
     reaches_the_span: bool = True  # off: a look goes back only as far as a transaction lasts
     asks_for_a_read: bool = True  # off: the cursor steps back, but nobody reads
-    merges_with_a_read: bool = True  # off: a read in flight moves the cursor on again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +54,32 @@ class Bounds:
     keys: str = "ab"
 
 
-@dataclass(frozen=True, slots=True)
+def intake_by(rules: Rules) -> type[TwoLevels]:
+    """The engine's intake, without the rules that are off."""
+
+    class Ruled(TwoLevels):
+        def look_back(self, now: float) -> None:
+            if not rules.looks_back:
+                return
+            wanted = [cursor.more for cursor in self.cursors]
+            super().look_back(now if rules.reaches_the_span else now + SPAN - LONGEST)
+            for cursor, more in zip(self.cursors, wanted, strict=True):
+                cursor.more = cursor.more if rules.asks_for_a_read else more
+
+    return Ruled
+
+
 class LookBackProtocol:
-    rules: Rules
-    bounds: Bounds
+    def __init__(self, rules: Rules, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.driven = Driven(intake_by(rules), overlap=SPAN)
+
+    def start(self) -> State:
+        return State(self.driven.memory())
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
-        yield from self.tick(state)
         yield from self.transact(state)
-        yield from self.look(state)
         yield from self.read(state)
-
-    def tick(self, state: State) -> Iterator[tuple[str, State]]:
-        """Time goes on when the look of this tick was read to its end."""
-        at_rest = state.page is None and not state.more and state.looked_at is not None
-        on_time = all(state.clock - began < LONGEST for _, began in state.open)
-        if state.clock >= self.bounds.clock or not at_rest or not on_time:
-            return
-        passed = sorted((state.looked_at or frozenset()) - state.hand)
-        missed = f"{passed[0][1]}, due at {passed[0][0]}, was passed over" if passed else ""
-        yield (
-            f"the clock shows {state.clock + 1}",
-            state._replace(clock=state.clock + 1, looked_at=None, missed=missed),
-        )
 
     def transact(self, state: State) -> Iterator[tuple[str, State]]:
         known = {key for key, _ in state.open} | {key for _, key in state.committed}
@@ -91,54 +92,53 @@ class LookBackProtocol:
                 f"{key} commits at {state.clock}, due at {began}",
                 state._replace(
                     open=tuple(one for one in state.open if one[0] != key),
-                    committed=state.committed | {(began, key)},
+                    committed=state.committed | {(float(began), key)},
                 ),
             )
-
-    def look(self, state: State) -> Iterator[tuple[str, State]]:
-        if state.looked_at is not None:
-            return
-        looked = state._replace(looked_at=state.committed)
-        if self.rules.looks_back:
-            span = SPAN if self.rules.reaches_the_span else LONGEST
-            back = (state.clock - span, "")
-            looked = looked._replace(
-                cursor=min(state.cursor, back),
-                more=state.more or self.rules.asks_for_a_read,
-                back=min(state.back, back),
-            )
-        yield f"the reader looks back at {state.clock}", looked
 
     def read(self, state: State) -> Iterator[tuple[str, State]]:
         page = state.page
         if page is None:
-            if state.more:
-                sent = Page(state.cursor, state.clock)
+            looked = state.committed if state.looked_at is None else state.looked_at
+            order, memory = self.driven.due(state.memory, state.clock, busy=True)
+            asked = state._replace(memory=memory, looked_at=looked)
+            if isinstance(order, Read):
+                after = order.levels[0].after
                 yield (
-                    f"a read is sent from {state.cursor}",
-                    state._replace(page=sent, more=False, back=NEVER),
+                    f"a read is sent at {state.clock}",
+                    asked._replace(page=Page(after, state.clock)),
                 )
+            else:
+                yield from self.tick(asked)
         elif page.rows is None:
-            due = sorted(row for row in state.committed if page.start < row)
-            rows = tuple(due[:1])
+            rows = tuple(sorted(row for row in state.committed if page.after < row)[:1])
             yield (
                 f"  server: the read finds {_keys(rows)}",
                 state._replace(page=page._replace(rows=rows)),
             )
         else:
-            close = max(state.cursor, (page.now - SPAN, ""))
-            reached = page.rows[-1] if page.rows else close
-            back = state.back if self.rules.merges_with_a_read else NEVER
+            intake = self.driven.recall(state.memory)
+            level = Reading(intake.cursors[0], page.after, END, 1)
+            visits = [visit(0, int(at), key) for at, key in page.rows]
+            intake.answered(Read([level], page.sent, page.sent), {(QUEUE, 0): visits})
             yield (
-                f"the read returns {_keys(page.rows)}, the cursor becomes {min(reached, back)}",
+                f"the read returns {_keys(page.rows)}",
                 state._replace(
-                    page=None,
-                    hand=state.hand | set(page.rows),
-                    cursor=min(reached, back),
-                    more=bool(page.rows) or back < NEVER,
-                    back=NEVER,
+                    page=None, hand=state.hand | set(page.rows), memory=self.driven.memory()
                 ),
             )
+
+    def tick(self, state: State) -> Iterator[tuple[str, State]]:
+        """Time goes on when the look of this tick was read to its end."""
+        on_time = all(state.clock - began < LONGEST for _, began in state.open)
+        if state.clock >= self.bounds.clock or not on_time:
+            return
+        passed = sorted((state.looked_at or frozenset()) - state.hand)
+        missed = f"{passed[0][1]}, due at {passed[0][0]:g}, was passed over" if passed else ""
+        yield (
+            f"the clock shows {state.clock + 1}",
+            state._replace(clock=state.clock + 1, looked_at=None, missed=missed),
+        )
 
     def nothing_is_passed_over(self, state: State) -> str | None:
         """What was there when the reader looked back is in hand before the next look."""

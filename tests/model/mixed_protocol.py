@@ -7,13 +7,15 @@ and whose answers may be lost. Memory is as old as the last look; it alone decid
 
 Runs are those of one key, as far as their turns go over a give (visit_protocol has the rest: a band's lease
 is a lease). Suspects are those of one death: of two, a merge of free pieces keeps one.
+Which bands there should be and how a recut writes them, the engine's own functions say (mixed_state).
 Not in here: the size of gifts, the cap on bands.
 
-Longer than most files: the steps of one protocol, each short. What they are made of is in mixed_state.
+Longer than most files: the steps of one protocol, each short.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from mixed_state import (
     CRASHED,
@@ -28,6 +30,7 @@ from mixed_state import (
     WHOLE,
     Bounds,
     Code,
+    Engine,
     Lease,
     Rules,
     Sent,
@@ -38,7 +41,6 @@ from mixed_state import (
     meet,
     newest,
     numbered,
-    target_of,
 )
 
 Steps = Iterator[tuple[str, State]]
@@ -59,7 +61,7 @@ def is_fault(step: str) -> bool:
     return any(fault in step for fault in FAULTS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MixedProtocol:
     rules: Rules
     bounds: Bounds
@@ -74,11 +76,10 @@ class MixedProtocol:
     def code(self, worker_id: str) -> Code:
         return self.bounds.codes[NAMES.index(worker_id[0])]
 
-    # -- which bands there should be
-
-    def target(self, rows: Iterable[str]) -> list[str]:
-        codes = tuple(sorted({self.code(row) for row in rows}))
-        return target_of(codes, self.rules.whole_beside_old, self.rules.turns_of_all_codes)
+    @cached_property
+    def engine(self) -> Engine:
+        codes = dict(zip(NAMES, self.bounds.codes, strict=False))
+        return Engine(self.rules, codes, with_suspects=bool(self.bounds.read))
 
     # -- steps
 
@@ -241,7 +242,7 @@ class MixedProtocol:
 
     def take(self, state: State, slot: int) -> Steps:
         me = f"{NAMES[slot]}{state.workers[slot].life}"
-        code, target = self.code(me), self.target(state.rows)
+        code, target = self.code(me), self.engine.target(state.rows)
         for lease in sorted(state.leases):
             if lease.owner or not code.has(lease.band):
                 continue
@@ -257,7 +258,7 @@ class MixedProtocol:
 
     def give(self, state: State, slot: int, worker: Worker) -> Steps:
         """Memory lets go, then the lease is freed. Which, and when, is a policy: any, at any time."""
-        target = self.target(state.rows)
+        target = self.engine.target(state.rows)
         for lease in sorted(worker.mine):
             if not self.rules.pieces_meet and lease.band not in target:
                 continue
@@ -357,11 +358,11 @@ class MixedProtocol:
                 yield f"{me} reads who lives", state.put(slot, saw=living)
                 return
             living, state = worker.saw, state.put(slot, saw=None)
-        target = self.target(living)
+        target = self.engine.target(living)
         has_old = not all(self.code(row).knows_bands for row in living)
         if has_old and is_cut and target == [WHOLE] and not self.rules.whole_when_old_comes:
             return
-        pieces = self._pieces(state.leases, target, living)
+        pieces = self.engine.recut(state.leases, living)
         before = {(x.band, x.owner, x.suspect) for x in state.leases}
         if pieces == before:
             if not self.rules.workers_read_last:
@@ -375,55 +376,6 @@ class MixedProtocol:
         }
         after = state._replace(leases=frozenset(kept | made))
         yield f"{me} recuts into {listed(after.leases)}", after
-
-    def _pieces(
-        self, leases: Iterable[Lease], target: list[str], living: frozenset[str]
-    ) -> set[tuple[str, str, str]]:
-        """The bands of this target with owner and suspect, as far as they have one each."""
-        found: set[tuple[str, str, str]] = set()
-        for band in target:
-            cut = [
-                (common, *self._owner(lease, common, living))
-                for lease in sorted(leases)
-                if (common := meet(lease.band, band))
-            ]
-            owners = sorted({owner for _, owner, _ in cut if owner})
-            suspects = sorted({suspect for _, _, suspect in cut if suspect})
-            merged = len(owners) <= 1 or not self.rules.merged_with_one_owner
-            if merged and (len(suspects) <= 1 or not owners):
-                found.add((band, max(owners[:1], default=""), max(suspects, default="")))
-                continue
-            if merged:
-                cut = [(common, owners[0], suspect) for common, _, suspect in cut]
-            found.update(cut)
-            rest = "".join(q for q in band if not any(q in common for common, _, _ in cut))
-            if rest and band != WHOLE:
-                found.add((rest, "", ""))
-        return found | self._left_over(leases, target, living)
-
-    def _left_over(
-        self, leases: Iterable[Lease], target: list[str], living: frozenset[str]
-    ) -> set[tuple[str, str, str]]:
-        """Suspects in queues that no living code has: for whoever has them next."""
-        if WHOLE in target or not self.rules.suspects_keep_a_piece:
-            return set()
-        known = "".join(target)
-        rests = [(x, "".join(q for q in x.band if q not in known)) for x in leases]
-        cut = {(rest, *self._owner(x, rest, living)) for x, rest in rests if rest.strip(WHOLE)}
-        return {piece for piece in cut if piece[2]}
-
-    def _owner(self, lease: Lease, common: str, living: frozenset[str]) -> tuple[str, str]:
-        """Who has a piece of a lease, and whose suspects are in it."""
-        suspect = lease.suspect if self.rules.suspects_carried else ""
-        if lease.owner not in living:
-            if not lease.owner:
-                return "", suspect
-            if self.rules.ownerless_are_free:
-                return "", lease.owner if self.bounds.read else ""
-            return lease.owner, suspect
-        code = self.code(lease.owner)
-        keeps = code.has(common) if self.rules.owner_of_some_keeps_it else code.has_all(common)
-        return lease.owner if keeps else "", suspect
 
     # -- what must hold
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from mainspring.kernel.lease import bands
 
 WHOLE = "*"  # else a band is its queues, sorted
 OUT, UP, FENCED, CRASHED, GONE = "out", "up", "fenced", "crashed", "gone"
@@ -111,24 +113,97 @@ class Bounds:
     read: str = ""  # queues with a visit that whoever has them has read
 
 
-@cache
-def target_of(codes: tuple[Code, ...], whole_beside_old: bool, turns_of_all: bool) -> list[str]:
-    """The bands that a pool of these codes should have."""
-    old = not all(code.knows_bands for code in codes)
-    if len({code[:2] for code in codes}) <= 1 or (old and whole_beside_old):
-        return [WHOLE]
-    bands: dict[tuple[int, ...], str] = {}
-    for family in families_of(codes, turns_of_all):
-        key = tuple(code.has(family) + code.has_all(family) for code in codes)
-        bands[key] = "".join(sorted(bands.get(key, "") + family))
-    return sorted(bands.values())
+Piece = tuple[str, str, str]  # band, owner, suspect
+Pieces = frozenset[Piece]
+
+
+class Strict(bands.Code):
+    """A code that keeps only what it has all of (a rule is off)."""
+
+    def has(self, band: bands.Band) -> bool:
+        return self.has_all(band)
+
+
+def _band(name: str) -> bands.Band:
+    return bands.WHOLE if name == WHOLE else frozenset(name)
+
+
+def _name(band: bands.Band) -> str:
+    return WHOLE if band is None else "".join(sorted(band))
+
+
+class Engine:
+    """The engine's own choices. A rule that is off changes what they are given, or what they return.
+
+    `codes` are those of the workers by the first letter of their ids. Each answer is kept: the search asks
+    the same again and again.
+    """
+
+    def __init__(self, rules: Rules, codes: dict[str, Code], *, with_suspects: bool) -> None:
+        self.rules = rules
+        self._with_suspects = with_suspects
+        kind = bands.Code if rules.owner_of_some_keeps_it else Strict
+        self._codes = {name: self._real(code, bands.Code) for name, code in codes.items()}
+        self._keeps = {name: self._real(code, kind) for name, code in codes.items()}
+        self._targets: dict[frozenset[str], list[str]] = {}
+        self._cuts: dict[tuple[frozenset[Lease], frozenset[str]], Pieces] = {}
+
+    def _real(self, code: Code, kind: type[bands.Code]) -> bands.Code | None:
+        """A code as the engine knows it."""
+        if not code.knows_bands and self.rules.whole_beside_old:
+            return None
+        turns = code.turns if self.rules.turns_of_all_codes else ()
+        links = frozenset((queue, turn) for turn in turns for queue in turn)
+        return kind(f"{code.queues}{turns}", frozenset(code.queues), links)
+
+    def target(self, rows: frozenset[str]) -> list[str]:
+        """The bands that a pool of these workers should have."""
+        if rows not in self._targets:
+            found = bands.bands_for([self._codes[row[0]] for row in rows])
+            self._targets[rows] = sorted(map(_name, found))
+        return self._targets[rows]
+
+    def recut(self, leases: frozenset[Lease], living: frozenset[str]) -> Pieces:
+        """The bands that these workers need, with owner and suspect, as far as they have one each."""
+        bare = frozenset([lease._replace(epoch=0) for lease in leases])
+        if (bare, living) not in self._cuts:
+            self._cuts[bare, living] = frozenset(self._recut(bare, living))
+        return self._cuts[bare, living]
+
+    def _recut(self, leases: Iterable[Lease], living: frozenset[str]) -> set[Piece]:
+        rules, target = self.rules, self.target(living)
+        codes: dict[Any, bands.Code | None] = {row: self._keeps[row[0]] for row in living}
+        given = []
+        for band, owner, _, suspect in sorted(leases):
+            if owner and owner not in codes:
+                if not rules.ownerless_are_free:
+                    codes[owner] = None  # believed
+                elif not self._with_suspects:
+                    owner = ""
+            known = suspect if rules.suspects_carried else ""
+            given.append(bands.Piece(_band(band), owner or None, known or None))  # type: ignore[arg-type]
+        cut = bands.recut(given, [_band(band) for band in target], codes)
+        found = {(_name(x.band), str(x.owner or ""), str(x.suspect_of or "")) for x in cut}
+        if not rules.merged_with_one_owner:
+            found = {merged for band in target for merged in _merged(band, found)}
+        if not rules.suspects_keep_a_piece:
+            found = {piece for piece in found if any(meet(piece[0], band) for band in target)}
+        return found
+
+
+def _merged(band: str, found: set[Piece]) -> set[Piece]:
+    """What is in a band is one piece, of the first of its owners."""
+    cut = sorted(piece for piece in found if meet(piece[0], band))
+    owners = sorted({owner for _, owner, _ in cut if owner})
+    return {(band, owners[0], max(x[2] for x in cut))} if len(owners) > 1 else set(cut)
 
 
 @cache
-def families_of(codes: tuple[Code, ...], turns_of_all: bool = True) -> list[str]:
-    """Queues that must have one owner, for they take turns by any of these codes."""
+def families_of(codes: tuple[Code, ...]) -> list[str]:
+    """Queues that must have one owner, for they take turns by any of these codes. A word of its own, by
+    which the engine's bands are judged."""
     families = [{queue} for queue in sorted({q for code in codes for q in code.queues})]
-    for turn in (set(turn) for code in codes for turn in code.turns if turns_of_all):
+    for turn in (set(turn) for code in codes for turn in code.turns):
         met = [family for family in families if family & turn]
         families = [family for family in families if not family & turn]
         families.append(set().union(*met))

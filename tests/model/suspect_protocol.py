@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mainspring.kernel.run.suspects import may_try
+
 POISON = "p"
 LIMIT = 2  # deaths at which a held visit is parked
 AT_ONCE = 2  # suspects
@@ -157,11 +159,15 @@ class SuspectProtocol:
         return visit.crashes > 0 or visit.key <= state.suspect_to
 
     def _may_try(self, state: State, visit: Visit) -> bool:
+        """The engine's own choice."""
         trying = [v for v in state.visits if v.key in state.running and v.held]
-        last_try = any(v.crashes + 1 >= LIMIT for v in (visit, *trying))
-        if last_try and self.rules.last_try_is_alone:
-            return not trying
-        return len(trying) < AT_ONCE
+        last = sum(self._is_last(v) for v in trying)
+        is_last = self._is_last(visit)
+        return may_try(is_last=is_last, trying=len(trying), last=last, at_once=AT_ONCE)
+
+    def _is_last(self, visit: Visit) -> bool:
+        """Whether one more death would park it."""
+        return visit.crashes + 1 >= LIMIT and self.rules.last_try_is_alone
 
     def _dead(self, state: State) -> State:
         return state._replace(

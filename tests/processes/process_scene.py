@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
 import psycopg
 
 from mainspring.db.database import Database
+from mainspring.db.shared import SharedConnections
+from mainspring.db.steps import Steps
 from mainspring.kernel.layer import Layer, NewlyParked, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
@@ -24,8 +25,7 @@ from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.runtime import Processes
-from mainspring.processes.steps import Steps, run_steps
-from mainspring.processes.structural.change import request_steps
+from mainspring.processes.structural.request import request_steps
 from workers import working
 
 Decide = Callable[[TaskInput], Any]
@@ -87,7 +87,8 @@ class Scene:
     @asynccontextmanager
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker that serves all actors."""
-        port = Port()
+        connections = SharedConnections(self.database, 4)
+        port = Port(connections)
         layer = Processes(self.database, port)
         queues = [
             layer.actor_queue(
@@ -104,6 +105,7 @@ class Scene:
                 yield worker
         finally:
             await layer.close()
+            await connections.close()
 
     async def run(self, *, timeout: float = 20.0, **settings: Any) -> None:
         """Work until nothing is due."""
@@ -156,11 +158,11 @@ class Scene:
         )
 
     async def run_steps(self, steps: Any) -> Any:
-        """Steps steps in a transaction of their own."""
-        connection = await asyncpg.connect(self.url)
+        """Steps in a transaction of their own."""
+        connection = await self.database.connect("test")
         try:
             async with connection.transaction():
-                return await run_steps(connection, steps)
+                return await connection.follow(steps)
         finally:
             await connection.close()
 

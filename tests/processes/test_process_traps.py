@@ -12,17 +12,19 @@ import psycopg
 from process_scene import Scene, call, given, outcome, value
 from walk import Walk, decided, settle, take
 
+from mainspring.db.shared import SharedConnections
 from mainspring.kernel.layer import Port
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.processes.commit.change import NewTask, TaskChange
+from mainspring.processes.commit.commit import WIDE, WIDEST
 from mainspring.processes.commit.visits import engine_visit, insert_values
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
-from mainspring.processes.runtime import WIDE, WIDEST, Processes
+from mainspring.processes.runtime import Processes
 from mainspring.processes.statements import SQL
-from mainspring.processes.structural.change import ProcessRestart, request_cancel, request_restart
-from mainspring.processes.structural.cone import TaskGraph
+from mainspring.processes.structural.cone import TaskGraph, TaskNode
 from mainspring.processes.structural.prune import prunable
+from mainspring.processes.structural.request import ProcessRestart, request_cancel, request_restart
 from mainspring.testing import Clock
 
 
@@ -122,10 +124,8 @@ async def test_a_restart_from_before_the_horizon_is_refused(scene: Scene) -> Non
 def test_a_loop_is_pruned_in_the_order_of_ends() -> None:
     """Trap: a task made early that waited long is downstream of one made later: it stays longer."""
     ended = {"early": 9, "t": 1, "u": 2, "v": 3}
-    tasks = [
-        (id, None, id, "actor", "done", "ok", 0, None, no, None, None) for id, no in ended.items()
-    ]
-    root = ("root", None, "root", "actor", "open", None, 0, None, None, None, None)
+    tasks = [TaskNode(id, None, id, "actor", "done", "ok", done_no=no) for id, no in ended.items()]
+    root = TaskNode("root", None, "root", "actor", "open", None)
 
     leaving, horizon = prunable(TaskGraph([*tasks, root], []), "root", {}, keep=1)
 
@@ -200,14 +200,14 @@ async def test_ends_are_numbered_without_a_cache(scene: Scene) -> None:
 
 async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     """Trap: the others of its batch would wait for ten thousand inserts."""
-    layer = Processes(scene.database, Port())
+    layer = Processes(scene.database, Port(SharedConnections(scene.database, 1)))
     task = NewTask("c", "p", "t", 0, "c", "actor", "{}")
     await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")
     run = take(scene, root)
 
     def together(width: int) -> int:
-        noted = layer._settles(run, TaskChange("p", "t", "done", tasks=[task] * width))
+        noted = layer._writers.settles(run, TaskChange("p", "t", "done", tasks=[task] * width))
         return noted.writer.most  # type: ignore[union-attr]
 
     assert (together(WIDEST + 1), together(WIDE + 1), together(1)) == (1, 4, 250)

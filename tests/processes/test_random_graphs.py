@@ -12,20 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 from process_scene import Scene
 from random_graph import decide, expected
 
 from mainspring.kernel import crash_points
-from mainspring.processes.structural.change import (
+from mainspring.processes.structural.change import run_alone
+from mainspring.processes.structural.parked import Resolving
+from mainspring.processes.structural.request import (
     ProcessRestart,
     request_cancel,
     request_restart,
-    run_alone,
 )
-from mainspring.processes.structural.parked import Resolving
 from mainspring.tasks.declare.promise import Failure
 
 WORK_TIMEOUT = 0.15
@@ -80,14 +79,14 @@ def watched(scene: Scene, every: int) -> Iterator[list[Any]]:
 async def give_up_parked(scene: Scene) -> bool:
     """Fail every parked task, as an operator does; answers whether there was one."""
     rows = scene.query("select process_id::text, task::text, error from mainspring.parked_task")
-    connection = await asyncpg.connect(scene.url)
+    connection = await scene.database.connect("test")
     try:
         for process, task, error in rows:
             assert error == "planned"
             resolving = Resolving(process, scene.database.shard_count).resolve(
                 task, error=Failure("ValueError", error, cause=task)
             )
-            await run_alone(scene.database, connection, process, resolving)
+            await run_alone(connection, process, resolving)
     finally:
         await connection.close()
     return bool(rows)

@@ -19,7 +19,7 @@ from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.task_input import read_arguments, task_input_of
+from mainspring.processes.commit.task_input import TaskRow, read_values, task_input_of
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.statements import SQL
 
@@ -47,10 +47,8 @@ def decided(scene: Scene, task: str, decision: Decision) -> Run:
     run = take(scene, task)
     [(process,)] = scene.query("select process_id::text from mainspring.task where id = %s", task)
     with psycopg.connect(scene.url) as connection:
-        rows = connection.execute(
-            SQL["read_tasks"].text, read_arguments([(process, task)])
-        ).fetchall()
-    run.change, run.outcome = change_of(task_input_of(rows[0]), decision), Done()
+        rows = connection.execute(SQL["read_tasks"].text, read_values([(process, task)])).fetchall()
+    run.change, run.outcome = change_of(task_input_of(TaskRow(*rows[0])), decision), Done()
     return run
 
 

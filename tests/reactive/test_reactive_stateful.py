@@ -35,9 +35,8 @@ from mainspring.kernel.statements import SQL as KERNEL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.reactive.decide.rewinds import fact_of
 from mainspring.reactive.declare.context import ReactiveRun
-from mainspring.reactive.declare.product import Product
 from mainspring.reactive.model.triggers import Delta, Trigger, any_of, params_of
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import Param, Product
 from mainspring.reactive.queues import CHANGE, CHECK, run_queue
 from mainspring.reactive.run.finish import Ending, FinishRuns
 from mainspring.reactive.run.run import Start, Starting
@@ -86,7 +85,7 @@ class Schedulers(RuleBasedStateMachine):
         self.base = psycopg.connect(self.url, autocommit=True, row_factory=dict_row)
         self.database = Database(self.url)
         self.connection = self.do(self.database.connect("test"))
-        self.definitions = Definitions(self.database)
+        self.definitions = Definitions()
         self.tokens = itertools.count(token() >> 2)
         self.jobs: list[Job] = []
         self.value = 0
@@ -204,7 +203,7 @@ class Schedulers(RuleBasedStateMachine):
 
     def step_change(self, job: Job, *, spreads: bool) -> bool:
         """Consumers are judged on the spot, or, as if there were very many, offered a check."""
-        check = Check(self.database, self.definitions)
+        check = Check(self.definitions)
         match job.stage:
             case "read" if spreads:
                 spread = Spread(self.database, check, judged=0)
@@ -212,12 +211,12 @@ class Schedulers(RuleBasedStateMachine):
                 job.stage = "settle"
                 return False
             case "read":
-                reading = read_tasks(self.database, self.connection, users_of=[job.visit.key])
+                reading = read_tasks(self.connection, users_of=[job.visit.key])
                 job.run.change = self.do(reading)
                 job.stage = "judge"
                 return False
             case "judge":
-                idle = [row["task"] for row in job.run.change if not self.in_flight(row["task"])]
+                idle = [row.task for row in job.run.change if not self.in_flight(row.task)]
                 self.do(Spread(self.database, check).judge(self.connection, job.run.change))
                 for task in filter(self.in_flight, idle):
                     self.repaired[task] = {}
@@ -227,7 +226,7 @@ class Schedulers(RuleBasedStateMachine):
         return True
 
     def step_check(self, job: Job) -> bool:
-        check = Check(self.database, self.definitions)
+        check = Check(self.definitions)
         match job.stage:
             case "read":
                 job.captured = None
@@ -249,8 +248,8 @@ class Schedulers(RuleBasedStateMachine):
         return True
 
     async def look(self, check: Check, task: str) -> Any:
-        rows = await read_tasks(self.database, self.connection, [task])
-        await self.definitions.load(self.connection, [row["fingerprint"] for row in rows])
+        rows = await read_tasks(self.connection, [task])
+        await self.definitions.load(self.connection, [row.fingerprint for row in rows])
         found = check.look(rows[0]) if rows else None
         return found if isinstance(found, Checked) and is_news(found) else None
 
@@ -258,23 +257,23 @@ class Schedulers(RuleBasedStateMachine):
         if job.stage == "read":
             firing = int(json.loads(job.visit.payload)["firing"])
             item = Starting(job.visit.key, firing, job.run.token, self.needs(job.visit.key))
-            start = Start(self.database)
+            start = Start()
             start.release = self.rows("select max(number) as n from mainspring.reactive_release")[
                 0
             ]["n"]
             row = self.do(start(self.connection, [item]))[0]
             ending = Ending(job.visit.key, firing, job.run.token, "success")
-            if row["answer"] == "other":
+            if row.answer == "other":
                 self.settle(job, Done())
                 return True
-            if row["answer"] == "again":
-                ending = replace(ending, run=row["run"], how="failed", error="died")
-            elif row["rewound"] or not row["exact"]:
+            if row.answer == "again":
+                ending = replace(ending, run=row.run, how="failed", error="died")
+            elif row.rewound or not row.exact:
                 why = "rewound, or fired by the trigger of before"
                 ending = replace(ending, how="void", error=why)
             elif fails:
                 ending = replace(ending, how="failed", error="no")
-            job.captured = json.loads(row["captured"])
+            job.captured = json.loads(row.captured)
             if ending.how == "success" and job.visit.key == "load":
                 brought = job.captured[ORDERS.key]
                 assert brought is not None
@@ -338,7 +337,7 @@ class Schedulers(RuleBasedStateMachine):
     def nothing_broken_at_any_step(self) -> None:
         """I3: seen is as the model has it. I9: a task that reruns counts from every rewind since."""
         self.check_seen()
-        for row in self.do(read_tasks(self.database, self.connection, list(TRIGGERS))):
+        for row in self.do(read_tasks(self.connection, list(TRIGGERS))):
             view = view_of(row)
             for name, seen in view.seen.items():
                 known = view.rewinds_since.get(name, ())

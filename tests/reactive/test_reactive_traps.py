@@ -25,13 +25,13 @@ class Steps:
     def __init__(self, database: Any, connection: Any) -> None:
         self.database = database
         self.connection = connection
-        self.definitions = Definitions(database)
-        self.check = Check(database, self.definitions)
+        self.definitions = Definitions()
+        self.check = Check(self.definitions)
 
     async def look(self, task: str) -> Checked | None:
         """Read and decide; nothing is written yet."""
-        rows = await read_tasks(self.database, self.connection, [task])
-        await self.definitions.load(self.connection, [row["fingerprint"] for row in rows])
+        rows = await read_tasks(self.connection, [task])
+        await self.definitions.load(self.connection, [row.fingerprint for row in rows])
         found = self.check.look(rows[0])
         return found if isinstance(found, Checked) else None
 
@@ -182,7 +182,7 @@ async def test_an_admission_sees_the_firings_that_it_waited_for(
     assert low is not None
     assert first is not None
     await steps.write(low)
-    admit = Admit(steps.database, steps.definitions)
+    admit = Admit(steps.definitions)
     admitting = await steps.database.connect("test")
     async with steps.connection.transaction():
         await steps.write(first)
@@ -218,7 +218,7 @@ async def test_a_producer_that_has_just_ended_keeps_the_slot_until_its_consumer_
         " values ('default', 'load', array[%s], now() + interval '1 hour')",
         orders.key,
     )
-    admit = Admit(steps.database, steps.definitions)
+    admit = Admit(steps.definitions)
 
     async def admitted() -> bool:
         await admit(steps.connection, ["default"])

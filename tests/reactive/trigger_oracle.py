@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.triggers import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -66,12 +66,12 @@ others: st.SearchStrategy[Leaf] = st.one_of(
     ),
 )
 leaves = deltas | others
-_inner_any = st.lists(leaves, min_size=1, max_size=3).map(lambda kids: Any(tuple(kids)))
-_inner_all = st.lists(leaves, min_size=1, max_size=3).map(lambda kids: All(tuple(kids)))
+_inner_any = st.lists(leaves, min_size=1, max_size=3).map(lambda kids: AnyOf(tuple(kids)))
+_inner_all = st.lists(leaves, min_size=1, max_size=3).map(lambda kids: AllOf(tuple(kids)))
 trees: st.SearchStrategy[Trigger] = st.one_of(
     leaves,
-    st.lists(leaves | _inner_any, min_size=1, max_size=4).map(lambda kids: All(tuple(kids))),
-    st.lists(leaves | _inner_all, min_size=1, max_size=4).map(lambda kids: Any(tuple(kids))),
+    st.lists(leaves | _inner_any, min_size=1, max_size=4).map(lambda kids: AllOf(tuple(kids))),
+    st.lists(leaves | _inner_all, min_size=1, max_size=4).map(lambda kids: AnyOf(tuple(kids))),
 )
 
 
@@ -90,9 +90,9 @@ facts: st.SearchStrategy[dict[str, Fact]] = st.fixed_dictionaries(
 
 def holds(trigger: Trigger, known: Mapping[str, Fact], now: datetime) -> bool:
     """Whether a trigger is true, by the letter of the rules."""
-    if isinstance(trigger, All):
+    if isinstance(trigger, AllOf):
         return False not in [holds(child, known, now) for child in trigger.children]
-    if isinstance(trigger, Any):
+    if isinstance(trigger, AnyOf):
         return True in [holds(child, known, now) for child in trigger.children]
     value, last = known[trigger.param.key].value, known[trigger.param.key].last
     if value is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,7 +30,7 @@ def actors(
     if change and actor is None:
         raise InvalidSetting("name the actor whose settings are to change")
 
-    async def question(operator: Operator) -> dict[str, dict[str, Any]]:
+    async def question(operator: Operator) -> dict[str, dict[str, object]]:
         if change and actor is not None:
             changes = options.pairs("set", change)
             await operator.processes.change_actor(actor, changes, source=options.source())

@@ -15,7 +15,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
-from mainspring.db.until_reachable import until_let_in
+from mainspring.db.reconnecting import until_let_in
 from mainspring.loops import run_here
 from mainspring.serve import WornOut
 
@@ -40,7 +40,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 def main(orders: Orders) -> None:
     """Run the worker and leave: threads that hang must not keep the process."""
-    _die_with(orders.parent)
+    die_with(orders.parent)
     log.configure(orders.log_level, json=orders.log_json)
     code = codes.PROBLEM
     try:
@@ -81,7 +81,7 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Be told to stop when the supervisor dies, where the system can do that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

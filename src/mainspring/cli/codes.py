@@ -11,6 +11,7 @@ from mainspring.errors import (
     InvalidTrigger,
     InvalidValue,
     MainspringError,
+    MissingExtra,
     MixedPool,
     NotFound,
     UnknownKind,
@@ -50,7 +51,7 @@ def code_of(error: BaseException) -> int | None:
             return NOT_FOUND
         case UnknownParam() | UnknownReactiveTask() | UnknownProcess() | UnknownSignal():
             return NOT_FOUND
-        case InvalidValue() | InvalidTrigger():
+        case InvalidValue() | InvalidTrigger() | MissingExtra():
             return USAGE
         case MixedPool() | InvalidSetting() | InvalidArguments() | InvalidKey() | InvalidTime():
             return USAGE

@@ -53,6 +53,10 @@ COMMANDS = {
     "reactive": CommandPlace(
         "reactive", "group", "Tasks that run when the state of the data says so."
     ),
+    "serve": CommandPlace("serve", "serve", "Serve tasks, params, processes and states over gRPC."),
+    "tokens": CommandPlace(
+        "tokens", "group", "Tokens of those who call the server: made, listed, revoked."
+    ),
     "rights": CommandPlace("rights", "group", "Print the SQL that grants a role its rights."),
 }
 

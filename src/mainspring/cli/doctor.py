@@ -10,7 +10,7 @@ from mainspring.cli import codes, options, show
 from mainspring.cli.table import coloured
 from mainspring.cli.target import existing
 from mainspring.cli.visible import visible
-from mainspring.kernel.doctor import Finding
+from mainspring.operate.doctor import Finding
 
 
 def doctor(

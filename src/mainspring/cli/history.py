@@ -9,8 +9,8 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
-from mainspring.kernel.jobs.operation import Operation
-from mainspring.kernel.operate.history import HistoryFilter, PastRun
+from mainspring.jobs.operation import Operation
+from mainspring.operate.history import HistoryFilter, PastRun
 from mainspring.operator import Operator
 
 Key = Annotated[str | None, typer.Option("--key", help="Of this key.")]

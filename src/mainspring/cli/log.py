@@ -6,15 +6,16 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 from mainspring.cli.run_lines import JsonLines, RunLines, concerns_people
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
-from mainspring.kernel.run.current import running
+from mainspring.kernel.run.suspended import running
 from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
 
@@ -27,13 +28,13 @@ def configure(level: str, *, json: bool) -> None:
     """Send every event of this process to standard error, and what users log at this level or above."""
     if level not in LEVELS:
         raise InvalidSetting(f"--log-level must be one of {', '.join(LEVELS)}, got {level!r}")
-    before: list[Any] = [
+    before: list[Processor] = [
         _event_alone,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: list[Any] = [
+    last: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,  # plain: no values of local variables
     ]
@@ -91,7 +92,7 @@ def _name_run(record: logging.LogRecord) -> bool:
     return True
 
 
-def _event_alone(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+def _event_alone(_: object, __: str, event: EventDict) -> EventDict:
     """The facts of our own events come as fields here, so the text need not name them."""
     if isinstance(record := event.get("_record"), Event):
         event["event"] = record.msg
@@ -103,7 +104,7 @@ def _concerns_people(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO or concerns_people(str(getattr(record, "queue", "")))
 
 
-def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+def _for_people(_: object, __: str, event: EventDict) -> EventDict:
     """What a line on a screen has room for; JSON has everything.
 
     What names the task comes first, a traceback below.
@@ -122,11 +123,11 @@ def _for_people(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
         event["queues"] = " ".join(name for name in queues if not name.startswith(OWN))
     first, _, rest = str(event.get("error") or "").partition("\n")
     if rest:
-        event |= {"error": first, "exception": rest}
+        event.update(error=first, exception=rest)
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = visible(value, lines=name in _BLOCKS)
-    return {name: event.pop(name) for name in _FIRST if name in event} | event
+    return {name: event.pop(name) for name in _FIRST if name in event} | dict(event)
 
 
 def flush() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
-from mainspring.kernel.jobs.operation import Operation, OperationItem
+from mainspring.jobs.operation import Operation, OperationItem
 from mainspring.operator import Operator
 from mainspring.phrases import counted
 
@@ -85,11 +85,11 @@ def _progress(found: Operation) -> str:
     return show.bar(done, done if found.state == "done" else found.total)
 
 
-def _value(found: Operation, name: str) -> Any:
+def _value(found: Operation, name: str) -> object:
     return _progress(found) if name == "progress" else getattr(found, name)
 
 
-def _facts(found: Operation) -> list[tuple[str, Any]]:
+def _facts(found: Operation) -> list[tuple[str, object]]:
     names = ("id", "kind", "state", "progress", "done", "failed", "total", "source", "order")
     return [(n, _value(found, n)) for n in (*names, "error", "created_at", "ended_at")]
 

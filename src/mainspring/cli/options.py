@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel.operate.queues import nearest
+from mainspring.phrases import nearest
 
 if TYPE_CHECKING:
     from mainspring.operator import Operator
@@ -74,9 +74,9 @@ async def moment(operator: Operator, name: str, text: str | None) -> datetime | 
     return at
 
 
-def pairs(name: str, given: list[str] | None) -> dict[str, Any]:
+def pairs(name: str, given: list[str] | None) -> dict[str, object]:
     """Options of the form field=value; a value that is JSON is taken as such."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for text in given or []:
         field, sign, value = text.partition("=")
         if not sign or not field:

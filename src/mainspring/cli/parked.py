@@ -10,8 +10,8 @@ from mainspring.cli import options, show
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.jobs.operation import Operation
-from mainspring.kernel.operate.parked import ParkedFilter, ParkedGroup, ParkedVisit
+from mainspring.jobs.operation import Operation
+from mainspring.operate.parked import ParkedFilter, ParkedGroup, ParkedVisit
 from mainspring.operator import Operator
 
 group = typer.Typer(help="Visits that failed for good and wait.", no_args_is_help=True)

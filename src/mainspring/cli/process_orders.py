@@ -12,7 +12,7 @@ from mainspring.cli.operations import show_begun
 from mainspring.cli.processes import NoCompensate, Priority, Rate, State, Type, find_template
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.jobs.operation import Operation
+from mainspring.jobs.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes.operate.bulk import LOW_PRIORITY
 from mainspring.processes.operate.search import ProcessFilter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,12 +13,14 @@ from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
 from mainspring.cli.visible import visible
 from mainspring.errors import InvalidArguments, InvalidSetting
-from mainspring.kernel.jobs.operation import Operation
+from mainspring.jobs.operation import Operation
 from mainspring.operator import Operator
+from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.operate import graph
 from mainspring.processes.operate.bulk import LOW_PRIORITY, TaskFilter
 from mainspring.processes.operate.graph import find_task
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, Template
+from mainspring.processes.structural.change import Answer
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -198,13 +200,13 @@ def start(
     """Start a process of the application (`--app`)."""
     app = _named(app, "a start needs the application that declares the process: --app")
     try:
-        given = msgspec.json.decode(arguments, type=dict[str, Any])
+        given = msgspec.json.decode(arguments, type=dict[str, object])
     except msgspec.MsgspecError as error:
         raise InvalidArguments(
             f"arguments must be a JSON object by parameter name: {error}; got {arguments!r}"
         ) from None
 
-    async def begin(target: Mainspring) -> Any:
+    async def begin(target: Mainspring) -> ProcessHandle[object]:
         process = target.find_process(type)
         attrs = options.pairs("attr", attr) or None
         if_taken = "refuse" if refuse else "existing"
@@ -275,7 +277,7 @@ def restart(
 ) -> None:
     """Redo a process from scratch, or what one task made and what depends on it."""
 
-    async def order(operator: Operator) -> Any:
+    async def order(operator: Operator) -> Answer:
         start = None
         if task is not None:
             start = find_task(await operator.processes.graph(id), task)
@@ -380,7 +382,7 @@ def settings(
     if change and type is None:
         raise InvalidSetting("name the process type whose settings are to change")
 
-    async def question(operator: Operator) -> dict[str, dict[str, Any]]:
+    async def question(operator: Operator) -> dict[str, dict[str, object]]:
         if change and type is not None:
             await operator.processes.change_settings(
                 type, options.pairs("set", change), source=options.source()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.operate.queues import QueueLoad
 from mainspring.kernel.settings import OWN
+from mainspring.operate.queues import QueueLoad
 from mainspring.phrases import counted
 
 group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
@@ -73,7 +73,7 @@ def _is_idle_own(queue: QueueLoad) -> bool:
     return queue.name.startswith(OWN) and not busy and queue.paused_at is None
 
 
-def queue_row(queue: QueueLoad) -> tuple[Any, ...]:
+def queue_row(queue: QueueLoad) -> tuple[object, ...]:
     """A queue as a row of COLUMNS."""
     limits = {
         "concurrency": queue.concurrency,

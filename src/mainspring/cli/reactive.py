@@ -12,7 +12,7 @@ from mainspring.cli.target import ask_host, named, resolve
 from mainspring.host import DatabaseHost
 from mainspring.reactive.decide.texts import show_value
 from mainspring.reactive.model.values import load_value, parse_value
-from mainspring.reactive.operate.operator import TaskState
+from mainspring.reactive.operate.states import TaskState
 
 group = typer.Typer(help="Tasks that run when the state of the data says so.", no_args_is_help=True)
 seen = typer.Typer(help="What a task saw at its last recorded success.", no_args_is_help=True)

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from mainspring.cli.table import draw, room
 from mainspring.cli.visible import visible
-from mainspring.kernel.keys import user_key
+from mainspring.operate.keys import user_key
 from mainspring.phrases import instant
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write(text: str) -> None:
     sys.stdout.flush()  # a pipe that nobody reads is met here, not at the end
 
 
-def as_json(value: Any) -> None:
+def as_json(value: object) -> None:
     """Print a value as JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(text.decode() + "\n")
@@ -48,7 +48,7 @@ def keys_apart(found: Iterable[T]) -> list[T]:
     return [replace(one, key=user_key(one.key)) for one in found]  # type: ignore[type-var, attr-defined]
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> str:
     """A plain table, and an empty line; numbers stand right. Nothing if there are no rows."""
     listed = [list(row) for row in rows]
     if not listed:
@@ -59,12 +59,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
     return "\n".join([*([title] if title else []), *lines, ""])
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table, or a sentence if there is nothing in it."""
     write(table(columns, rows) or visible(empty))
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """A value as people read it."""
     if value is None:
         return "-"
@@ -94,7 +94,7 @@ def first_line(text: str | None, most: int = 120) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
     """Print names and values, one a line."""
     rows = [(visible(name), visible(cell(value), lines=True)) for name, value in pairs]
     write("\n".join(draw(None, rows, right=(False, False), width=room())))

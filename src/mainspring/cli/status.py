@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -14,11 +14,11 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
-from mainspring.kernel.doctor import UNSERVED
-from mainspring.kernel.operate.status import HangingRun, Status
+from mainspring.operate.doctor import UNSERVED
+from mainspring.operate.status import HangingRun, Status
 from mainspring.phrases import counted
 from mainspring.processes.operate.actors import Counts
-from mainspring.reactive.operate.operator import ReactiveLoad, TaskState
+from mainspring.reactive.operate.states import ReactiveLoad, TaskState
 
 
 def status(
@@ -74,8 +74,8 @@ async def _read(target: DatabaseHost, *, exact: bool = False) -> _Sight:
     )
 
 
-def _as_builtins(found: Status) -> dict[str, Any]:
-    known: dict[str, Any] = msgspec.to_builtins(found)
+def _as_builtins(found: Status) -> dict[str, object]:
+    known: dict[str, object] = msgspec.to_builtins(found)
     return {
         **known,
         "lag_seconds": found.lag_seconds,

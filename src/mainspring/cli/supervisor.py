@@ -30,7 +30,7 @@ import msgspec
 
 from mainspring.cli import codes, show
 from mainspring.cli.child import Orders
-from mainspring.db.database import backoff
+from mainspring.db.reconnecting import backoff
 from mainspring.kernel.lease.watchdog import read_mark
 from mainspring.serve import ECHO_SECONDS
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
+from mainspring.failure_text import ENGINE
 from mainspring.host import DatabaseHost
-from mainspring.kernel.operate.queues import nearest
-from mainspring.kernel.operate.rights import explaining
-from mainspring.kernel.retry import ENGINE
+from mainspring.operate.rights import explaining
+from mainspring.phrases import nearest
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json as jsonlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, NotFound
-from mainspring.kernel.operate.history import HistoryFilter, PastRun
-from mainspring.kernel.operate.visits import LiveVisit
+from mainspring.operate.history import HistoryFilter, PastRun
+from mainspring.operate.visits import LiveVisit
 from mainspring.operator import Operator
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def show_task(
     )
 
 
-def _facts(visit: LiveVisit) -> list[tuple[str, Any]]:
+def _facts(visit: LiveVisit) -> list[tuple[str, object]]:
     names = ("queue", "group", "key", "id", "state", "priority", "due_at", "attempt", "crashes")
     more = ("holder", "started_at", "held_until", "expires_at", "parked_at", "error", "payload")
     return [(name, getattr(visit, name)) for name in (*names, *more, "created_at", "changed_at")]
@@ -145,7 +145,7 @@ def enqueue(
         show.say(f"task {name!r} {id} is enqueued")
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, object]:
     try:
         value = jsonlib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mainspring.cli import codes, options, show
-from mainspring.cli.entities import print_entity
+from mainspring.cli.entity import print_entity
 from mainspring.cli.target import ask, ask_host
 from mainspring.entities.operate.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.host import DatabaseHost
-from mainspring.kernel.operate.why import Why
+from mainspring.operate.why import Why
 from mainspring.operator import Operator
-from mainspring.reactive.decide.explain import lines_of
+from mainspring.reactive.decide.explain import ReactiveWhy, lines_of
 from mainspring.reactive.operate.why import why as why_reactive
 
 
@@ -79,7 +79,7 @@ def why(
 
 
 def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
-    async def question(target: DatabaseHost) -> Any:
+    async def question(target: DatabaseHost) -> ReactiveWhy:
         try:
             return await why_reactive(target.reactive, task)
         except UnknownReactiveTask:

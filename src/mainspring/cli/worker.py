@@ -19,7 +19,7 @@ from mainspring.cli import log, show
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import named, resolve
-from mainspring.db.until_reachable import until_let_in
+from mainspring.db.reconnecting import until_let_in
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.lease.dead import declare_ended
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings
@@ -49,6 +49,9 @@ def worker(
     ] = None,
     processes: Annotated[int, typer.Option(min=1, max=1000, help="Worker processes.")] = 1,
     concurrency: Annotated[int, typer.Option(help="Runs at once in each process.")] = 50,
+    connections: Annotated[
+        int, typer.Option(help="Connections of each process at most, besides those of its tasks.")
+    ] = 6,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
     grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
@@ -65,6 +68,7 @@ def worker(
     log.configure(log_level, json=log_json)
     settings: dict[str, Any] = {
         "concurrency": concurrency,
+        "connections": connections,
         "lease": lease,
         "grace": grace,
         "history_days": history_days,

@@ -6,16 +6,15 @@ after all of them, and there is none while nothing is idle.
 
 from __future__ import annotations
 
+import select
 import threading
 import time
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import psycopg
-
-from mainspring.db.database import is_usable
+from mainspring.db.tx import AnyConnection
 
 IDLE_SECONDS = 60.0
-C = TypeVar("C", bound="psycopg.Connection[Any] | psycopg.AsyncConnection[Any]")
+C = TypeVar("C", bound=AnyConnection)
 
 
 class Idle(Generic[C]):
@@ -41,7 +40,7 @@ class Idle(Generic[C]):
                 if not self._stack:
                     return None
                 _, connection = self._stack.pop()
-            if is_usable(connection):
+            if _is_usable(connection):
                 return connection
             _close(connection)
 
@@ -72,6 +71,18 @@ class Idle(Generic[C]):
             _close(connection)
 
 
-def _close(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def _close(connection: AnyConnection) -> None:
     """As both kinds close themselves; nobody else has it."""
     connection.pgconn.finish()
+
+
+def _is_usable(connection: AnyConnection) -> bool:
+    """Whether an idle psycopg connection still stands: a closed one has its end to read.
+
+    Costs no round trip. What else could be there to read is rare, and a new connection cheap then.
+    """
+    if connection.closed:
+        return False
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return not waiting.poll(0)

@@ -10,31 +10,86 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Protocol
 
 import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from mainspring.db.connect.outage import is_unsent, outage
-from mainspring.db.database import COMMAND_SECONDS, Database, begin, ending
+from mainspring.db.database import COMMAND_SECONDS, Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
+from mainspring.db.tx import Connection, DriverTransaction, SyncConnection
 from mainspring.errors import DatabaseUnavailable
 
 log = logging.getLogger("mainspring")
+CLIENT_CONNECTIONS = 10  # of each pool of an application
 LOOKS = 10  # at what waits for an answer, within the time after which it is given up
 
 # What a forked child has of its parent's. Even collecting a connection would reach the parent: asyncpg
 # then takes its socket out of an event loop whose selector both share.
-_inherited: list[Any] = []
+_inherited: list[object] = []
 
 
-def abandon(*pools: Any) -> None:
-    """In a forked child: neither use nor close the parent's connections."""
-    _inherited.extend(pools)
+class Pools:
+    """The connections of an application: a pool for each event loop, and one for plain code."""
+
+    def __init__(self, host: KnowsDatabase) -> None:
+        self._host = host
+        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+        self._plain: SyncPool | None = None
+        self._gate = threading.Lock()  # for threads that make the pool at once
+
+    def known(self) -> AsyncPool | None:
+        """The pool of the running event loop, if it has one."""
+        return self._by_loop.get(asyncio.get_running_loop())
+
+    async def here(self) -> AsyncPool:
+        """The pool of the running event loop."""
+        if (pool := self.known()) is None:
+            database = await self._host.database()
+            for other in list(self._by_loop):
+                if other.is_closed():
+                    self._by_loop.pop(other, None)
+            made = AsyncPool(database, most=CLIENT_CONNECTIONS)
+            pool = self._by_loop.setdefault(asyncio.get_running_loop(), made)
+        return pool
+
+    def plain(self) -> SyncPool:
+        """The pool of plain code."""
+        if (pool := self._plain) is None:
+            database = self._host.database_sync()
+            with self._gate:
+                if (pool := self._plain) is None:
+                    pool = self._plain = SyncPool(database, most=CLIENT_CONNECTIONS)
+        return pool
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        if (pool := self._by_loop.pop(asyncio.get_running_loop(), None)) is not None:
+            await pool.close()
+
+    def close_plain(self) -> None:
+        """Close the connections of plain code."""
+        pool, self._plain = self._plain, None
+        if pool is not None:
+            pool.close()
+
+    def abandon(self) -> None:
+        """In a forked child: neither use nor close the parent's connections."""
+        _inherited.extend((self._by_loop, self._plain))
+        self._by_loop, self._plain, self._gate = {}, None, threading.Lock()
+
+
+class KnowsDatabase(Protocol):
+    """An application, as its pools see it."""
+
+    async def database(self) -> Database: ...
+    def database_sync(self) -> Database: ...
 
 
 class AsyncPool:
@@ -53,19 +108,19 @@ class AsyncPool:
         idle_for: float = IDLE_SECONDS,
     ) -> None:
         self.database = database
-        self._idle: list[Any] = []
+        self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(most)
         self._patience = patience
         self._idle_for = idle_for
-        self._in_use: set[Any] = set()
+        self._in_use: set[Connection] = set()
         # By connection and number of the statement that it is at, or was at last: when that was first seen.
-        self._seen: dict[tuple[Any, int], float] = {}
+        self._seen: dict[tuple[Connection, int], float] = {}
         self._look: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def connection(
         self, *, transaction: bool = False, explained: bool = True
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncIterator[Connection]:
         """A connection in autocommit, or in a transaction that commits at the end.
 
         When the database fails the caller is told so by `DatabaseUnavailable`, unless it asked for the
@@ -79,7 +134,7 @@ class AsyncPool:
                 connection = await self._take()
             try:
                 if undone:
-                    async with ending(connection, begun):
+                    async with connection.ending(begun):
                         if (local := self.database.local_settings(client=True)) is not None:
                             await connection.execute(local)
                         yield connection
@@ -93,13 +148,13 @@ class AsyncPool:
                 raise
             self._give_back(connection)
 
-    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+    async def fetch(self, statement: Statement, values: Values) -> Sequence[Record]:
         """Run one statement alone."""
         async with self.connection() as connection:
-            return await connection.fetch(statement.numbered, *statement.arguments(values))  # type: ignore[no-any-return]
+            return await connection.send(statement, values)
 
-    async def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
-        """Run one statement alone, which answers no rows: the shortest way there is."""
+    async def run(self, statement: Statement, values: Values) -> None:
+        """Run one statement alone, whose rows nobody wants: the shortest way there is."""
         if self.database.pooled:
             async with self.connection() as connection:
                 await connection.execute(statement.numbered, *statement.arguments(values))
@@ -109,7 +164,7 @@ class AsyncPool:
             connection = await self._take()
             while True:
                 try:
-                    await connection.run(statement, values)
+                    await connection.run_prepared(statement, values)
                 except BaseException as error:
                     found = self._failed(connection, error, undone=False)
                     if is_unsent(error):
@@ -124,17 +179,17 @@ class AsyncPool:
         finally:
             self._room.release()
 
-    async def _take(self) -> Any:
+    async def _take(self) -> Connection:
         return self._take_idle() or await self._open()
 
-    async def _begun(self) -> tuple[Any, Any]:
+    async def _begun(self) -> tuple[Connection, DriverTransaction]:
         """A connection in a transaction. One that was kept may end just now: its BEGIN did nothing, and is
         sent on a new one."""
         kept = self._take_idle()
         connection = kept or await self._open()
         while True:
             try:
-                return connection, await begin(connection)
+                return connection, await connection.begin()
             except BaseException as error:
                 found = self._failed(connection, error, undone=True)
                 if found is None:
@@ -144,14 +199,14 @@ class AsyncPool:
             connection = await self._open()
 
     def _failed(
-        self, connection: Any, error: BaseException, undone: bool
+        self, connection: Connection, error: BaseException, undone: bool
     ) -> DatabaseUnavailable | None:
         """Give back a connection on which something went wrong; answers what its user is told."""
         found = outage(error, lost=connection.is_closed(), undone=undone)
         self._give_back(connection, error)
         return found
 
-    def _give_back(self, connection: Any, error: BaseException | None = None) -> None:
+    def _give_back(self, connection: Connection, error: BaseException | None = None) -> None:
         """Keep a connection if the server has answered for all that was sent on it.
 
         A caller that was cancelled may have left a transaction behind, even one whose BEGIN is still
@@ -166,7 +221,7 @@ class AsyncPool:
         else:
             self._idle.append(connection)
 
-    def _take_idle(self) -> Any:
+    def _take_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable():
@@ -174,10 +229,10 @@ class AsyncPool:
             connection.terminate()
         return None
 
-    async def _open(self) -> Any:
+    async def _open(self) -> Connection:
         return self._used(await self.database.connect("client", client=True, command_timeout=None))
 
-    def _used(self, connection: Any) -> Any:
+    def _used(self, connection: Connection) -> Connection:
         self._in_use.add(connection)
         if self._look is None:
             self._look_later()
@@ -222,19 +277,19 @@ class SyncPool:
     """psycopg connections for all threads."""
 
     def __init__(self, database: Database, *, most: int, idle_for: float = IDLE_SECONDS) -> None:
-        self._database = database
-        self._idle: Idle[psycopg.Connection[Any]] = Idle(idle_for)
+        self.database = database
+        self._idle: Idle[SyncConnection] = Idle(idle_for)
         self._room = threading.BoundedSemaphore(most)
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self) -> Iterator[SyncConnection]:
         """A connection in a transaction that commits at the end."""
         undone = True  # COMMIT was not sent
         with self._room:
-            connection = self._idle.take() or self._database.connect_sync("client", client=True)
+            connection = self._idle.take() or self.database.connect_sync("client", client=True)
             try:
                 with connection.transaction() as block:
-                    if (local := self._database.local_settings(client=True)) is not None:
+                    if (local := self.database.local_settings(client=True)) is not None:
                         connection.execute(local)
                     yield connection
                     undone = False

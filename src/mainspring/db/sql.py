@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from operator import itemgetter
-from typing import Any, LiteralString
+from typing import LiteralString
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -29,7 +29,7 @@ class Statement:
         self._pick = itemgetter(*self.names) if len(self.names) > 1 else None
         self.numbered = _PARAMETER.sub(lambda m: f"${self.names.index(m[1]) + 1}", text)
 
-    def arguments(self, values: Mapping[str, Any]) -> Sequence[Any]:
+    def arguments(self, values: Mapping[str, object]) -> Sequence[object]:
         """The values in the order of the numbered spelling."""
         if self._pick is not None:
             return self._pick(values)  # type: ignore[no-any-return]
@@ -37,6 +37,17 @@ class Statement:
 
     def __repr__(self) -> str:
         return f"<statement {self.name}>"
+
+
+class Composed(Statement):
+    """A statement over a user's table, composed from quoted names. Its parameters have numbers already, for
+    a user's own names may contain anything; `names` are what they are called, in that order."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, numbered: str, names: Sequence[str]) -> None:
+        super().__init__(name, "".join(f"%({name})s" for name in names))
+        self.numbered = numbered
 
 
 def load(package: str) -> dict[str, Statement]:

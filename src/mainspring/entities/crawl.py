@@ -12,38 +12,38 @@ the base. So one that is ordered for a deploy waits until the processes are gone
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.shared import SharedLine
+from mainspring.db.tx import Tx
+from mainspring.entities.declare.dao import ListingDao
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.kind_settings import Crawl, check_between, check_rate
 from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
+from mainspring.jobs import Operation, list_operations, start_operation
 from mainspring.kernel import (
     Again,
     Alone,
     Done,
     ItemResult,
     Offer,
-    Operation,
     OperationKind,
     OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
     Run,
-    list_operations,
     offer_visits,
     own_queue,
     shard_of,
-    start_operation,
 )
 
 OPERATION = "crawl"
@@ -76,7 +76,7 @@ class CrawlOrder:
 
 async def start(
     database: Database,
-    connection: Any,
+    connection: Connection,
     order: CrawlOrder,
     *,
     source: str,
@@ -91,38 +91,57 @@ async def start(
         raise InvalidSetting(
             f"a crawl of kind {order.kind!r} names no stage to ask; leave stages out to ask all of them"
         )
-    row = await _read_kind(connection, order.kind)
-    if row is None:
+    if await _read_kind(connection, order.kind) is None:
         raise NotFound(f"no kind of entities is named {order.kind!r} in this database")
     if after_deploy:
         serving = await _serving(connection, order.kind, None)
-        order = replace(order, after_launches=[row["launch"] for row in serving])
+        order = replace(order, after_launches=[worker.launch for worker in serving])
     return await start_operation(
         database, connection, crawling({}), order, source=source, dry_run=dry_run
     )
 
 
-async def schedule(database: Database, connection: Any, kinds: Sequence[DeclaredKind]) -> None:
-    """Offer the scheduled crawls of these kinds; one that is planned sooner stays."""
-    now = (await connection.fetchrow("select mainspring.now()"))[0]
-    due = [
-        Offer(own_queue(QUEUE, kind.settings.pool), kind.name, now + kind.settings.crawl.every)
-        for kind in kinds
-        if kind.settings.crawl.every is not None
-    ]
+async def schedule(database: Database, tx: Tx, kinds: Sequence[DeclaredKind]) -> None:
+    """Offer the scheduled crawls of these registered kinds; one that is planned sooner stays."""
+    due = []
+    for kind in kinds:
+        if (every := kind.settings.crawl.every) is None:
+            continue
+        if (row := await _read_kind(tx, kind.name)) is not None:
+            due.append(Offer(own_queue(QUEUE, kind.settings.pool), kind.name, row.now + every))
     if due:
-        await offer_visits(database, connection, due)
+        await offer_visits(database, tx, due)
 
 
-async def _serving(connection: Any, kind: str, among: list[str] | None) -> list[Any]:
-    """Launch and process of the workers that serve a kind: all, or of some those that still do."""
-    statement = SQL["list_processes"]
-    values = {"kind": kind, "launches": among}
-    return list(await connection.fetch(statement.numbered, *statement.arguments(values)))
+class RegisteredKind(NamedTuple):
+    """A row of read_kind.sql."""
+
+    source: str
+    crawl_every: timedelta | None
+    now: datetime
 
 
-async def _read_kind(connection: Any, name: str) -> Any:
-    return await connection.fetchrow(SQL["read_kind"].numbered, name)
+class ServingWorker(NamedTuple):
+    """A row of list_processes.sql."""
+
+    launch: str
+    process: str
+
+
+class Traffic(NamedTuple):
+    """The row of read_traffic.sql."""
+
+    waiting: int  # visits of the crawl lane, up to a limit
+    lag_seconds: float  # of live visits
+
+
+async def _serving(tx: Tx, kind: str, among: list[str] | None) -> list[ServingWorker]:
+    """The workers that serve a kind: all, or of some those that still do."""
+    return await tx.rows(SQL["list_processes"], ServingWorker, kind=kind, launches=among)
+
+
+async def _read_kind(tx: Tx, name: str) -> RegisteredKind | None:
+    return await tx.first(SQL["read_kind"], RegisteredKind, kind=name)
 
 
 # -- steps
@@ -132,21 +151,23 @@ def crawling(kinds: Mapping[str, DeclaredKind]) -> OperationKind:
     """The kind of operation; `kinds` of the code are needed where a DAO knows the ids."""
 
     async def page(
-        database: Database, connection: Any, order: CrawlOrder, position: str | None, most: int
+        database: Database,
+        connection: Connection,
+        order: CrawlOrder,
+        position: str | None,
+        most: int,
     ) -> OperationPage:
         if order.after_launches and (
             old := await _serving(connection, order.kind, order.after_launches)
         ):
-            places = ", ".join(row["process"] for row in old)
+            places = ", ".join(worker.process for worker in old)
             return _wait(position, f"workers from before the deploy still run: {places}")
         ahead = STEPS_AHEAD * most
-        traffic = SQL["read_traffic"]
-        values = {"kind": order.kind, "most": ahead}
-        row = await connection.fetchrow(traffic.numbered, *traffic.arguments(values))
-        if row["waiting"] >= ahead:
-            return _wait(position, f"{row['waiting']} visits of the crawl wait already")
-        if row["lag_seconds"] > order.pause_if_lag:
-            return _wait(position, f"live visits lag by {row['lag_seconds']:.1f} s")
+        traffic = await connection.one(SQL["read_traffic"], Traffic, kind=order.kind, most=ahead)
+        if traffic.waiting >= ahead:
+            return _wait(position, f"{traffic.waiting} visits of the crawl wait already")
+        if traffic.lag_seconds > order.pause_if_lag:
+            return _wait(position, f"live visits lag by {traffic.lag_seconds:.1f} s")
         count = most if order.rate is None else max(1, min(most, int(order.rate)))
         after = None if position is None else msgspec.json.decode(position, type=str)
         keys = await _keys(connection, kinds.get(order.kind), order.kind, after, count)
@@ -164,48 +185,48 @@ def _wait(position: str | None, why: str) -> OperationPage:
 
 
 async def _keys(
-    connection: Any, kind: DeclaredKind | None, name: str, after: str | None, most: int
+    connection: Connection, kind: DeclaredKind | None, name: str, after: str | None, most: int
 ) -> list[str]:
     if kind is not None and kind.dao is not None:
-        ids = getattr(kind.dao, "ids", None)
-        if ids is None:
+        if not isinstance(kind.dao, ListingDao):
             raise InvalidSetting(
                 f"kind {name!r} has a dao without ids(connection, after, limit), which answers the "
                 "ids after one in their order: a crawl needs it"
             )
-        return [kind.key_of(id) for id in await ids(connection, after, most)]
-    statement = SQL["crawl_page"]
-    values = {"kind": name, "after": after, "most": most}
-    rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-    return [row["key"] for row in rows]
+        return [kind.key_of(id) for id in await kind.dao.ids(connection, after, most)]
+    return await connection.rows(SQL["crawl_page"], str, kind=name, after=after, most=most)
 
 
 def _freeze(order: CrawlOrder, now: datetime) -> CrawlOrder:
     return order
 
 
-async def _count(database: Database, connection: Any, order: CrawlOrder) -> int | None:
+class Estimate(NamedTuple):
+    """A row of estimate_entities.sql."""
+
+    entities: int | None
+
+
+async def _count(database: Database, tx: Tx, order: CrawlOrder) -> int | None:
     """How many entities there are: an estimate where there are many."""
-    found = await connection.fetchval(SQL["estimate_entities"].numbered, order.kind)
+    estimate = await tx.first(SQL["estimate_entities"], Estimate, kind=order.kind)
+    found = None if estimate is None else estimate.entities
     if found is None or found >= COUNTED:
-        return None if found is None else int(found)
-    row = await _read_kind(connection, order.kind)
-    if row["source"] == "document":
-        return int(found)
-    rows = await connection.fetch(
-        "select count(*) from mainspring.crawl_page($1, null, $2)", order.kind, 10 * COUNTED
-    )
-    return int(rows[0][0])
+        return found
+    kind = await _read_kind(tx, order.kind)
+    if kind is not None and kind.source == "document":
+        return found
+    return await tx.one(SQL["count_entities"], int, kind=order.kind, most=10 * COUNTED)
 
 
 async def _offer(
-    database: Database, connection: Any, order: CrawlOrder, keys: Sequence[str]
+    database: Database, tx: Tx, order: CrawlOrder, keys: Sequence[str]
 ) -> list[ItemResult]:
     queue = f"{order.kind}~"
     asked = ["new"] if order.stages is None else [f"ask:{stage}" for stage in order.stages]
-    payload = dict.fromkeys((*asked, "out"), 1)
+    payload: dict[str, object] = dict.fromkeys((*asked, "out"), 1)
     await offer(
-        connection,
+        tx,
         [
             StageOffer(
                 queue,
@@ -223,21 +244,18 @@ async def _offer(
 # -- the schedule
 
 
-def crawl_queue(database: Database, kinds: Mapping[str, DeclaredKind], pool: str) -> QueueSettings:
+def crawl_queue(
+    database: Database, line: SharedLine, kinds: Mapping[str, DeclaredKind], pool: str
+) -> QueueSettings:
     """The queue whose visits begin crawls: a kind's next scheduled one, or one for a new stage.
 
     In another pool than the default one it is `mainspring.crawl@pool`, so that whoever serves the
     kind begins its crawls.
     """
-    turn = asyncio.Semaphore(1)  # one at a time needs one connection
 
     async def handle(run: Run) -> Outcome:
-        async with turn:
-            connection = await database.connect("crawl")
-            try:
-                return await _begin(database, connection, kinds, run)
-            finally:
-                await connection.close(timeout=5)
+        async with line.use() as connection:
+            return await _begin(database, connection, kinds, run)
 
     retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)  # a schedule is never given up
     name = own_queue(QUEUE, pool)
@@ -247,7 +265,7 @@ def crawl_queue(database: Database, kinds: Mapping[str, DeclaredKind], pool: str
 
 
 async def _begin(
-    database: Database, connection: Any, kinds: Mapping[str, DeclaredKind], run: Run
+    database: Database, connection: Connection, kinds: Mapping[str, DeclaredKind], run: Run
 ) -> Outcome:
     # Beside the schedule, which it must not put off.
     name, _, for_new = run.visit.key.partition("/")
@@ -255,15 +273,15 @@ async def _begin(
     if row is None or (for_new and not _has_ids(kinds.get(name))):
         return Done()
     asked = [key[4:] for key in msgspec.json.decode(run.visit.payload) if key.startswith("ask:")]
-    every: timedelta | None = row["crawl_every"]
+    every = row.crawl_every
     settings = kinds[name].settings.crawl if name in kinds else Crawl()
     order = CrawlOrder(name, asked or None, settings.rate, settings.pause_if_lag)
     if not asked and (every is None or await _is_crawled(database, connection, name)):
         return Done() if every is None else Again(after=every.total_seconds())
     source = f"new stages {', '.join(asked)}" if asked else "schedule"
 
-    async def write(tx: Any) -> None:
-        await start(database, tx, order, source=source)
+    async def write(settling: Connection) -> None:
+        await start(database, settling, order, source=source)
 
     if every is None or for_new:
         return Done(writer=Alone(write))
@@ -272,10 +290,10 @@ async def _begin(
 
 def _has_ids(kind: DeclaredKind | None) -> bool:
     """Whether all entities of a kind can be found."""
-    return kind is None or kind.dao is None or hasattr(kind.dao, "ids")
+    return kind is None or kind.dao is None or isinstance(kind.dao, ListingDao)
 
 
-async def _is_crawled(database: Database, connection: Any, kind: str) -> bool:
+async def _is_crawled(database: Database, connection: Connection, kind: str) -> bool:
     """Whether a crawl of the whole kind is under way."""
     for state in ("running", "paused"):
         for found in await list_operations(database, connection, state=state, limit=500):

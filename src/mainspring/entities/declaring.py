@@ -21,11 +21,11 @@ def declare_entities(
     name: str,
     *,
     table: str | None,
-    dao: Any,
+    dao: Dao | None,
     key: str | Iterable[str],
     ignore: Iterable[str],
     capture: str | None,
-    model: Any,
+    model: type[object] | None,
     codec: Codec[Any] | None,
     **settings: Any,
 ) -> Kind:
@@ -63,7 +63,7 @@ def declare_documents(
     tasks: Container[str],
     name: str,
     *,
-    model: Any,
+    model: type[object] | None,
     codec: Codec[Any] | None,
     **settings: Any,
 ) -> Documents:

@@ -10,57 +10,83 @@ The same triggers watch the table as watch users' own, so plain SQL on it is see
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.entities.capture.announce import Connection
+from mainspring.entities.declare.declared_kind import CallerConnection
 from mainspring.entities.kind import Kind
-from mainspring.entities.outside.queue import call
+from mainspring.entities.outside.queue import asked
+from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidArguments, InvalidSetting
 from mainspring.shape import fault, shape
+
+
+class Document(NamedTuple):
+    """A row of get_document.sql."""
+
+    body: str
+    version: int
 
 
 class Documents(Kind):
     """A kind of managed documents."""
 
-    async def put(self, id: Any, value: Any, *, connection: Connection | None = None) -> int:
-        """Create the document, or overwrite it whatever it is; answers its version.
+    async def put(
+        self, id: object, value: object, *, connection: CallerConnection | None = None
+    ) -> int:
+        """Create the document, or overwrite it whatever it is; returns its version.
 
         `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
         """
-        rows = await self._call("put_document", connection, id=id, body=self._body(value))
-        return int(rows[0][0])
+        key, body = self.key_of(id), self._body(value)
+        async with asked(self, connection, id=key) as tx:
+            return await tx.one(SQL["put_document"], int, kind=self.name, id=key, body=body)
 
-    async def get(self, id: Any, *, connection: Connection | None = None) -> tuple[Any, int] | None:
+    async def get(
+        self, id: object, *, connection: CallerConnection | None = None
+    ) -> tuple[Any, int] | None:
         """The document and its version; None if there is none."""
-        rows = await self._call("get_document", connection, id=id)
-        if not rows:
-            return None
-        body, version = rows[0]
-        return (self.model.decode_json(body), version)
+        key = self.key_of(id)
+        async with asked(self, connection, id=key) as tx:
+            found = await tx.first(SQL["get_document"], Document, kind=self.name, id=key)
+        return None if found is None else (self.model.decode_json(found.body), found.version)
 
     async def replace(
-        self, id: Any, value: Any, version: int, *, connection: Connection | None = None
+        self,
+        id: object,
+        value: object,
+        version: int,
+        *,
+        connection: CallerConnection | None = None,
     ) -> bool:
         """Replace the document if it still has this version (0: create it if there is none)."""
         if isinstance(version, bool) or not isinstance(version, int) or version < 0:
             raise InvalidSetting(f"version must be one that get() answered, or 0, got {version!r}")
-        name = "replace_document" if version else "create_document"
-        body = self._body(value)
-        return bool(await self._call(name, connection, id=id, body=body, version=version))
+        values = {"kind": self.name, "id": self.key_of(id), "body": self._body(value)}
+        async with asked(self, connection, id=values["id"]) as tx:
+            if version:
+                made = await tx.first(SQL["replace_document"], int, version=version, **values)
+            else:
+                made = await tx.first(SQL["create_document"], int, **values)
+        return made is not None
 
     async def delete(
-        self, id: Any, *, version: int | None = None, connection: Connection | None = None
+        self,
+        id: object,
+        *,
+        version: int | None = None,
+        connection: CallerConnection | None = None,
     ) -> bool:
         """Delete the document, with `version` only if it still has that; whether it was there."""
-        return bool(await self._call("delete_document", connection, id=id, version=version))
+        key = self.key_of(id)
+        async with asked(self, connection, id=key) as tx:
+            gone = await tx.first(
+                SQL["delete_document"], int, kind=self.name, id=key, version=version
+            )
+        return gone is not None
 
-    async def _call(self, name: str, connection: Connection | None, **values: Any) -> list[Any]:
-        values["id"] = self.key_of(values["id"])
-        return await call(self, name, connection, **values)
-
-    def _body(self, value: Any) -> str:
+    def _body(self, value: object) -> str:
         """The document as JSON; what could not be read again is not written."""
         try:
             text = msgspec.json.encode(self.encode(value)).decode()

@@ -9,15 +9,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from mainspring.db.database import Database
+from mainspring.db.tx import SyncTx
 from mainspring.entities.capture import triggers
+from mainspring.entities.capture.triggers import TriggerRow
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.columns import check_stages
 from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.table import Shape
-from mainspring.entities.register import found, registration, trigger_prefix
+from mainspring.entities.declare.table import Shape, TableRow
+from mainspring.entities.register import registration, trigger_prefix
 from mainspring.entities.source.choose import checked
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKind, InvalidStage, MigrationFailed, MissingRights
@@ -35,12 +36,9 @@ def install_kinds(
     """
     count = 0
     for kind in sorted(kinds, key=lambda k: k.name):
-        with (
-            database.transaction_sync(connection),
-            connection.cursor(row_factory=dict_row) as cursor,
-        ):
+        with database.transaction_sync(connection):
             try:
-                count += _install(cursor, kind)
+                count += _install(connection, kind)
             except psycopg.errors.InsufficientPrivilege as error:
                 raise MissingRights(
                     f"kind {kind.name!r}: {error.diag.message_primary}; kinds are registered by the "
@@ -49,34 +47,33 @@ def install_kinds(
     return count
 
 
-def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> int:
-    shape = inspect_kind_sync(cursor, kind)
+def _install(connection: psycopg.Connection[Any], kind: DeclaredKind) -> int:
+    tx = SyncTx(connection)
+    shape = inspect_kind(tx, kind)
     check_stages(kind, shape)  # before anything is changed, not when a worker starts
-    cursor.execute(SQL["register_kind"].text, registration(kind, shape))
-    stages = {"kind": kind.name, "stages": catalogue.declared(kind.stages.values())}
-    cursor.execute(SQL["take_over_stage"].text, stages)
-    cursor.execute(SQL["register_stages"].text, stages)
-    listeners = consumer.registration(kind.consumers)
-    cursor.execute(SQL["register_consumers"].text, {"consumers": listeners})
-    _register_capture(cursor, kind, shape)
+    tx.run(SQL["register_kind"], **registration(kind, shape))
+    stages = catalogue.declared(kind.stages.values())
+    tx.run(SQL["take_over_stage"], kind=kind.name, stages=stages)
+    tx.run(SQL["register_stages"], kind=kind.name, stages=stages)
+    tx.run(SQL["register_consumers"], consumers=consumer.registration(kind.consumers))
+    _register_capture(tx, kind, shape)
     if shape is None or kind.is_document:
         return 0
-    prefix = {"prefix": trigger_prefix(kind.name)}
-    rows = cursor.execute(SQL["list_triggers"].text, prefix).fetchall()
-    statements = triggers.changes(kind.settings, shape, triggers.own(kind.name, map(found, rows)))
+    rows = tx.rows(SQL["list_triggers"], TriggerRow, prefix=trigger_prefix(kind.name))
+    statements = triggers.changes(kind.settings, shape, triggers.own(kind.name, rows))
     if statements and not shape.may_trigger:
         raise MissingRights(
             f"kind {kind.name!r}: the role may not create triggers on {shape.sql}; migrate as its "
             f"owner, grant trigger on {shape.sql}, or apply what mainspring migrate --sql prints"
         )
     try:
-        cursor.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
+        connection.execute(f"set local lock_timeout = '{_LOCK_WAIT}'".encode())
         if triggers.triggers(kind.settings, shape) and kind.has_version:
-            cursor.execute(triggers.bump_sql(kind.settings, shape).encode())
+            connection.execute(triggers.bump_sql(kind.settings, shape).encode())
         if triggers.is_generated(kind.settings, shape):
-            cursor.execute(triggers.generate_sql(kind.settings, shape).encode())
+            connection.execute(triggers.generate_sql(kind.settings, shape).encode())
         for statement in statements:
-            cursor.execute(statement.encode())
+            connection.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
         raise MigrationFailed(
             f"kind {kind.name!r}: {shape.sql} was in use for {_LOCK_WAIT}, its triggers are as they "
@@ -90,26 +87,23 @@ def _install(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> int:
     return len(statements)
 
 
-def _register_capture(
-    cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind, shape: Shape | None
-) -> None:
+def _register_capture(tx: SyncTx, kind: DeclaredKind, shape: Shape | None) -> None:
     """Triggers see only what the owner of the schema has registered; it is asked for news alone."""
     captures = shape is not None and triggers.triggers(kind.settings, shape)
     wanted = shape.oid if shape is not None and captures else None
-    rows = cursor.execute(SQL["read_capture"].text, {"kind": kind.name}).fetchall()
-    if [row["relid"] for row in rows] == ([] if wanted is None else [wanted]):
+    captured = tx.rows(SQL["read_capture"], int, kind=kind.name)
+    if captured == ([] if wanted is None else [wanted]):
         return
-    cursor.execute(SQL["register_capture"].text, {"kind": kind.name, "relid": wanted})
+    tx.run(SQL["register_capture"], kind=kind.name, relid=wanted)
 
 
 def kinds_script(connection: psycopg.Connection[Any], kinds: Iterable[DeclaredKind]) -> str:
     """The SQL that installs the triggers of kinds, for other tools to apply."""
     parts = []
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for kind in sorted(kinds, key=lambda k: k.name):
-            shape = inspect_kind_sync(cursor, kind)
-            if shape is not None and not kind.is_document:
-                parts.append(triggers.install_sql(kind.settings, shape))
+    for kind in sorted(kinds, key=lambda k: k.name):
+        shape = inspect_kind(SyncTx(connection), kind)
+        if shape is not None and not kind.is_document:
+            parts.append(triggers.install_sql(kind.settings, shape))
     return "\n".join(parts)
 
 
@@ -118,18 +112,17 @@ def examine_kinds(
 ) -> dict[str, str]:
     """Why kinds cannot stand on their tables, by kind; nothing is changed."""
     wrong: dict[str, str] = {}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for kind in sorted(kinds, key=lambda k: k.name):
-            try:
-                check_stages(kind, None if kind.is_document else inspect_kind_sync(cursor, kind))
-            except (InvalidKind, InvalidStage) as error:
-                wrong[kind.name] = str(error)
+    for kind in sorted(kinds, key=lambda k: k.name):
+        try:
+            shape = None if kind.is_document else inspect_kind(SyncTx(connection), kind)
+            check_stages(kind, shape)
+        except (InvalidKind, InvalidStage) as error:
+            wrong[kind.name] = str(error)
     return wrong
 
 
-def inspect_kind_sync(cursor: psycopg.Cursor[dict[str, Any]], kind: DeclaredKind) -> Shape | None:
+def inspect_kind(tx: SyncTx, kind: DeclaredKind) -> Shape | None:
     """The table of a kind, if the kind can stand on it; None for a DAO."""
-    if kind.settings.table is None:
+    if (table := kind.settings.table) is None:
         return None
-    cursor.execute(SQL["inspect_table"].text, {"name": kind.settings.table})
-    return checked(kind, cursor.fetchall())
+    return checked(kind, tx.first(SQL["inspect_table"], TableRow, name=table))

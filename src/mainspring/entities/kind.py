@@ -5,18 +5,18 @@ The face of the layer for users: it stands above the rooms. They know a kind by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from mainspring.entities import crawl
-from mainspring.entities.capture.announce import Connection, announce, announce_sync
+from mainspring.entities.capture.announce import announce, announce_sync
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue
 from mainspring.entities.declare import stage as stages
 from mainspring.entities.declare.consumer import Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
-from mainspring.entities.declare.declared_kind import DeclaredKind, KindHost
+from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, KindHost
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
@@ -25,7 +25,8 @@ from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.outside.state import read_state, set_state
-from mainspring.kernel import Operation, RetryPolicy
+from mainspring.jobs import Operation
+from mainspring.kernel import RetryPolicy
 
 
 class Kind(DeclaredKind):
@@ -42,7 +43,7 @@ class Kind(DeclaredKind):
         host: KindHost,
         settings: KindSettings,
         *,
-        model: Any = None,
+        model: type[object] | None = None,
         dao: Dao | None = None,
         codec: Codec[Any] | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class Kind(DeclaredKind):
             return lambda decorated: self._declare(decorated, given)
         return self._declare(target, given)
 
-    def _declare(self, target: Callable[..., Any], given: dict[str, Any]) -> stages.Stage:
+    def _declare(self, target: object, given: dict[str, Any]) -> stages.Stage:
         return stages.declare(self, target, given)
 
     # -- who gets what was saved
@@ -70,7 +71,7 @@ class Kind(DeclaredKind):
     def sink(
         self,
         name: str,
-        target: Sink | Callable[[Saved], Any],
+        target: Sink | Callable[[Saved], object],
         *,
         retry: RetryPolicy | None = None,
         parallel: int | None = None,
@@ -89,11 +90,11 @@ class Kind(DeclaredKind):
 
     async def offer(
         self,
-        id: Any,
+        id: object,
         *,
         stage: str | None = None,
         at: datetime | None = None,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> bool:
         """Offer an entity to a stage, or (without one) to be asked about by all of them (S20).
 
@@ -102,7 +103,7 @@ class Kind(DeclaredKind):
         """
         return await queue.offer(self, id, stage, at, connection)
 
-    async def check(self, id: Any, *, connection: Connection | None = None) -> list[Entry]:
+    async def check(self, id: object, *, connection: CallerConnection | None = None) -> list[Entry]:
         """In which queues an entity is, and when it is due there."""
         return await queue.check(self, id, connection)
 
@@ -112,19 +113,19 @@ class Kind(DeclaredKind):
         limit: int = 100,
         *,
         crawl: bool = False,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> list[Peeked]:
         """The first entities of a stage's queue (None: the system's), live or of the crawl."""
         return await queue.peek(self, stage, limit, crawl, connection)
 
     async def delete_visit(
         self,
-        id: Any,
+        id: object,
         stage: str | None = None,
         *,
         crawl: bool = False,
         force: bool = False,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> bool:
         """Take an entity out of a stage's queue, its timer with it; whether it was there.
 
@@ -180,7 +181,7 @@ class Kind(DeclaredKind):
     # -- states from outside
 
     async def state(
-        self, stage: str | stages.Stage, id: Any, *, connection: Connection | None = None
+        self, stage: str | stages.Stage, id: object, *, connection: CallerConnection | None = None
     ) -> tuple[Any, int]:
         """A stage's private state of an entity and its version; (None, 0) if there is none."""
         return await read_state(self, stage, id, connection)
@@ -188,11 +189,11 @@ class Kind(DeclaredKind):
     async def set_state(
         self,
         stage: str | stages.Stage,
-        id: Any,
-        value: Any,
+        id: object,
+        value: object,
         version: int,
         *,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> bool:
         """Replace a stage's state, if it still has the version that `state` answered (S11).
 
@@ -203,7 +204,7 @@ class Kind(DeclaredKind):
 
     # -- writes from outside
 
-    async def edit(self, id: Any, change: Changing) -> Any:
+    async def edit(self, id: object, change: Changing) -> Any:
         """Read an entity, change it and write it, losing nobody's update; answers it as it is then.
 
             await listing.edit(42, lambda found: Update(views=found.views + 1))
@@ -219,10 +220,10 @@ class Kind(DeclaredKind):
 
     async def changed(
         self,
-        ids: Any,
+        ids: object,
         *,
         fields: Iterable[str] | None = None,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> int:
         """Say that entities changed, where no trigger does: the stages are asked about them.
 
@@ -234,25 +235,25 @@ class Kind(DeclaredKind):
 
     def changed_sync(
         self,
-        ids: Any,
+        ids: object,
         *,
         fields: Iterable[str] | None = None,
-        connection: Connection | None = None,
+        connection: CallerConnection | None = None,
     ) -> int:
         """The same for code that is not async."""
         return announce_sync(self, self._texts(ids), "changed", fields, connection)
 
-    async def deleted(self, ids: Any, *, connection: Connection | None = None) -> int:
+    async def deleted(self, ids: object, *, connection: CallerConnection | None = None) -> int:
         """Say that entities were deleted, where no trigger does: their visits and states end.
 
         Answers how many entities had any.
         """
         return await announce(self, self._texts(ids), "deleted", None, connection)
 
-    def deleted_sync(self, ids: Any, *, connection: Connection | None = None) -> int:
+    def deleted_sync(self, ids: object, *, connection: CallerConnection | None = None) -> int:
         """The same for code that is not async."""
         return announce_sync(self, self._texts(ids), "deleted", None, connection)
 
-    def _texts(self, ids: Any) -> list[str]:
-        many: Sequence[Any] = ids if isinstance(ids, list | set | frozenset) else [ids]  # type: ignore[assignment]
+    def _texts(self, ids: object) -> list[str]:
+        many: Iterable[object] = ids if isinstance(ids, list | set | frozenset) else [ids]
         return sorted({self.key_of(id) for id in many})

@@ -8,16 +8,21 @@ from mainspring.db.database import Database
 from mainspring.entities.crawl import OPERATION, crawl_queue, crawling
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.runtime import Runtime, kind_queues, start
-from mainspring.kernel import Layer, QueueSettings, WorkerSettings
+from mainspring.kernel import Layer, QueueSettings, WorkerPort, WorkerSettings
 
 
 class EntityLayer(Layer):
     """All kinds of an application; those of the worker's pool are run."""
 
     def __init__(
-        self, database: Database, kinds: Mapping[str, DeclaredKind], settings: WorkerSettings
+        self,
+        database: Database,
+        worker: WorkerPort,
+        kinds: Mapping[str, DeclaredKind],
+        settings: WorkerSettings,
     ) -> None:
         self._database = database
+        self._worker = worker
         self._kinds = kinds
         self._slots = settings.concurrency
         self._mine = [kind for kind in kinds.values() if kind.settings.pool == settings.pool]
@@ -25,7 +30,7 @@ class EntityLayer(Layer):
         self.operations = {OPERATION: crawling(kinds)}
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
-        crawls = crawl_queue(self._database, self._kinds, pool)
+        crawls = crawl_queue(self._database, self._worker.line(), self._kinds, pool)
         if self._runtime is not None:
             return [*self._runtime.queues(), crawls]
         declared = [queue for kind in self._kinds.values() for queue in kind_queues(kind)]
@@ -36,7 +41,7 @@ class EntityLayer(Layer):
 
     async def open(self) -> None:
         """Register kinds and stages, and look at their tables."""
-        self._runtime = await start(self._database, self._mine, threads=self._slots)
+        self._runtime = await start(self._database, self._worker, self._mine, threads=self._slots)
 
     async def close(self) -> None:
         if self._runtime is not None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
+from mainspring.db.database import Connection
 from mainspring.db.literals import numbers, texts, words
+from mainspring.db.tx import Tx
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     KERNEL_SQL,
+    Done,
     Run,
     Verdict,
     lock_visits,
@@ -32,18 +34,23 @@ class StageOffer(msgspec.Struct, gc=False):
     key: str
     due_at: datetime | None = None
     after: float | None = None
-    payload: dict[str, Any] = {}
+    payload: dict[str, object] = {}
     priority: int = DEFAULT_PRIORITY
 
 
 class Offering:
-    """The kernel's writer for runs that come to nothing but offers, which wait in their notes."""
+    """The kernel's writer for runs that come to nothing but offers."""
 
     most = 1000
     overlaps = True
     stands = True
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+    def done(self, run: Run, offers: Sequence[StageOffer], result: str) -> Done:
+        """The outcome of such a run. Its offers wait as its change."""
+        run.change = offers
+        return Done(result=result, writer=self if offers else None)
+
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
         """Offers and settle in one transaction. The visits are locked first: a delete that comes
         meanwhile then finds the offers, too."""
         stood = await lock_visits(connection, runs)
@@ -57,15 +64,13 @@ class Offering:
         return [how if how in ("locked", "gone") else None for how in stood]
 
 
-async def offer(connection: Any, offers: Sequence[StageOffer]) -> None:
+async def offer(tx: Tx, offers: Sequence[StageOffer]) -> None:
     """Offer visits; always writes, so that a run under way is followed by another."""
-    if not offers:
-        return
-    statement = KERNEL_SQL["offer_many"]
-    await connection.execute(statement.numbered, *statement.arguments(offer_values(offers)))
+    if offers:
+        await tx.run(KERNEL_SQL["offer_many"], **offer_values(offers))
 
 
-def offer_values(offers: Sequence[StageOffer]) -> dict[str, Any]:
+def offer_values(offers: Sequence[StageOffer]) -> dict[str, object]:
     """The arguments of the kernel's offer_many.sql."""
     due_ats = [None if o.due_at is None else o.due_at.isoformat() for o in offers]
     afters = [o.after for o in offers]
@@ -85,7 +90,7 @@ def offer_values(offers: Sequence[StageOffer]) -> dict[str, Any]:
 def _encoded(offers: Sequence[StageOffer]) -> list[str]:
     """The payloads as JSON; the offers of one system visit share theirs."""
     found: list[str] = []
-    last: dict[str, Any] | None = None
+    last: dict[str, object] | None = None
     for wish in offers:
         if wish.payload is not last:
             last, text = wish.payload, _encode(wish.payload).decode()

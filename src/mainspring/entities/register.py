@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
-from mainspring.db.database import Database
-from mainspring.db.sql import Statement
-from mainspring.entities.capture.triggers import PREFIX, FoundTrigger, faults, own
+from mainspring.db.tx import Tx
+from mainspring.entities.capture.triggers import PREFIX, FoundTrigger, TriggerRow, faults, own
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.kind_settings import KindSettings
-from mainspring.entities.declare.table import Shape
+from mainspring.entities.declare.table import Shape, TableRow
 from mainspring.entities.source.choose import checked
 from mainspring.entities.statements import SQL
 
 log = logging.getLogger("mainspring")
 
 
-async def register_kinds(
-    database: Database, connection: Any, kinds: Iterable[DeclaredKind]
-) -> dict[str, Shape]:
-    """Look at the tables of kinds and register them (asyncpg); answers the shapes by kind."""
-
-    async def fetch(statement: Statement, values: dict[str, Any]) -> list[Any]:
-        return await database.fetch(connection, statement, *statement.arguments(values))
-
+async def register_kinds(tx: Tx, kinds: Iterable[DeclaredKind]) -> dict[str, Shape]:
+    """Look at the tables of kinds and register them; returns the shapes by kind."""
     shapes: dict[str, Shape] = {}
     for kind in sorted(kinds, key=lambda k: k.name):
         shape = None
         if (table := kind.settings.table) is not None:
-            shape = checked(kind, await fetch(SQL["inspect_table"], {"name": table}))
+            shape = checked(kind, await tx.first(SQL["inspect_table"], TableRow, name=table))
             shapes[kind.name] = shape
-        await fetch(SQL["register_kind"], registration(kind, shape))
+        await tx.run(SQL["register_kind"], **registration(kind, shape))
         if shape is not None:
-            _warn(kind, shape, await find_triggers(database, connection, kind.settings))
+            _warn(kind, shape, await find_triggers(tx, kind.settings))
     return shapes
 
 
@@ -54,16 +46,13 @@ def _warn(kind: DeclaredKind, shape: Shape, there: list[FoundTrigger]) -> None:
         )
 
 
-async def find_triggers(
-    database: Database, connection: Any, kind: KindSettings
-) -> list[FoundTrigger]:
-    """Our triggers of a kind, as they are (asyncpg)."""
-    statement = SQL["list_triggers"]
-    rows = await database.fetch(connection, statement, trigger_prefix(kind.name))
-    return own(kind.name, map(found, rows))
+async def find_triggers(tx: Tx, kind: KindSettings) -> list[FoundTrigger]:
+    """Our triggers of a kind, as they are."""
+    prefix = trigger_prefix(kind.name)
+    return own(kind.name, await tx.rows(SQL["list_triggers"], TriggerRow, prefix=prefix))
 
 
-def registration(kind: DeclaredKind, shape: Shape | None) -> dict[str, Any]:
+def registration(kind: DeclaredKind, shape: Shape | None) -> dict[str, object]:
     """The values of register_kind.sql."""
     s = kind.settings
     declared = {"serial": s.serial, "jitter": s.jitter}
@@ -85,15 +74,3 @@ def registration(kind: DeclaredKind, shape: Shape | None) -> dict[str, Any]:
 def trigger_prefix(kind: str) -> str:
     """The value of list_triggers.sql."""
     return f"{PREFIX}{kind}_"
-
-
-def found(row: Mapping[str, Any]) -> FoundTrigger:
-    """A row of list_triggers.sql."""
-    return FoundTrigger(
-        oid=row["oid"],
-        table=row["table_name"],
-        name=row["name"],
-        function=row["function"],
-        arguments=tuple(part.decode() for part in bytes(row["arguments"]).split(b"\0")[:-1]),
-        enabled=row["enabled"],
-    )

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.db.reconnecting import Line
+from mainspring.db.shared import Haste, SharedLine
+from mainspring.db.tx import Tx
 from mainspring.entities.crawl import schedule
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.catalogue import Known
@@ -30,7 +30,7 @@ from mainspring.entities.source.printing import PRINTING
 from mainspring.entities.visit.loader import Loader, LoadNeed
 from mainspring.entities.visit.stage_run import StageRunner
 from mainspring.entities.visit.system import StageAsker, Viewed
-from mainspring.kernel import MOST_HANGING, Handler, Outcome, QueueSettings, Run
+from mainspring.kernel import MOST_HANGING, Handler, Outcome, QueueSettings, Run, WorkerPort
 
 log = logging.getLogger("mainspring")
 
@@ -43,7 +43,7 @@ class KindRuntime:
         kind: DeclaredKind,
         shape: Shape | None,
         database: Database,
-        line: Line,
+        line: SharedLine,
         threads: ThreadPoolExecutor,
     ) -> None:
         self.kind = kind
@@ -90,6 +90,9 @@ class KindRuntime:
             return queues  # the user's own code may take long, and whoever reads would wait for it
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
 
+    async def close(self) -> None:
+        await self._loader.close()
+
 
 class Runtime:
     """All kinds of an application in one worker."""
@@ -97,13 +100,13 @@ class Runtime:
     def __init__(
         self,
         database: Database,
+        worker: WorkerPort,
         kinds: Iterable[DeclaredKind],
         shapes: Mapping[str, Shape],
         *,
         threads: int,
     ) -> None:
-        shared = Line(database, "loader", **PRINTING)
-        self._lines = [shared]
+        shared = worker.line("loader", settings=PRINTING)
         # One for each slot, and for each run that hangs beside them.
         self._threads = ThreadPoolExecutor(
             threads + MOST_HANGING, thread_name_prefix="mainspring.stage"
@@ -112,13 +115,12 @@ class Runtime:
         for kind in kinds:
             line = shared
             if kind.dao is not None:  # the user's own code may take long: its kind alone waits
-                line = Line(database, "loader", **PRINTING)
-                self._lines.append(line)
+                line = worker.line("dao", Haste.LONG, PRINTING)
             self.kinds[kind.name] = KindRuntime(
                 kind, shapes.get(kind.name), database, line, self._threads
             )
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
-        self._relay = Relay(database, list(declared.values()), self._threads)
+        self._relay = Relay(worker.line(), list(declared.values()), self._threads)
 
     def queues(self) -> list[QueueSettings]:
         """The queues of all kinds and of their relays."""
@@ -127,15 +129,15 @@ class Runtime:
 
     async def close(self) -> None:
         await self._relay.close()
-        for line in self._lines:
-            await line.close()
+        for kind in self.kinds.values():
+            await kind.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def register_stages(connection: Any, kinds: Iterable[DeclaredKind]) -> None:
+async def register_stages(tx: Tx, kinds: Iterable[DeclaredKind]) -> None:
     """Enter the stages of registered kinds in their catalogues."""
     for kind in kinds:
-        fresh = await catalogue.register(connection, kind.name, kind.stages.values())
+        fresh = await catalogue.register(tx, kind.name, kind.stages.values())
         if fresh:
             log.info("stages.new", extra={"kind": kind.name, "stages": fresh})
 
@@ -220,20 +222,18 @@ def patcher_of(kind: DeclaredKind, stage: Stage, model: Model, shape: Shape | No
     )
 
 
-async def start(database: Database, kinds: Iterable[DeclaredKind], *, threads: int) -> Runtime:
+async def start(
+    database: Database, worker: WorkerPort, kinds: Iterable[DeclaredKind], *, threads: int
+) -> Runtime:
     """Register kinds and stages, look at their tables, and make what runs them."""
     known = list(kinds)
     if not known:
-        return Runtime(database, known, {}, threads=1)
-    connection = await database.connect("stages")
-    try:
-        async with database.transaction(connection):
-            shapes = await register_kinds(database, connection, known)
-            for kind in known:
-                check_stages(kind, shapes.get(kind.name))  # before another worker goes by them
-            await register_stages(connection, known)
-            await consumer.register(connection, [c for kind in known for c in kind.consumers])
-            await schedule(database, connection, known)
-    finally:
-        await connection.close()
-    return Runtime(database, known, shapes, threads=threads)
+        return Runtime(database, worker, known, {}, threads=1)
+    async with worker.line().use() as connection, connection.atomic():
+        shapes = await register_kinds(connection, known)
+        for kind in known:
+            check_stages(kind, shapes.get(kind.name))  # before another worker goes by them
+        await register_stages(connection, known)
+        await consumer.register(connection, [c for kind in known for c in kind.consumers])
+        await schedule(database, connection, known)
+    return Runtime(database, worker, known, shapes, threads=threads)

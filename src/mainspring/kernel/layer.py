@@ -6,18 +6,17 @@ here is optional: a layer writes the methods that it needs, and inherits the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.shared import PLAIN, SIDE, Haste, SharedConnections, SharedLine
 from mainspring.db.steps import Steps
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
 from mainspring.kernel.visit import Run, Visit
-
-if TYPE_CHECKING:
-    from mainspring.kernel.jobs.operation import OperationKind
 
 
 class WorkerPort(Protocol):
@@ -26,6 +25,13 @@ class WorkerPort(Protocol):
     @property
     def worker_id(self) -> UUID | None:
         """Under which the worker has joined its pool; None while it has not."""
+        ...
+
+    def line(
+        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
+    ) -> SharedLine:
+        """A line to the database: it shares the worker's connections. Lines of one role have the same
+        settings; those of the role `side` have none of their own."""
         ...
 
     def offered(self, queue: str, due_at: datetime) -> None:
@@ -40,7 +46,7 @@ class WorkerPort(Protocol):
         """Whether the worker runs visits of this queue and shard."""
         ...
 
-    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
+    def call_soon(self, action: Callable[..., None], *values: object) -> None:
         """Call something in the worker's event loop. From any thread, as the only method here."""
         ...
 
@@ -57,17 +63,77 @@ class NewlyParked(NamedTuple):
     payload: str
 
 
+class HeldVisit(NamedTuple):
+    """A visit that a run holds."""
+
+    shard: int
+    key: str
+    queue: str
+    grp: str | None
+    run: int
+    holder: UUID | None
+    overdue: bool  # its work timeout has passed
+    orphaned: bool  # its holder is dead
+    payload: str | None  # of one that is overdue
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """What a step did to one item."""
+
+    queue: str
+    key: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPage:
+    """The items of a step, and where the next one begins (JSON); None: this step is the last.
+
+    A step that goes slowly waits after its items; one without items that is not the last only waits.
+    """
+
+    items: Sequence[Any]
+    position: str | None
+    wait: float = 0.0  # seconds before the next step
+    why: str | None = None  # what it waits for
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKind:
+    """A kind of operation. `order` is the dataclass that says what is asked; it is kept as JSON.
+
+    `freeze` fixes the order at its start, so that what happens later does not widen it. `count`
+    estimates the items, `page` reads some, `apply` changes them in the settling transaction.
+    """
+
+    name: str
+    order: type
+    freeze: Callable[[Any, datetime], Any]
+    count: Callable[[Database, Any, Any], Awaitable[int | None]]
+    page: Callable[[Database, Any, Any, str | None, int], Awaitable[OperationPage]]
+    apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[ItemResult]]]
+    counted: bool = (
+        False  # items are only counted: there may be millions, and each is seen elsewhere
+    )
+
+
 class Chore(Protocol):
     """What a layer does now and then to its tables; told for how many days history is kept."""
 
-    async def __call__(self, database: Database, connection: Any, *, days: int) -> Any: ...
+    async def __call__(
+        self, database: Database, connection: Connection, *, days: int
+    ) -> object: ...
 
 
 class Layer(Protocol):
     """One layer in one worker. Subclass it; every method but `queues` may be left out."""
 
-    # What upkeep calls, and kinds of bulk operations by name.
+    # What is done every ten minutes and may take long; what is short and done every two seconds, or seldom
+    # while it returns that there is nothing to look after.
     chores: Sequence[Chore] = ()
+    glances: Sequence[Chore] = ()
+    # Kinds of bulk operations by name.
     operations: Mapping[str, OperationKind] = {}
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
@@ -93,10 +159,10 @@ class Layer(Protocol):
         """The worker works. Called again while the database is away."""
         return
 
-    def take_overdue(self, held: Sequence[Any]) -> set[int]:
-        """Runs (rows of read_held.sql) whose work timeout has passed and which this layer recovers.
+    def take_overdue(self, held: Sequence[HeldVisit]) -> set[int]:
+        """Take those of runs whose work timeout has passed which this layer recovers; returns their tokens.
 
-        Called by the heart's thread. Returns the tokens of those runs.
+        Called by the heart's thread.
         """
         return set()
 
@@ -131,8 +197,27 @@ MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
 class Port:
     """A worker's port that exists before the worker does: layers are made first, for their queues."""
 
-    def __init__(self) -> None:
+    def __init__(self, connections: SharedConnections | None = None) -> None:
+        self._connections = connections
         self._worker: WorkerPort | None = None
+
+    @classmethod
+    def to(cls, database: Database, settings: WorkerSettings | None = None) -> Port:
+        """One with connections: the worker's, but the heart's and the one that listens, if any. None is
+        opened before it is needed."""
+        most = (settings or WorkerSettings()).connections
+        return cls(SharedConnections(database, most - (1 if database.pooled else 2)))
+
+    async def close(self) -> None:
+        """Close the connections, when nobody uses them any more."""
+        if self._connections is not None:
+            await self._connections.close()
+
+    def line(
+        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
+    ) -> SharedLine:
+        assert self._connections is not None, "this port leads to no database"
+        return self._connections.line(role, haste, settings)
 
     def attach(self, worker: WorkerPort) -> None:
         """From now on this worker is meant."""
@@ -153,7 +238,7 @@ class Port:
     def serves(self, queue: str, shard: int) -> bool:
         return self._worker is not None and self._worker.serves(queue, shard)
 
-    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
+    def call_soon(self, action: Callable[..., None], *values: object) -> None:
         if self._worker is not None:
             self._worker.call_soon(action, *values)
 

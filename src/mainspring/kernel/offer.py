@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.query import ask
+from mainspring.db.steps import CopyStep
+from mainspring.db.tx import Tx
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, shard_of, token
 
 
@@ -23,18 +24,23 @@ class Offer:
     payload: str = "{}"  # a JSON object, united with that of the visit that is there
 
 
-async def offer_visits(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+async def offer_visits(database: Database, tx: Tx, offers: Sequence[Offer]) -> None:
     """Offer visits: a run under way that has not settled yet will be followed by another."""
-    await ask(database, connection, "offer", **_values(database, offers))
+    await tx.run(SQL["offer"], **_values(database, offers))
 
 
-async def offer_new_visits(database: Database, connection: Any, offers: Sequence[Offer]) -> None:
+async def offer_new_visits(database: Database, tx: Tx, offers: Sequence[Offer]) -> None:
     """Offer visits where there are none; one that is there is left as it is."""
     values = _values(database, offers)
-    await ask(database, connection, "insert_new", expires_ats=[None] * len(offers), **values)
+    await tx.run(SQL["insert_new"], expires_ats=[None] * len(offers), **values)
 
 
-def _values(database: Database, offers: Sequence[Offer]) -> dict[str, Any]:
+def copy_visits(columns: Sequence[str], chunks: Iterator[bytes]) -> CopyStep:
+    """Copy visits in, under fresh keys that nobody can have. A column that is not named has its default."""
+    return CopyStep("mainspring.visit", columns, chunks)
+
+
+def _values(database: Database, offers: Sequence[Offer]) -> dict[str, object]:
     return {
         "shards": [shard_of(o.key, database.shard_count) for o in offers],
         "keys": [o.key for o in offers],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
+from mainspring.db.database import Connection
 from mainspring.kernel.visit import Run
 
 
@@ -23,7 +24,7 @@ class Writer(Protocol):
     overlaps: bool  # two batches may be written at once, on two connections
     stands: bool  # what it wrote is kept although a visit was offered again meanwhile
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
         """Write what belongs to these runs, on the settling connection, in its transaction.
 
         Answers for each run: None to settle it; another outcome to settle it with, having written
@@ -41,10 +42,10 @@ class Alone:
     overlaps = False
     stands = False
 
-    def __init__(self, write: Callable[[Any], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         self._write = write
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
         await self._write(connection)
         return (None,)
 
@@ -81,6 +82,18 @@ class Retry(msgspec.Struct, frozen=True):
     error: str
 
 
+class Postponed(msgspec.Struct, frozen=True):
+    """The visit could not be tried: whom it needs is away. It is due again after some seconds.
+
+    Attempts and deaths stay as they are, and history is told nothing. `crash`: the peer broke while it had
+    this visit alone. That counts as a death of its worker would, and parks at the queue's crash limit.
+    """
+
+    after: float
+    error: str
+    crash: bool = False
+
+
 class Parked(msgspec.Struct, frozen=True):
     """The run failed for good; the visit waits for an operator."""
 
@@ -108,5 +121,5 @@ class Expired(msgspec.Struct, frozen=True):
     """The visit was not started in time, and is not any more."""
 
 
-Outcome = Done | Again | Retry | Parked | Failed | Cancelled | Expired
+Outcome = Done | Again | Retry | Postponed | Parked | Failed | Cancelled | Expired
 Verdict = None | str | Outcome

@@ -7,7 +7,7 @@ shards. So no run starts in a shard after the heart has decided to give it away.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from mainspring.kernel import clock
@@ -30,12 +30,25 @@ class Owned:
         self.changes = 0  # of shards; a page that was sent before the last one is not taken in
         # Started and not settled yet, by token.
         self.runs: dict[int, Run] = {}
+        self.started_at = 0.0  # the local moment of the last start
         self.good_until = 0.0  # no run starts, and none goes on, after this local moment
         self.closed = False  # stopping: nothing new starts
         # By shard: how far its dead owner had read in each level.
         self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
         self.bundles = False  # all workers of the pool find what is in bundles of history
         self.time = clock.DatabaseTime()
+
+    def join(self, worker_id: UUID) -> None:
+        """The worker is in its pool, under this id."""
+        self.worker_id = worker_id
+
+    def lease_until(self, moment: float) -> None:
+        """The lease is in force until this local moment."""
+        self.good_until = moment
+
+    def set_bundles(self, bundles: bool) -> None:
+        """Whether all workers of the pool find what is in bundles of history."""
+        self.bundles = bundles
 
     def start(self, run: Run) -> bool:
         """Enter a run, if its shard is mine and the lease in force."""
@@ -48,6 +61,7 @@ class Owned:
             if self.closed or run.began > self.good_until:
                 return False
             self.runs[run.token] = run
+            self.started_at = run.began
             return True
 
     def end(self, runs: Iterable[Run]) -> None:
@@ -60,6 +74,18 @@ class Owned:
         """The shards in which a queue is mine."""
         cut = self.by_queue
         return cut.get(queue, frozenset()) if cut else self.shards
+
+    def by_shards(
+        self, queues: Sequence[str], count: int
+    ) -> list[tuple[frozenset[int] | None, list[int]]]:
+        """The places of these queues in the list, by the shards in which they are mine; None: in all. One
+        statement reads each of these: one in a whole pool, about one a band in a pool that is cut."""
+        if not self.by_queue:
+            return [(None if self.all_shards else self.shards, list(range(len(queues))))]
+        places: dict[frozenset[int], list[int]] = {}
+        for n, queue in enumerate(queues):
+            places.setdefault(self.shards_of(queue), []).append(n)
+        return [(None if len(s) == count else s, some) for s, some in places.items() if s]
 
     def own_of(self, visits: Iterable[Visit]) -> Iterable[Visit]:
         """Those of visits in my shards whose queue is mine there; all of them while the pool is whole."""
@@ -115,14 +141,16 @@ class Owned:
         """Runs that are under way."""
         return [run for run in self.snapshot() if run.outcome is None]
 
-    def unsettled_below(self, priority: int, since: float) -> int:
-        """Runs of lower priorities that began after this moment, or have ended and are not settled."""
-        return sum(
-            run.visit.priority < priority
-            and (run.outcome is not None or run.began > since)
-            and (run.settings is None or run.settings.share is None)
-            for run in self.runs.values()
-        )
+    def suspect(
+        self, shard: int, levels: Mapping[tuple[str, int], Position], *, beside_others: bool
+    ) -> None:
+        """How far a dead owner of this shard had read; beside that of others, if it owned a part of it."""
+        before = self.suspects.get(shard, {}) if beside_others else {}
+        self.suspects[shard] = {**before, **levels}
+
+    def clear_suspects(self) -> None:
+        """All of them were looked at."""
+        self.suspects = {}
 
     def is_suspect(self, visit: Visit) -> bool:
         """Whether a dead worker may have been running it, or it was there at a death before."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from mainspring.errors import InvalidSetting
+from mainspring.kernel.endpoint import Endpoint
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
@@ -20,6 +21,8 @@ REMOTE = "remote"
 SECONDS = "seconds (a number, or a timedelta)"
 STARTS = "starts a second"
 POSITIVE = (0.000_001, 10_000_000)
+# One that listens, the heart's, and one for everything else.
+LEAST_CONNECTIONS = 3
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 Prepare = Callable[[Sequence[Visit]], Awaitable[None]]
@@ -35,6 +38,8 @@ class WorkerSettings:
     poll: float = 1.0  # always on, whatever notifications do
     grace: float = 30.0  # running work may take so long to end when the worker stops
     page: int = 1000  # visits read and settled at once
+    # Connections of its own at most; those on which tasks run their SQL are not among them.
+    connections: int = 6
     fence: str = "cancel"  # 'exit': a run that cannot be stopped in time ends the process
     history_days: int = 30
     # Under which it joins first (later under new ones), for whoever will see its process end.
@@ -48,6 +53,7 @@ class WorkerSettings:
         check_number("poll", self.poll, 0.01, 60)
         check_number("grace", self.grace, 0, 86_400)
         check_whole("page", self.page, 1, 5_000)
+        check_whole("connections", self.connections, LEAST_CONNECTIONS, 1_000)
         check_whole("history_days", self.history_days, 1, 36_500)
         if self.fence not in ("cancel", "exit"):
             raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")
@@ -109,6 +115,11 @@ class QueueSettings:
     # The engine's own bookkeeping, short and without user code: when every slot is taken it is done
     # beside them, so a worker full of long runs still judges, ticks and admits.
     beside: bool = False
+    # Runs that mostly wait for somebody else have slots of their own, so many in a worker. They neither
+    # take nor need one of the worker's.
+    slots: int | None = None
+    # Whom its runs need. While that one is away, nothing of the queue is read, and nothing starts.
+    endpoint: Endpoint | None = None
     # Told of visits that were just read, before any of them starts: what they will need can be fetched for
     # all of them at once. Queues with the same one are told together. Must not raise, nor take
     # long: nothing is read meanwhile.
@@ -122,7 +133,11 @@ class QueueSettings:
         check_number("hold_after", self.hold_after, 0, 3600, SECONDS)
         check_whole("crash_limit", self.crash_limit, 1, 1000)
         check_pool(self.pool)
-        for name, most in (("concurrency", 1_000_000), ("group_concurrency", 1_000_000)):
+        for name, most in (
+            ("concurrency", 1_000_000),
+            ("group_concurrency", 1_000_000),
+            ("slots", 10_000),
+        ):
             value = getattr(self, name)
             if value is not None:
                 check_whole(name, value, 1, most)
@@ -133,6 +148,11 @@ class QueueSettings:
             if value is not None:
                 unit = STARTS if name.endswith("rate") else SECONDS
                 check_number(name, value, *POSITIVE, unit)
+
+    @property
+    def needs_slot(self) -> bool:
+        """Whether a run takes one of the worker's slots."""
+        return not self.beside and self.slots is None
 
     def declared(self) -> dict[str, object]:
         """What the database should know of it."""

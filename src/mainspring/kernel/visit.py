@@ -95,6 +95,30 @@ class Run(msgspec.Struct, eq=False):
     # Its visit's row no longer lay where it was read when it was to be settled there.
     strayed: bool = False
 
+    def end(self, outcome: Any, now: float) -> None:
+        """It has come to this, at this local moment."""
+        self.outcome = outcome
+        self.seconds = now - self.began
+        self.slot = None
+
+    def enter(self, slot: Any) -> None:
+        """Another slot executes it: it has not started yet."""
+        self.slot = slot
+
+    def leave(self) -> None:
+        """No slot executes it any more."""
+        self.slot = None
+
+    def stop(self, why: str) -> None:
+        """Its handler sees a cancellation."""
+        self.stopped = why
+        self.slot.cancel()
+
+    def refuse(self, outcome: Any) -> None:
+        """The server would not store its outcome: this failure takes its place."""
+        self.refused = True
+        self.outcome = outcome
+
 
 def instant(seconds: float) -> datetime:
     """The time that is so many seconds after 1970."""

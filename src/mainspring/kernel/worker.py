@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from mainspring.db.database import Database
-from mainspring.db.reconnecting import Line
-from mainspring.db.until_reachable import until_reachable
+from mainspring.db.reconnecting import Line, until_reachable
+from mainspring.db.shared import PLAIN, SIDE, Haste, SharedLine
 from mainspring.kernel import clock
-from mainspring.kernel.jobs import flood, upkeep
-from mainspring.kernel.layer import Layer
+from mainspring.kernel.chores import run_chores, run_glances
+from mainspring.kernel.layer import Layer, Port
+from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
-from mainspring.kernel.lease.holds import gone_arguments, hold_arguments, lost_of
+from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.lease.loop_port import SHARE_AFTER, LoopPort
-from mainspring.kernel.operate.register import register_queues
-from mainspring.kernel.outcome import Again, Done, Outcome, Retry
+from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.read.after_settle import AfterSettle
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
+from mainspring.kernel.register import register_queues
 from mainspring.kernel.retry import judge
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
@@ -35,6 +37,7 @@ from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.settings import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run, Visit
 
 log = logging.getLogger("mainspring")
@@ -43,8 +46,6 @@ log = logging.getLogger("mainspring")
 TAKEN_IN = 4000
 # A server that does not answer is not waited for longer at the end (seconds).
 END_SECONDS = 10.0
-# Visits that are said to be gone are looked up at most so often (seconds).
-LOOK_UP_EVERY = 0.1
 
 
 class Worker:
@@ -56,8 +57,12 @@ class Worker:
         queues: Iterable[QueueSettings],
         settings: WorkerSettings,
         layers: Sequence[Layer] = (),
+        tuning: Tuning = DEFAULT,
+        port: Port | None = None,
     ) -> None:
         self.settings = settings
+        self._port = port or Port.to(database, settings)
+        self._closes = port is None  # nobody else uses it
         self._layers = layers
         self._database = database
         listed = list(queues)
@@ -68,17 +73,16 @@ class Worker:
             q.name: QueueState(q) for q in listed if q.name not in served and q.terms is not None
         }
         self.owned = Owned()
-        self.buffer = Buffer(self._declared, self.owned.gate, slots=settings.concurrency)
-        # The reader writes only notes (reach, sleep): they need not survive a crash of the server.
-        self._reading = Line(database, "reader", synchronous_commit="off", **READS_IN_ORDER)
-        # One locked visit must not hold up a batch for long.
-        self._settling = Line(database, "settler", lock_timeout="50ms")
-        self._settling_too = Line(database, "settler", lock_timeout="50ms")
+        self.buffer = Buffer(
+            self._declared, self.owned.gate, slots=settings.concurrency, tuning=tuning
+        )
+        line = self._port.line
         self._listening = Line(database, "listener")
-        self._side = Line(database, "side")
+        self._side = line()
         self.reader = Reader(
             database,
-            self._reading,
+            # It writes only notes (reach, sleep): they need not survive a crash of the server.
+            line("reader", Haste.FIRST, {"synchronous_commit": "off"} | READS_IN_ORDER),
             self.owned,
             self.buffer,
             settings,
@@ -86,15 +90,15 @@ class Worker:
             filled=self._filled,
         )
         self.settler = Settler(
-            database,
-            self._settling,
-            self._settling_too,
+            # One locked visit must not hold up a batch for long.
+            [line("settler", h, {"lock_timeout": "50ms"}) for h in (Haste.FIRST, Haste.SHORT)],
             self.owned,
             page=settings.page,
             settled=self._settled,
             failed=self._refused,
             # Behind a pooler nobody is told of what was offered in a settle: the reader looks for it.
             wrote=self.reader.wake if database.pooled else self.reader.has_room,
+            tuning=tuning,
         )
         self.runner = Runner(
             self.owned,
@@ -105,25 +109,33 @@ class Worker:
             wants_more=self._slot_idle,
             left=self.reader.left,
         )
+        self._after_settle = AfterSettle(self.owned, self.buffer, self.reader, self.runner)
+        self._doubts = Doubts(
+            self._side,
+            self.owned,
+            self.runner,
+            begin=self._begin,
+            stop=self._stop_void,
+        )
         self.loop_port = LoopPort(
-            database,
             self.owned,
             self.buffer,
             self.reader,
             self.runner,
             pool=settings.pool,
             watched=watched,
-            begin=self._begin,
             leave=self._leave_pool,
             end=lambda: self.heart.end(),
             layers=layers,
         )
         self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)
+        for queue in self._declared:
+            if queue.endpoint is not None:
+                queue.endpoint.when_back(self._endpoint_is_back)
         self._tasks: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()  # an operator may have set something
+        self._port.attach(self)
         self._sharing = False  # a look whether another worker is idle is on its way
-        self._filling = False  # a look for what can be started is on its way
-        self._doubted: set[int] = set()  # versions that are said to be gone
-        self._doubting = False  # a look for them is on its way
 
     # -- life
 
@@ -147,33 +159,26 @@ class Worker:
         self._tasks.append(asyncio.get_running_loop().create_task(part))
 
     async def _prepare(self) -> None:
-        try:
-            connection = await self._side.get()
-            await upkeep.turn(self._database, connection, history_days=self.settings.history_days)
-            await register_queues(self._database, connection, self._declared, update=True)
-        except BaseException:
-            await self._side.lost()
-            raise
+        async with self._side.use() as connection:
+            await register_queues(connection, self._declared, update=True)
 
     def _loops(self) -> list[Any]:
         loops: list[Coroutine[Any, Any, None]] = [
             self.reader.run(),
-            self.settler.run(),
-            self.settler.run_second(),
-            upkeep.run(
-                self._database,
-                history_days=self.settings.history_days,
-                chores=[chore for layer in self._layers for chore in layer.chores],
-            ),
-            flood.run(self._database, self._side),
+            *self.settler.loops(),
             self._watch_lease(),
         ]
+        days = self.settings.history_days
+        if chores := [chore for layer in self._layers for chore in layer.chores]:
+            loops.append(run_chores(self._database, self.line(haste=Haste.LONG), chores, days=days))
+        if glances := [glance for layer in self._layers for glance in layer.glances]:
+            loops.append(run_glances(self._database, self.line(), glances, self._news, days=days))
         if not self._database.pooled:
             listener = Listener(
                 self._listening,
                 offered=self.reader.hint,
                 shards_freed=self._shards_freed,
-                settings_changed=self.heart.poke_beat,
+                settings_changed=self._settings_changed,
                 called_off=self._called_off,
                 connected=self._catch_up,
             )
@@ -182,7 +187,7 @@ class Worker:
 
     async def ready(self) -> None:
         """Wait until the worker has its shards and has read once."""
-        while not (self.heart.joined.is_set() and self.owned.shards and self.reader.passes):
+        while not (self.heart.joined.is_set() and self.owned.shards and self.reader.intake.passes):
             self._check_welcome()
             await asyncio.sleep(0.01)
 
@@ -209,15 +214,10 @@ class Worker:
 
     async def _anything_due(self) -> bool:
         try:
-            async with self._side.lock:
-                connection = await self._side.get()
-                rows = await self._database.fetch(
-                    connection, SQL["any_due"], list(self.buffer.queues)
-                )
-            return bool(rows[0]["due"])
+            async with self._side.use() as connection:
+                return await connection.one(SQL["any_due"], bool, queues=list(self.buffer.queues))
         except Exception as error:
             log.warning("drain.waiting", extra={"error": str(error)})
-            await self._side.lost()
             return True
 
     async def worn_out(self) -> None:
@@ -234,7 +234,7 @@ class Worker:
                 if self.owned.active():
                     self.loop_port.stop_fenced()
                 self.heart.watchdog.call_off_if_idle()
-                self.heart.cut()
+                self.heart.cut_if_hung()
 
     def _leave_pool(self) -> None:
         """From any thread: the heart gives this worker's shards to others at its next beat."""
@@ -264,14 +264,9 @@ class Worker:
                 await self._in_time(self.heart.leave)
         except Exception as error:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
-        for line in (
-            self._reading,
-            self._settling,
-            self._settling_too,
-            self._listening,
-            self._side,
-        ):
-            await line.close()
+        await self._listening.close()
+        if self._closes:
+            await self._port.close()
         log.info(
             "worker.stopped",
             extra={"worker": str(self.owned.worker_id), "seconds": round(clock.local() - began, 3)},
@@ -280,7 +275,7 @@ class Worker:
     async def _in_time(self, part: Callable[[], None]) -> None:
         """A part of the end that may hang in a statement, as long as the server does: it is cut then."""
         loop = asyncio.get_running_loop()
-        alarm = loop.call_later(END_SECONDS, self.heart.break_off)
+        alarm = loop.call_later(END_SECONDS, self.heart.cut)
         thread = ThreadPoolExecutor(1)  # its own: those of the loop may all hang in users' calls
         try:
             await loop.run_in_executor(thread, part)
@@ -298,16 +293,8 @@ class Worker:
 
     async def _hold_now(self, run: Run, work_timeout: float | None) -> bool:
         values = hold_arguments([(run, work_timeout)], self.owned.worker_id)
-        async with self._side.lock:
-            try:
-                connection = await self._side.get()
-                rows = await self._database.fetch(
-                    connection, SQL["hold"], *SQL["hold"].arguments(values)
-                )
-            except Exception:
-                await self._side.lost()
-                raise
-        run.held = bool(rows)
+        async with self._side.use() as connection:
+            run.held = bool(await connection.rows(SQL["hold"], int, **values))
         return run.held
 
     def _filled(self) -> None:
@@ -319,8 +306,13 @@ class Worker:
             self._sharing = True
             asyncio.get_running_loop().call_later(SHARE_AFTER, self._share)
 
+    def _endpoint_is_back(self) -> None:
+        """Whom some queues need is there again: what was not read is read, and what waits starts."""
+        self.reader.wake()
+        self.runner.fill()
+
     def _is_overfull(self) -> bool:
-        return self.runner.free < self.buffer.startable(clock.local())
+        return self.runner.free < self.buffer.choice.startable(clock.local())
 
     def _share(self) -> None:
         self._sharing = False
@@ -328,6 +320,11 @@ class Worker:
             self.heart.poke_share()
 
     # -- what layers may ask and tell (WorkerPort)
+
+    def line(
+        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
+    ) -> SharedLine:
+        return self._port.line(role, haste, settings)
 
     @property
     def worker_id(self) -> UUID | None:
@@ -346,47 +343,17 @@ class Worker:
         fresh = self.buffer.new_of(self.owned.own_of(known), self.owned.shards)
         if fresh:
             self.buffer.add(fresh)
-            self.reader.met(fresh)
+            self.buffer.met(fresh, clock.local())
             self._filled()
 
     def _called_off(self, versions: frozenset[int]) -> None:
-        """Somebody says that these versions are gone. Anybody may say so: the database is asked."""
+        """Somebody says that these versions are gone."""
         self._forget(versions)  # of what waits in hand: it is read when it starts
-        self._doubted |= versions
-        if not self._doubting and self._doubtful():
-            self._doubting = True
-            self._begin(self._look_up())
+        self._doubts.add(versions)
 
     def _forget(self, versions: frozenset[int] | None) -> None:
         for layer in self._layers:
             layer.forget(versions)
-
-    def _doubtful(self) -> list[Run]:
-        runs = [*self.owned.active(), *self.runner.hanging.hopeful()]
-        found = [run for run in runs if run.visit.version in self._doubted]
-        self._doubted &= {run.visit.version for run in found}
-        return found
-
-    async def _look_up(self) -> None:
-        """Stop the doubted runs that have lost their visits; one look at a time, and not too often."""
-        try:
-            while runs := self._doubtful():
-                self._doubted.clear()
-                values = gone_arguments(runs)
-                async with self._side.lock:
-                    connection = await self._side.get()
-                    rows = await self._database.fetch(
-                        connection, SQL["find_gone"], *SQL["find_gone"].arguments(values)
-                    )
-                lost = lost_of(runs, rows)
-                void = [run for run in runs if lost.get(run.token) in ("gone", "changed")]
-                self.loop_port.overtaken(void, void=True)
-                await asyncio.sleep(LOOK_UP_EVERY)
-        except Exception as error:  # the heart's next looks find them
-            log.warning("call_off.waiting", extra={"error": str(error)})
-            await self._side.lost()
-        finally:
-            self._doubting = False
 
     def serves(self, queue: str, shard: int) -> bool:
         """Whether a visit of this queue and shard is this worker's to start."""
@@ -417,57 +384,20 @@ class Worker:
         return judge(policy, failures=run.visit.attempt + 1, error=error)
 
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
-        self.owned.end(runs)
-        if self.buffer.settled(self._in_place(runs)):
-            self._fill_soon()
-        if answer == "settled":
-            runs = [run for run in runs if type(run.outcome) is not Done or run.visit.group]
-        for run in runs:
-            self._go_back(run, answer)
+        self._after_settle(runs, answer)
 
-    def _in_place(self, runs: Sequence[Run]) -> Sequence[Run]:
-        """Without those that were overtaken: their places were given up then, and others may have them."""
-        if not self.runner.hanging.had_any:
-            return runs
-        return [run for run in runs if not run.hangs or run.stopped is not None]
-
-    def _go_back(self, run: Run, answer: str) -> None:
-        """Its visit goes on, or a group has room: what the reader and the slots should look at."""
-        # Nothing is made due before the end of its run (by the database's clock as it was, or as it is
-        # should it have jumped): what was due before that is not read again.
-        ended = min(run.started, self.owned.time.at(run.began)) + run.seconds
-        match run.outcome, answer:
-            case (_, "superseded" | "rerun"):
-                self.reader.left(run.visit)
-            case (Retry(after=after) | Again(after=after, at=None), _):
-                self.reader.settled(run.visit, ended + after)
-            case (Again(at=at), _) if at is not None:
-                self.reader.settled(run.visit, max(ended, at.timestamp()))
-            case _:
-                pass
-        if self._waiting_for_group(run):
-            self.reader.wake()
-        self._fill_soon()
-
-    def _fill_soon(self) -> None:
-        """Start what waited for a turn or a group: once for all runs of a settle."""
-        if not self._filling:
-            self._filling = True
-            asyncio.get_running_loop().call_soon(self._fill_now)
-
-    def _fill_now(self) -> None:
-        self._filling = False
-        self.runner.fill()
-
-    def _waiting_for_group(self, run: Run) -> bool:
-        group = run.visit.group
-        return group is not None and self.buffer.queues[run.visit.queue].groups.is_behind(group)
+    def _stop_void(self, runs: Sequence[Run]) -> None:
+        self.loop_port.overtaken(runs, void=True)
 
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""
         self._forget(None)
         self.reader.restart()
         self.heart.poke_beat()
+
+    def _settings_changed(self) -> None:
+        self.heart.poke_beat()
+        self._news.set()
 
     def _shards_freed(self, pool: str) -> None:
         if pool == self.settings.pool:

@@ -9,7 +9,6 @@ of determinism.
     layer.py        processes as a layer of the kernel
     runtime.py      what one worker has of them: handlers and the writer of decisions
     connections.py  the connections that the rooms share in a worker
-    steps.py        generators of statements, run on a connection of either driver
     statements.py   the statements of all rooms, by name
     declare/        what users write: processes, deciders' verbs, handles, versions
     record/         what a decider calls becomes a decision

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import REMOTE, Layer, NewlyParked, QueueSettings, WorkerPort
-from mainspring.processes.declare.process import Process
+from mainspring.db.steps import Steps
+from mainspring.kernel import REMOTE, HeldVisit, Layer, NewlyParked, QueueSettings, WorkerPort
+from mainspring.processes.declare.process import AnyProcess
 from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Registry
 from mainspring.processes.run.actor import FunctionActor
 from mainspring.processes.runtime import Processes
-from mainspring.processes.steps import Steps
 from mainspring.processes.structural.sweep import sweep
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.layer import TaskLayer
@@ -28,6 +28,8 @@ class ProcessLayer(Layer):
     def __init__(
         self, database: Database, worker: WorkerPort, registry: Registry, tasks: TaskLayer
     ) -> None:
+        self._database = database
+        self._worker = worker
         self._registry = registry
         self._tasks = tasks
         self._shard_count = database.shard_count
@@ -58,7 +60,7 @@ class ProcessLayer(Layer):
             return self.runtime.actor_queue(self._actor(task), queue, plain=queue.handler)
         return queue
 
-    def _actor(self, callee: Task[Any, Any] | Process[Any, Any]) -> FunctionActor:
+    def _actor(self, callee: Task[..., Any] | AnyProcess) -> FunctionActor:
         return FunctionActor(
             callee,
             self._tasks.executor,
@@ -70,9 +72,9 @@ class ProcessLayer(Layer):
 
     async def open(self) -> None:
         """A child process starts in its type's pool: the types must be known before anything runs."""
-        await self._registry.sync()
+        await self._registry.sync(self._database, self._worker.line())
 
-    def take_overdue(self, held: Sequence[Any]) -> set[int]:
+    def take_overdue(self, held: Sequence[HeldVisit]) -> set[int]:
         return self.runtime.recovery.take_overdue(held)
 
     def parked(self, visits: Sequence[NewlyParked]) -> Steps[None]:

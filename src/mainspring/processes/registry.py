@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import psycopg
 
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.shared import SharedLine
+from mainspring.db.steps import Steps
+from mainspring.db.tx import PsycopgTx, SyncTx
 from mainspring.declaring import check_settings, in_seconds, name_of
 from mainspring.errors import (
     DuplicateTask,
@@ -24,6 +27,7 @@ from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.handle import Found, ProcessHandle, Sent
 from mainspring.processes.declare.process import (
+    AnyProcess,
     Process,
     ProcessSettings,
     ProcessSignature,
@@ -33,13 +37,15 @@ from mainspring.processes.declare.versions import Versions
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps, run_steps, run_steps_psycopg, run_steps_psycopg_sync
-from mainspring.processes.structural.change import request_cancel, request_steps
+from mainspring.processes.structural.request import request_cancel, request_steps
+from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Failure
-from mainspring.tasks.declare.task import Task, check_priority
+from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -54,12 +60,27 @@ class Application(Protocol):
     def sync_pool(self) -> SyncPool: ...
 
 
+class ProcessOutcome(NamedTuple):
+    """A row of read_process.sql."""
+
+    state: str
+    outcome: str | None  # of its first task, as the next two
+    result: str | None  # JSON
+    error: str | None  # JSON
+    parked: str | None  # the actor of its first parked task, while there is no outcome
+    parked_type: str | None
+    parked_error: str | None
+
+
+_failure = msgspec.json.Decoder(Failure | None)
+
+
 class Registry:
     """The process types, signals and versions of an application."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
-        self.types: dict[str, Process[Any, Any]] = {}
+        self.types: dict[str, AnyProcess] = {}
         self.signals: dict[str, Signal[Any]] = {}
         self.versions = Versions()
         self.aliases: dict[str, str] = {}  # former name of an actor -> its name
@@ -77,7 +98,7 @@ class Registry:
 
     # -- declaring
 
-    def declare(self, function: Callable[..., Any], given: dict[str, Any]) -> Process[Any, Any]:
+    def declare(self, function: Callable[..., object], given: dict[str, Any]) -> AnyProcess:
         """Make a function a process type."""
         if not callable(function):
             raise InvalidProcess(f"a process must be a function, got {function!r}")
@@ -98,14 +119,14 @@ class Registry:
         check_settings(f"process {name!r}", given, fields, InvalidProcess)
         settings = ProcessSettings(name=name, retry=retry, **given)
         signature = ProcessSignature(name, function, Context)
-        process: Process[Any, Any] = Process(function, settings, signature, self)
+        process: AnyProcess = Process(function, settings, signature, self)
         settings.queue(never_run)  # refuses what is out of range now, not in the worker
         self.types[name] = process
         for alias in aliases:
             self.add_alias(alias, name)
         return process
 
-    def declare_signal(self, name: str, kind: Any) -> Signal[Any]:
+    def declare_signal(self, name: str, kind: type[T]) -> Signal[T]:
         """Make a signal known; the same name and type again is the same signal."""
         known = self.signals.get(name)
         if known is not None and known.kind != kind:
@@ -126,7 +147,7 @@ class Registry:
             )
         self.aliases[former] = name
 
-    def find(self, name: str) -> Process[Any, Any]:
+    def find(self, name: str) -> AnyProcess:
         """The process type of that name; an error that names the nearest otherwise."""
         try:
             return self.types[name]
@@ -135,7 +156,7 @@ class Registry:
 
     # -- running
 
-    async def sync(self) -> None:
+    async def sync(self, database: Database, line: SharedLine) -> None:
         """Make the settings of the process types known."""
         declared = [
             (
@@ -148,18 +169,17 @@ class Registry:
             )
             for process in self.types.values()
         ]
-        database, pool = await self._app.database(), await self._app.pool()
-        async with pool.connection(transaction=True) as connection:
-            await register(database, connection, declared)
+        async with line.use() as connection, connection.atomic():
+            await register(connection, declared)
             remote = [t for t in self._app.tasks.values() if t.settings.remote]
             queues = [queue_settings(task, never_run) for task in remote]
-            await register_queues(database, connection, queues, update=True)
+            await register_queues(connection, queues, update=True)
 
     # -- starting and looking up
 
     async def start_process(
-        self, process: Process[Any, Any], args: str, options: StartOptions
-    ) -> ProcessHandle[Any]:
+        self, process: Process[P, R], args: str, options: StartOptions
+    ) -> ProcessHandle[R]:
         if isinstance(options.on, psycopg.Connection):
             raise InvalidSetting(
                 "a sync psycopg connection was given to an async start; use start_sync, "
@@ -170,8 +190,8 @@ class Registry:
         return self._started(process, await self.run_steps(steps, options.on))
 
     def start_process_sync(
-        self, process: Process[Any, Any], args: str, options: StartOptions
-    ) -> ProcessHandle[Any]:
+        self, process: Process[P, R], args: str, options: StartOptions
+    ) -> ProcessHandle[R]:
         if isinstance(options.on, psycopg.AsyncConnection):
             raise InvalidSetting(
                 "an async psycopg connection was given to start_sync; await start instead"
@@ -180,7 +200,7 @@ class Registry:
         return self._started(process, self.run_steps_sync(steps, options.on))
 
     def _start(
-        self, process: Process[Any, Any], args: str, options: StartOptions, shard_count: int
+        self, process: Process[P, R], args: str, options: StartOptions, shard_count: int
     ) -> Steps[Started]:
         return start_steps(
             process.name,
@@ -194,29 +214,28 @@ class Registry:
             begin=process.begin_of(options),
         )
 
-    def _started(self, process: Process[Any, Any], started: Started) -> ProcessHandle[Any]:
+    def _started(self, process: Process[P, R], started: Started) -> ProcessHandle[R]:
         return ProcessHandle(process.name, started.id, started.is_new, self)
 
     async def look_up_process(self, type: str, id: str) -> Found:
-        statement = SQL["read_process"]
         pool = await self._app.pool()
         async with pool.connection() as connection:
-            rows = await connection.fetch(statement.numbered, *statement.arguments({"id": id}))
-        return self._found(type, rows)
+            found = await connection.first(SQL["read_process"], ProcessOutcome, id=id)
+        return self._found(type, found)
 
     def look_up_process_sync(self, type: str, id: str) -> Found:
         with self._app.sync_pool().connection() as connection:
-            rows = connection.execute(SQL["read_process"].text, {"id": id}).fetchall()
-        return self._found(type, rows)
+            found = SyncTx(connection).first(SQL["read_process"], ProcessOutcome, id=id)
+        return self._found(type, found)
 
     async def send_signal(
-        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[object] | None
     ) -> bool:
         database = await self._app.database()
         return await self.run_steps(self._send(process_id, sent, database.shard_count), on)
 
     def send_signal_sync(
-        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+        self, process_id: str, sent: Sent, on: psycopg.Connection[object] | None
     ) -> bool:
         shard_count = self._app.database_sync().shard_count
         return self.run_steps_sync(self._send(process_id, sent, shard_count), on)
@@ -240,45 +259,49 @@ class Registry:
             raise UnknownSignal(name, self.signals) from None
 
     async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
+        self, process_id: str, on: psycopg.AsyncConnection[object] | None, *, compensate: bool
     ) -> None:
         database = await self._app.database()
         visit = request_cancel(process_id, compensate=compensate)
         await self.run_steps(request_steps([visit], database.shard_count), on)
 
     def request_cancel_sync(
-        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+        self, process_id: str, on: psycopg.Connection[object] | None, *, compensate: bool
     ) -> None:
         shard_count = self._app.database_sync().shard_count
         visit = request_cancel(process_id, compensate=compensate)
         self.run_steps_sync(request_steps([visit], shard_count), on)
 
-    async def run_steps(self, steps: Steps[T], on: psycopg.AsyncConnection[Any] | None = None) -> T:
+    async def run_steps(
+        self, steps: Steps[T], on: psycopg.AsyncConnection[object] | None = None
+    ) -> T:
         """On the caller's connection, or on one of our own, in a transaction."""
         if on is not None:
-            return await run_steps_psycopg(on, steps)
+            return await PsycopgTx(on).follow(steps)
         pool = await self._app.pool()
         async with pool.connection(transaction=True) as connection:
-            return await run_steps(connection, steps)
+            return await connection.follow(steps)
 
-    def run_steps_sync(self, steps: Steps[T], on: psycopg.Connection[Any] | None = None) -> T:
+    def run_steps_sync(self, steps: Steps[T], on: psycopg.Connection[object] | None = None) -> T:
         if on is not None:
-            return run_steps_psycopg_sync(on, steps)
+            return SyncTx(on).follow(steps)
         with self._app.sync_pool().connection() as connection:
-            return run_steps_psycopg_sync(connection, steps)
+            return SyncTx(connection).follow(steps)
 
-    def _found(self, type: str, rows: list[Any]) -> Found:
-        if not rows:
+    def _found(self, type: str, process: ProcessOutcome | None) -> Found:
+        if process is None:
             return Found("unknown")
-        state, outcome, result, error = rows[0][3:7]
-        failure = None if error is None else msgspec.json.decode(error, type=Failure | None)
-        value = self.find(type).signature.decode_result(result) if outcome == "ok" else None
-        actor, kind, text = rows[0][12:15]
-        parked = None if actor is None else f"{actor!r} is parked: {kind}: {text or '':.300}"
-        return Found(state, outcome, value, failure, parked)
+        failure = None if process.error is None else _failure.decode(process.error)
+        value, parked = None, None
+        if process.outcome == "ok":
+            value = self.find(type).signature.decode_result(process.result)
+        if process.parked is not None:
+            text = process.parked_error or ""
+            parked = f"{process.parked!r} is parked: {process.parked_type}: {text:.300}"
+        return Found(process.state, process.outcome, value, failure, parked)
 
 
-def _pool_of(process: Process[Any, Any]) -> dict[str, str]:
+def _pool_of(process: AnyProcess) -> dict[str, str]:
     """Where it is not the default one."""
     pool = process.settings.pool
     return {} if pool == DEFAULT_POOL else {"pool": pool}

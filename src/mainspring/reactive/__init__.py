@@ -9,7 +9,6 @@ event has happened.
 
     runtime.py     the layer of one worker: its queues, connections and registration
     queues.py      the engine's queues of this layer, by what their visits mean
-    batch.py       what comes at about the same time is served together
     statements.py  the statements of all rooms, by name
     model/         params, chunks of time and triggers as data (pure)
     decide/        from values to a verdict, a firing, a reason (pure)

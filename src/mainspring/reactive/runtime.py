@@ -1,8 +1,7 @@
 """The reactive layer of one worker: its queues, its connections, its registration.
 
-Spreading, checking and starting each have a connection, opened when first needed, and serve what
-comes in batches. When nothing changes no statement is sent for any task, but for one look a minute at
-what other releases declare.
+Spreading, checking and starting each have a line of their own, and serve what comes in batches. When
+nothing changes no statement is sent for any task, but for one look a minute at what other releases declare.
 """
 
 from __future__ import annotations
@@ -10,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
-from mainspring.db.database import Database
-from mainspring.db.reconnecting import Line
+from mainspring.db.batcher import AfterFailure, Batcher
+from mainspring.db.connect.outage import is_transient
+from mainspring.db.database import Connection, Database
+from mainspring.db.shared import SharedLine
+from mainspring.db.tx import Tx
 from mainspring.kernel import (
     DEFAULT_POOL,
     Handler,
@@ -28,7 +30,6 @@ from mainspring.kernel import (
     WorkerPort,
     offer_new_visits,
 )
-from mainspring.reactive.batch import ServedBatch
 from mainspring.reactive.declare.register import LIVING_SECONDS, PoolSettings, apply_again, register
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.values import Param
@@ -47,10 +48,12 @@ from mainspring.reactive.schedule.admit import Admit
 from mainspring.reactive.schedule.audit import KEY, Audit, retire
 from mainspring.reactive.schedule.change import Spread
 from mainspring.reactive.schedule.check import Check, Definitions
-from mainspring.reactive.schedule.expect import Expect
-from mainspring.reactive.statements import ask
+from mainspring.reactive.schedule.expect import expect
+from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 # The scheduler's own visits are never given up.
 FOREVER = RetryPolicy(attempts=1_000_000, first=0.05, most=10)
 # So many deaths before a visit is parked: a death is counted in the task's own state.
@@ -85,23 +88,23 @@ class ReactiveLayer(Layer):
         self._pools = list(declared.reactive_pools.values())
         self._pool = pool
         self._id = uuid4()
-        self._lines = [Line(database, f"reactive-{role}") for role in ("spread", "check", "run")]
-        spreading, checking, running = self._lines
-        definitions = Definitions(database)
-        check = Check(database, definitions, offered=worker.offered)
-        self._start = Start(database)
-        start = ServedBatch(running, self._start)
-        self._batches: dict[str, ServedBatch[str, Outcome]] = {
-            CHANGE: ServedBatch(
+        spreading, checking, running = (worker.line() for _ in range(3))
+        self._side = spreading
+        definitions = Definitions()
+        check = Check(definitions, offered=worker.offered)
+        self._start = Start()
+        self._starting = _served(running, self._start)
+        self._batches: dict[str, Batcher[str, Outcome]] = {
+            CHANGE: _served(
                 spreading, Spread(database, check, offered=worker.offered), most=CHANGES
             ),
-            CHECK: ServedBatch(checking, check),
-            ADMIT: ServedBatch(running, Admit(database, definitions, offered=worker.offered)),
-            EXPECT: ServedBatch(spreading, Expect(database)),
-            AUDIT: ServedBatch(spreading, Audit(database)),
+            CHECK: _served(checking, check),
+            ADMIT: _served(running, Admit(definitions, offered=worker.offered)),
+            EXPECT: _served(spreading, expect),
+            AUDIT: _served(spreading, Audit(database)),
         }
-        self._all: list[ServedBatch[Any, Any]] = [*self._batches.values(), start]
-        self._runs = Runs(tasks, start, FinishRuns(database, offered=worker.offered), execute)
+        finish = FinishRuns(database, offered=worker.offered)
+        self._runs = Runs(tasks, self._starting, finish, execute)
         self._living: asyncio.Task[None] | None = None
         self.refused: Sequence[str] = ()  # tasks that a newer release holds
 
@@ -119,13 +122,12 @@ class ReactiveLayer(Layer):
 
     async def start(self) -> None:
         """Register what the code declares, and go on saying that this process lives."""
-        line = self._lines[0]
-        async with line.lock:
-            await self._register(await line.get())
+        async with self._side.use() as connection:
+            await self._register(connection)
         if self._tasks:
             self._living = asyncio.get_running_loop().create_task(self._live())
 
-    async def _register(self, connection: Any) -> None:
+    async def _register(self, connection: Connection) -> None:
         release, self.refused = await register(
             self._database, connection, self._tasks.values(), self._params, self._pools
         )
@@ -134,29 +136,20 @@ class ReactiveLayer(Layer):
             await self._say_alive(connection)
             await offer_new_visits(self._database, connection, [Offer(AUDIT, KEY)])
 
-    async def _say_alive(self, connection: Any) -> None:
-        await ask(
-            self._database,
-            connection,
-            "live",
-            id=self._id,
-            release=self._start.release,
-            pool=self._pool,
-        )
+    async def _say_alive(self, tx: Tx) -> None:
+        await tx.run(SQL["live"], id=self._id, release=self._start.release, pool=self._pool)
 
     async def _live(self) -> None:
         """A few times in the span in which a process counts as living: say so."""
-        line = self._lines[0]
         while True:
             await asyncio.sleep(LIVING_SECONDS / 3 * random.uniform(0.8, 1.0))
             try:
-                async with line.lock:
-                    await self.look_after(await line.get())
+                async with self._side.use() as connection:
+                    await self.look_after(connection)
             except Exception as error:
                 log.warning("reactive.waiting", extra={"error": str(error)})
-                await line.lost()
 
-    async def look_after(self, connection: Any) -> None:
+    async def look_after(self, connection: Connection) -> None:
         """Say that this process lives; declare again what a release says that is older, or gone."""
         await self._say_alive(connection)
         self.refused = await apply_again(
@@ -170,16 +163,14 @@ class ReactiveLayer(Layer):
             self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
             await self._leave()
-        for batch in self._all:
+        for batch in self._batches.values():
             await batch.close()
-        for line in self._lines:
-            await line.close()
+        await self._starting.close()
 
     async def _leave(self) -> None:
-        line = self._lines[0]
         try:
-            async with line.lock:
-                await ask(self._database, await line.get(), "leave", id=self._id)
+            async with self._side.use() as connection:
+                await connection.run(SQL["leave"], id=self._id)
         except Exception as error:  # it is forgotten by its silence, some minutes later
             log.warning("reactive.left_in_haste", extra={"error": str(error)})
 
@@ -206,9 +197,29 @@ def _queue(name: str, handler: Handler, *, pool: str) -> QueueSettings:
     )
 
 
-def _keyed(batch: Callable[[str], Any]) -> Handler:
+def _keyed(batch: Batcher[str, Outcome]) -> Handler:
     async def handle(run: Run) -> Outcome:
-        outcome: Outcome = await batch(run.visit.key)
-        return outcome
+        return await batch(run.visit.key)
 
     return handle
+
+
+def _served(
+    line: SharedLine,
+    serve: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer]]],
+    *,
+    most: int = 500,
+) -> Batcher[Item, Answer]:
+    """Items of one moment are served together, on one connection: a statement for each would cost a round
+    trip and a commit each."""
+
+    async def serve_on_line(items: Sequence[Item]) -> Sequence[Answer]:
+        async with line.use() as connection:
+            return await serve(connection, items)
+
+    return Batcher(serve_on_line, most=most, failed=_after)
+
+
+async def _after(error: Exception) -> AfterFailure:
+    """A bad item fails alone; what is the server's failure is everybody's."""
+    return AfterFailure.TELL if is_transient(error) else AfterFailure.HALVE

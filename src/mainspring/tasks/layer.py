@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort, sync_recurring
+from mainspring.jobs import sync_recurring
+from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
@@ -20,11 +20,12 @@ class TaskLayer(Layer):
         self,
         database: Database,
         worker: WorkerPort,
-        tasks: Mapping[str, Task[Any, Any]],
+        tasks: Mapping[str, Task[..., object]],
         *,
         slots: int,
     ) -> None:
         self._database = database
+        self._worker = worker
         self._tasks = tasks
         self.connections = Connections(database, worker)
         self.executor = Executor(self.connections, threads=slots)
@@ -32,7 +33,7 @@ class TaskLayer(Layer):
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         return [self.queue(task) for task in self._tasks.values()]
 
-    def queue(self, task: Task[Any, Any]) -> QueueSettings:
+    def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of one task."""
         handler = never_run if task.settings.remote else self.executor.handler(task)
         return queue_settings(task, handler)
@@ -43,12 +44,9 @@ class TaskLayer(Layer):
     async def start(self) -> None:
         """Make the cron lines of the tasks known."""
         schedules = [s for task in self._tasks.values() if (s := schedule(task)) is not None]
-        connection = await self._database.connect("recurring")
-        try:
-            async with self._database.transaction(connection):
-                await sync_recurring(self._database, connection, schedules, queues=self._tasks)
-        finally:
-            await connection.close(timeout=5)
+        line = self._worker.line()
+        async with line.use() as connection, self._database.transaction(connection):
+            await sync_recurring(self._database, connection, schedules, queues=self._tasks)
 
     def interrupt(self, runs: Sequence[Run]) -> None:
         self.executor.interrupt(runs)

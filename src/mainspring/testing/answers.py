@@ -20,7 +20,7 @@ from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
 
 
-def fields_of(entity: Any) -> dict[str, Any]:
+def fields_of(entity: object) -> dict[str, object]:
     """The fields of an entity by their names in the table; of a part of one, those that it has."""
     if isinstance(entity, dict):
         return dict(entity)
@@ -28,7 +28,7 @@ def fields_of(entity: Any) -> dict[str, Any]:
     return {name: getattr(entity, own) for name, own in names.items() if hasattr(entity, own)}
 
 
-def _attributes(entity: Any) -> dict[str, str]:
+def _attributes(entity: object) -> dict[str, str]:
     """What an entity calls its fields, by their names in the table."""
     if isinstance(entity, msgspec.Struct):
         return {f.encode_name: f.name for f in msgspec.structs.fields(entity)}
@@ -37,7 +37,7 @@ def _attributes(entity: Any) -> dict[str, str]:
     raise InvalidOutcome(f"an entity must be a dataclass, a Struct or a dict, got {entity!r}")
 
 
-def rebuilt(entity: Any, changed: dict[str, Any]) -> Any:
+def rebuilt(entity: object, changed: dict[str, object]) -> object:
     """The entity with some fields changed."""
     if isinstance(entity, dict):
         return {**entity, **deepcopy(changed)}
@@ -47,12 +47,12 @@ def rebuilt(entity: Any, changed: dict[str, Any]) -> Any:
 
 
 def patch_of(
-    entity: Any,
-    wanted: dict[str, Any],
+    entity: object,
+    wanted: dict[str, object],
     *,
     stage: Stage | None = None,
     kind: Kind | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Of the wanted values those that differ; a stage may only change what it declares."""
     now = fields_of(entity)
     if unknown := sorted(set(wanted) - set(now)):
@@ -68,7 +68,7 @@ def patch_of(
     return changed
 
 
-def _check_declared(stage: Stage, kind: Kind, changed: dict[str, Any]) -> None:
+def _check_declared(stage: Stage, kind: Kind, changed: dict[str, object]) -> None:
     writes = stage.settings.writes
     for name in changed:
         fixed = name in kind.keys or name == kind.settings.version
@@ -80,14 +80,14 @@ def _check_declared(stage: Stage, kind: Kind, changed: dict[str, Any]) -> None:
             )
 
 
-def seen_by(model: Model, kind: Kind, entity: Any) -> Any:
+def seen_by(model: Model, kind: Kind, entity: object) -> object:
     """The entity as a stage is given it, decoded as from the database: whole, or what it reads."""
     return model.decode(kind.model.encode(entity))
 
 
 def called(
-    kind: Kind, stage: Stage, role: str, function: Callable[..., Any], *arguments: Any
-) -> Any:
+    kind: Kind, stage: Stage, role: str, function: Callable[..., Any], *arguments: object
+) -> object:
     """Call a stage's function, plain or async; what it raises says whose it is.
 
     A coroutine that never waits is walked through without an event loop, which is a hundred times
@@ -116,7 +116,7 @@ def called(
         raise told from caught
 
 
-def call_hook(hook: Callable[..., Any], event: Any) -> None:
+def call_hook(hook: Callable[..., object], event: object) -> None:
     """Call a hook once."""
     answer = hook(event)
     if inspect.iscoroutine(answer):

@@ -53,8 +53,8 @@ class Clock:
         """The same for code that is not async."""
         duration = by if isinstance(by, timedelta) else timedelta(seconds=by)
         with self._connect() as connection:
-            row = connection.execute(_IS_INSTALLED).fetchone()
-            if row is None or not row[0]:
+            [(is_installed,)] = connection.execute(_IS_INSTALLED).fetchall()
+            if not is_installed:
                 connection.execute(_INSTALL)
             connection.execute(_MOVE, (duration,))
             connection.execute(_TELL)
@@ -66,6 +66,5 @@ class Clock:
     def now_sync(self) -> datetime:
         """The same for code that is not async."""
         with self._connect() as connection:
-            row = connection.execute("select mainspring.clock()").fetchone()
-        assert row is not None
-        return row[0]
+            [(now,)] = connection.execute("select mainspring.clock()").fetchall()
+        return now

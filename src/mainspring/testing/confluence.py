@@ -32,7 +32,7 @@ class TimerLost(AssertionError):
 
 def check_stages(
     source: Source,
-    entities: Sequence[Any],
+    entities: Sequence[object],
     *,
     orders: int = 20,
     after: timedelta = timedelta(0),
@@ -57,7 +57,7 @@ def check_stages(
 
 def check_confluence(
     source: Source,
-    entities: Sequence[Any],
+    entities: Sequence[object],
     order: Order,
     *,
     after: timedelta = timedelta(0),
@@ -75,7 +75,7 @@ def check_confluence(
 
 def check_unasked(
     source: Source,
-    entities: Sequence[Any],
+    entities: Sequence[object],
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
@@ -92,7 +92,7 @@ def check_unasked(
 
 def check_early_visits(
     source: Source,
-    entities: Sequence[Any],
+    entities: Sequence[object],
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
@@ -118,7 +118,7 @@ def check_early_visits(
 
 def check_deletes(
     source: Source,
-    entities: Sequence[Any],
+    entities: Sequence[object],
     *,
     after: timedelta = timedelta(0),
     start: datetime = START,
@@ -145,7 +145,7 @@ def _halfway(simulation: Simulation, stage: str) -> datetime:
     return simulation.now + max(timedelta(0), min(first, soonest) - simulation.now) / 2
 
 
-def _check_timer(plain: Simulation, early: Simulation, stage: str, id: Any) -> None:
+def _check_timer(plain: Simulation, early: Simulation, stage: str, id: object) -> None:
     wanted, found = plain.timer(stage, id), early.timer(stage, id)
     if wanted is None or (found is not None and found <= wanted):
         return
@@ -162,7 +162,7 @@ def _kind(source: Source) -> Kind:
 
 
 def _run(
-    source: Source, entities: Sequence[Any], after: timedelta, start: datetime, **options: Any
+    source: Source, entities: Sequence[object], after: timedelta, start: datetime, **options: Any
 ) -> Simulation:
     simulation = Simulation(_kind(source), start=start, **options)
     for entity in entities:
@@ -181,7 +181,7 @@ def _compare(one: Simulation, other: Simulation, ways: str) -> None:
             )
 
 
-def _facts(one: Simulation, other: Simulation, id: Any) -> list[tuple[str, Any, Any]]:
+def _facts(one: Simulation, other: Simulation, id: object) -> list[tuple[str, object, object]]:
     version = one._kind.settings.version
     ours, theirs = fields_of(one.entity(id)), fields_of(other.entity(id))
     facts = [(f"field {name}", ours[name], theirs[name]) for name in ours if name != version]

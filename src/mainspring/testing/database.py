@@ -24,10 +24,10 @@ import psycopg
 from psycopg import conninfo, sql
 
 from mainspring.db.database import probe
-from mainspring.db.embedded.binaries import binaries
-from mainspring.db.embedded.server import EmbeddedServer
 from mainspring.db.schema import migrate
-from mainspring.kernel.jobs import upkeep
+from mainspring.embedded.binaries import binaries
+from mainspring.embedded.server import EmbeddedServer
+from mainspring.jobs import upkeep
 
 SETTINGS = {
     "fsync": "off",
@@ -53,6 +53,7 @@ class TestServer:
         self._bin_dir = bin_dir
         self._server: EmbeddedServer | None = None
         self._numbers = count(1)
+        self._connection: psycopg.Connection[object] | None = None
         self._template = f"mainspring_test_{os.getpid()}"
 
     @classmethod
@@ -83,9 +84,8 @@ class TestServer:
             program = str(binaries(self._bin_dir) / "postgres")
             return subprocess.check_output([program, "--version"], text=True).strip()
         with psycopg.connect(self.url("postgres")) as connection:
-            row = connection.execute("show server_version").fetchone()
-        assert row is not None
-        return f"PostgreSQL {row[0]}"
+            [(version,)] = connection.execute("show server_version").fetchall()
+        return f"PostgreSQL {version}"
 
     def start(self) -> None:
         """Start the server unless another was named, and make the template."""
@@ -102,7 +102,9 @@ class TestServer:
         if self._server is None:
             if self._dsn is not None:
                 self._execute("drop database if exists {} with (force)", self._template)
+                self._disconnect()
             return
+        self._disconnect()
         server, self._server = self._server, None
         server.stop(fast_seconds=2)
         shutil.rmtree(server.directory, ignore_errors=True)
@@ -130,9 +132,24 @@ class TestServer:
             self._execute("drop database if exists {} with (force)", name)
 
     def _execute(self, text: str, *names: str) -> None:
+        """Run a statement on a connection that is kept: every test makes and drops a database."""
         statement = sql.SQL(text).format(*map(sql.Identifier, names))
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(statement)
+        if self._connection is not None:
+            try:
+                self._connection.execute(statement)
+            except psycopg.OperationalError:
+                if not self._connection.broken:
+                    raise
+                self._connection = None  # ended since the last statement, by a test perhaps
+            else:
+                return
+        self._connection = psycopg.connect(self.url("postgres"), autocommit=True)
+        self._connection.execute(statement)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 async def _prepare(url: str) -> None:
@@ -141,7 +158,7 @@ async def _prepare(url: str) -> None:
     await asyncio.to_thread(migrate.migrate, database)
     connection = await database.connect("test")
     try:
-        await upkeep.turn(database, connection, history_days=30)
+        await upkeep.keep_up(database, connection, days=30)
         # No autovacuum will do it; without statistics `violation` takes half a second.
         await connection.execute("analyze mainspring.lease, mainspring.install")
     finally:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +36,7 @@ class DecidedCall:
 
     actor: str
     args: dict[str, Any] = field(default_factory=dict)
-    after: list[Any] = field(default_factory=list)
+    after: list[object] = field(default_factory=list)
     undo: DecidedCall | None = None
     delay: float | None = None
 
@@ -48,11 +49,9 @@ class Decided:
     """What a decider decided: its calls in order, and what it returned."""
 
     calls: list[DecidedCall]
-    returned: (
-        Any  # the call (or the given promise) whose promise it returned; None: it returned a value
-    )
+    returned: object  # the call (or the given promise) whose promise it returned; None: it returned a value
     value: Any
-    attrs: dict[str, Any]
+    attrs: dict[str, object]
     decision: Decision  # as it would be committed
 
 
@@ -79,7 +78,7 @@ def decide(process: Process[Any, Any], /, *args: Any, **kwargs: Any) -> Decided:
     decision = records.conclude(returned, process.signature.encode_result)
     calls = [DecidedCall(child.actor, delay=child.delay) for child in decision.children]
 
-    def of(ref: int | str) -> Any:
+    def of(ref: int | str) -> object:
         return calls[ref] if isinstance(ref, int) else promises.get(ref, ref)
 
     for call, child in zip(calls, decision.children, strict=True):
@@ -97,7 +96,7 @@ def decide(process: Process[Any, Any], /, *args: Any, **kwargs: Any) -> Decided:
     )
 
 
-def _run(coroutine: Any) -> Any:
+def _run(coroutine: Coroutine[Any, Any, object]) -> object:
     """In a thread of its own: the test may be in an event loop already."""
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as pool:
@@ -108,12 +107,12 @@ def _undo(undo: Undo, step: DecidedCall) -> DecidedCall:
     return DecidedCall(undo.actor, _filled(undo.args, [step]))
 
 
-def _filled(text: str, inputs: list[Any]) -> dict[str, Any]:
+def _filled(text: str, inputs: list[object]) -> dict[str, object]:
     """Arguments with the holes filled: by what stands for each promise."""
-    found: dict[str, Any] = msgspec.json.decode(text)
+    found: dict[str, object] = msgspec.json.decode(text)
     word = found.pop("@", None)
 
-    def fill(value: Any) -> Any:
+    def fill(value: object) -> object:
         if isinstance(value, dict):
             return {name: fill(one) for name, one in value.items()}
         if isinstance(value, list):

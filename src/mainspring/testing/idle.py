@@ -11,9 +11,9 @@ from typing import Any
 from mainspring.app import Mainspring
 
 # A worker of a test has little to do and dies often: it beats and looks often too.
-FAST_SETTINGS: dict[str, Any] = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
+FAST_SETTINGS: dict[str, object] = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
 # The one that runs until idle does not die: its lease is long enough for a machine that is starved.
-IDLE_SETTINGS: dict[str, Any] = FAST_SETTINGS | {"lease": 5.0}
+IDLE_SETTINGS: dict[str, object] = FAST_SETTINGS | {"lease": 5.0}
 
 
 async def run_until_idle(app: Mainspring, *, timeout: float = 30.0, **settings: Any) -> None:
@@ -50,7 +50,7 @@ async def wait_until(
         await asyncio.sleep(every)
 
 
-def _described(condition: Callable[[], Any]) -> str:
+def _described(condition: Callable[[], object]) -> str:
     try:
         return inspect.getsource(condition).strip()
     except (OSError, TypeError):

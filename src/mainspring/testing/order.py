@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mainspring.entities.kind import Kind
 
@@ -42,7 +41,7 @@ class Order:
         return ranked[0] if draw is None else draw.choice(ranked)
 
 
-def orders(kind: Kind) -> Any:
+def orders(kind: Kind) -> object:
     """A Hypothesis strategy of orders of a kind's stages; it shrinks to the declared one.
 
     @given(order=orders(listing))

@@ -33,7 +33,7 @@ class WorkerProcess:
         *,
         die_at: str | None = None,
         path: Path | None = None,
-        output: IO[Any] | None = None,
+        output: IO[str] | IO[bytes] | None = None,
         drain: bool = False,
         environment: Mapping[str, str] | None = None,
         **settings: Any,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import msgspec
 
+from mainspring.kernel import Run
 from mainspring.loops import run_apart
 from mainspring.reactive.decide.decide import Current, Definition, View
 from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.decide.rewinds import Rewind, SeenValue, fact_of
-from mainspring.reactive.declare.context import ReactiveRun
-from mainspring.reactive.declare.product import Product
+from mainspring.reactive.declare.context import ReactiveRun, StartedRun
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
-from mainspring.reactive.model.values import Param, Value, dump_value
+from mainspring.reactive.model.values import Param, Product, Value, dump_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +177,14 @@ def call(
         firing.products = run.products
 
 
-async def _awaited(answer: Any) -> Any:
+async def _awaited(answer: Awaitable[object]) -> object:
     return await answer
 
 
-def _kernel_run() -> Any:
+def _kernel_run() -> Run:
     """The little of a worker's run that a reactive run looks at."""
-    return SimpleNamespace(visit=SimpleNamespace(payload='{"firing": 0}'), stopped=None)
+    seen = SimpleNamespace(visit=SimpleNamespace(payload='{"firing": "0"}'), stopped=None)
+    return cast("Run", seen)
 
 
 def _row(
@@ -191,8 +192,8 @@ def _row(
     firing: SimulatedFiring,
     products: Mapping[str, Value | None],
     rewinds: Mapping[str, list[Rewind]],
-) -> dict[str, Any]:
-    """The row that the start of a run reads."""
+) -> StartedRun:
+    """What the start of a run reads."""
 
     def stored(values: Mapping[str, SeenValue]) -> str:
         raw = {
@@ -206,11 +207,19 @@ def _row(
         for rewind in found
     ]
     known = {key: dump_value(value) for key, value in products.items() if value is not None}
-    return {
-        "captured": stored(firing.captured),
-        "seen": stored(task.seen),
-        "rewinds": msgspec.json.encode(since).decode(),
-        "products": msgspec.json.encode(known).decode(),
-        "kind": firing.kind,
-        "cause": firing.cause,
-    }
+    return StartedRun(
+        task=task.task.name,
+        answer="started",
+        kind=firing.kind,
+        record=True,
+        cause=firing.cause,
+        captured=stored(firing.captured),
+        seen=stored(task.seen),
+        base=None,
+        failures=task.failures,
+        run=0,
+        exact=True,
+        rewound=False,
+        rewinds=msgspec.json.encode(since).decode(),
+        products=msgspec.json.encode(known).decode(),
+    )

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mainspring.entities.declare.consumer import hook_of
 from mainspring.entities.declare.event import Saved
-from mainspring.entities.declare.keys import id_text
+from mainspring.entities.declare.ids import id_text
 from mainspring.entities.declare.outcome import (
     KEEP,
     Untouched,
@@ -52,9 +53,9 @@ class StageStep:
     """One run of a stage. `changed` has the fields it changed: before and after."""
 
     at: datetime
-    id: Any
+    id: object
     stage: str
-    changed: dict[str, tuple[Any, Any]]
+    changed: dict[str, tuple[object, object]]
     visit_at: datetime | None
 
     def __str__(self) -> str:
@@ -113,7 +114,7 @@ class Simulation:
         self._order = order or Order.declared(kind)
         self._unasked = unasked
         self._hooks = hooks
-        self._entities: dict[Any, _Entity] = {}
+        self._entities: dict[object, _Entity] = {}
         self._numbers = 0
 
     # -- what the outside does
@@ -129,7 +130,7 @@ class Simulation:
             self.change(id, **fields_of(entity))
         return id
 
-    def change(self, id: Any, /, **fields: Any) -> None:
+    def change(self, id: object, /, **fields: object) -> None:
         """Change fields of an entity from outside; what is as it was is no change."""
         row = self._find(id)
         changed = patch_of(row.value, fields)
@@ -137,7 +138,7 @@ class Simulation:
             row.value = rebuilt(row.value, changed)
             self._offer_changed(row, changed)
 
-    def delete(self, id: Any, /) -> None:
+    def delete(self, id: object, /) -> None:
         """Delete an entity: its states and visits end with it; the stages' `deleted` hears it."""
         row = self._find(id)
         del self._entities[id]
@@ -145,11 +146,11 @@ class Simulation:
             if stage.has_hook:
                 self._tell(id, row, stage, what="deleted")
 
-    def offer(self, stage: str, id: Any, /, at: datetime | None = None) -> None:
+    def offer(self, stage: str, id: object, /, at: datetime | None = None) -> None:
         """A visit that somebody else wishes, now or at a time; an earlier one stays."""
         self._offer(self._find(id), find(self._kind, stage).name, at=at)
 
-    def set_state(self, stage: str, id: Any, /, value: Any) -> None:
+    def set_state(self, stage: str, id: object, /, value: object) -> None:
         """An outside change of a stage's state; the stage is asked again."""
         row, found = self._find(id), find(self._kind, stage)
         row.states[found.name] = found.state.encode(value)
@@ -172,17 +173,17 @@ class Simulation:
         found = find(self._kind, stage)
         return found.state.decode(self._find(id).states.get(found.name))
 
-    def timer(self, stage: str, id: Any, /) -> datetime | None:
+    def timer(self, stage: str, id: object, /) -> datetime | None:
         """When a stage will look at an entity again; None if it will not by itself."""
         visit = self._find(id).visits.get(find(self._kind, stage).name)
         return visit.due_at if visit else None
 
-    def story(self, id: Any, /) -> str:
+    def story(self, id: object, /) -> str:
         """What happened to an entity, one line a run."""
         return "\n".join(str(step) for step in self.steps if step.id == id)
 
     @property
-    def ids(self) -> list[Any]:
+    def ids(self) -> list[object]:
         return list(self._entities)
 
     # -- time
@@ -219,7 +220,7 @@ class Simulation:
 
     # -- visits
 
-    def _visit(self, id: Any, row: _Entity, name: str) -> None:
+    def _visit(self, id: object, row: _Entity, name: str) -> None:
         row.at_once += 1
         if row.at_once > VISITS_AT_ONCE:
             raise NotAtRest(_endless(self._kind.name, id, self.steps))
@@ -243,20 +244,20 @@ class Simulation:
             elif answer:
                 self._offer(row, stage.name)
 
-    def _ask(self, stage: Stage, row: _Entity) -> Any:
+    def _ask(self, stage: Stage, row: _Entity) -> object:
         if stage.should_process is None:
             return True
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
         return called(self._kind, stage, "should_process", stage.should_process, entity, state)
 
-    def _process(self, id: Any, row: _Entity, stage: Stage) -> None:
+    def _process(self, id: object, row: _Entity, stage: Stage) -> None:
         entity = seen_by(self._models[stage.name], self._kind, row.value)
         state = stage.state.decode(row.states.get(stage.name))
         answer = check_answer(
             called(self._kind, stage, "process", stage.process, entity, state), stage.name
         )
-        wanted: dict[str, Any] = {}
+        wanted: dict[str, object] = {}
         if not isinstance(answer, Untouched):
             if answer.state is not KEEP and not stage.state.type:
                 check_state(answer, stage.name, fields_of(row.value))
@@ -279,12 +280,12 @@ class Simulation:
 
     def _tell(
         self,
-        id: Any,
+        id: object,
         row: _Entity,
         stage: Stage,
         *,
         what: str,
-        changes: dict[str, tuple[Any, Any]] | None = None,
+        changes: dict[str, tuple[object, object]] | None = None,
         outside: bool = False,
     ) -> None:
         """An event, as the stage's own hooks hear it."""
@@ -306,7 +307,7 @@ class Simulation:
             outside=outside,
         )
         self.events.append(event)
-        hook = stage.hook(what, outside)
+        hook = hook_of(stage, what, outside)
         if self._hooks and hook is not None:
             call_hook(hook, event)
 
@@ -338,13 +339,13 @@ class Simulation:
         visit.is_new = visit.is_new or is_new
         visit.by.update(by or {})
 
-    def _find(self, id: Any) -> _Entity:
+    def _find(self, id: object) -> _Entity:
         try:
             return self._entities[id]
         except (KeyError, TypeError):
             raise NotFound(f"no {self._kind.name} {id!r} was put into this simulation") from None
 
-    def _id_of(self, entity: Any) -> Any:
+    def _id_of(self, entity: object) -> object:
         fields = fields_of(entity)
         if missing := [name for name in self._kind.keys if name not in fields]:
             raise InvalidSetting(
@@ -369,7 +370,7 @@ def _concerns(stage: Stage, visit: _Visit, version: int) -> bool:
     return bool(visit.fields) if interest is None else not visit.fields.isdisjoint(interest)
 
 
-def _endless(kind: str, id: Any, steps: list[StageStep]) -> str:
+def _endless(kind: str, id: object, steps: list[StageStep]) -> str:
     last = [step for step in steps if step.id == id][-12:]
     lines = "\n  ".join(str(step) for step in last)
     return (

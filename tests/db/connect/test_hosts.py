@@ -15,8 +15,9 @@ from psycopg.conninfo import make_conninfo
 
 from mainspring import Mainspring
 from mainspring.db.connect import hosts
-from mainspring.db.database import Database, asyncpg_url, probe
-from mainspring.db.embedded.server import PORT, ROLE, EmbeddedServer
+from mainspring.db.connect.address import asyncpg_url
+from mainspring.db.database import Database, probe
+from mainspring.embedded.server import PORT, ROLE, EmbeddedServer
 from mainspring.errors import DatabaseUnavailable, InvalidUrl
 from mainspring.testing import wait_until
 

@@ -19,8 +19,9 @@ import psycopg
 import pytest
 
 from mainspring import Context, Mainspring, RetryPolicy, Saved, Update
-from mainspring.db import database as connect
-from mainspring.db.embedded.server import EmbeddedServer
+from mainspring.db.connect.outage import is_transient
+from mainspring.db.database import probe
+from mainspring.embedded.server import EmbeddedServer
 from mainspring.tasks.run.connections import _RESET_LOCAL
 from mainspring.testing import wait_until
 from servers import PgBouncer, pgbouncer_path
@@ -144,8 +145,8 @@ def of_a_session(asked: list[str]) -> list[str]:
 async def test_a_pooler_is_recognised_and_a_direct_connection_is_not_one(
     server: EmbeddedServer, bouncer: PgBouncer, name: str
 ) -> None:
-    direct = await connect.probe(server.url(name))
-    pooled = await asyncio.gather(*(connect.probe(bouncer.url(name)) for _ in range(20)))
+    direct = await probe(server.url(name))
+    pooled = await asyncio.gather(*(probe(bouncer.url(name)) for _ in range(20)))
 
     assert not direct.pooled
     assert all(database.pooled for database in pooled)
@@ -344,7 +345,7 @@ async def retried(act: Callable[[], Any]) -> Any:
         try:
             found.append(await act())
         except Exception as error:
-            if not connect.is_transient(error):
+            if not is_transient(error):
                 raise
         return bool(found)
 

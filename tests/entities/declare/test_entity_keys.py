@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.entities.declare.keys import canonical, check_key, id_text, join, split
+from mainspring.entities.declare.ids import canonical, check_key, id_text, join, split
 from mainspring.errors import InvalidKey
 from offered import offered
 from stages import Stages

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Saved, Untouched
 from mainspring.errors import NotFound, Refused
-from mainspring.kernel.doctor import Finding
+from mainspring.operate.doctor import Finding
 from stages import Stages
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.db.schema import rights
-from mainspring.entities.install import inspect_kind_sync
+from mainspring.db.tx import SyncTx
+from mainspring.entities.install import inspect_kind
 from mainspring.entities.kind import Kind
 from mainspring.entities.operate.doctor import judge_kind
-from mainspring.kernel.doctor import Finding
+from mainspring.operate.doctor import Finding
 from offered import offered
 from stages import Stages
 
@@ -102,8 +103,7 @@ async def test_row_security_that_hides_rows_from_the_worker_is_named(
     try:
         stages.query("grant select on listing to reader")
         stages.query("set role reader")
-        with stages.connection.cursor() as cursor:
-            shape = inspect_kind_sync(cursor, listing)
+        shape = inspect_kind(SyncTx(stages.connection), listing)
         stages.query("reset role")
     finally:
         stages.query("drop owned by reader")

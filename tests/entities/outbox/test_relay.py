@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
 import msgspec
 import pytest
 from outbox import Outbox
 
 from mainspring import Kind, Mainspring, RetryPolicy, Saved, Untouched
 from mainspring.db.database import Database
+from mainspring.db.shared import SharedConnections
 from mainspring.entities.declare import consumer as consumers
 from mainspring.entities.outbox.relay import Relay
 from mainspring.errors import InvalidStage, NotFound
@@ -54,10 +54,12 @@ def hook(
 
 @asynccontextmanager
 async def relaying(url: str, kind: Kind, **settings: Any) -> AsyncIterator[Any]:
-    relay = Relay(Database(url), [kind])
+    connections = SharedConnections(Database(url), 1)
+    relay = Relay(connections.line(), [kind])
     async with working(url, *relay.queues(), **settings) as worker:
         yield worker
     await relay.close()
+    await connections.close()
 
 
 def parked(outbox: Outbox) -> list[Any]:
@@ -286,7 +288,7 @@ async def test_consumers_are_registered_and_retired(mainspring_url):
     hook(kind, lambda event: None)
     kind.sink("sink", lambda event: None)
     outbox = Outbox(mainspring_url)
-    connection = await asyncpg.connect(mainspring_url)
+    connection = await Database(mainspring_url).connect("test")
     try:
         for _ in range(2):
             await consumers.register(connection, kind.consumers)

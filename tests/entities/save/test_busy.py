@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from mainspring.entities.save import busy
-from mainspring.entities.save.busy import HOUR, WARN_AT, Busy
+from mainspring.entities.save import loop_guard
+from mainspring.entities.save.loop_guard import HOUR, WARN_AT, Busy
 from mainspring.kernel import clock as moment
 
 
@@ -34,7 +34,7 @@ def test_the_thousandth_save_of_an_entity_in_an_hour_is_said_once(
 
 
 def test_quiet_entities_are_forgotten_before_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy, "MOST", 10)
+    monkeypatch.setattr(loop_guard, "MOST_BUSY", 10)
     counted = Busy("listing")
     for _ in range(5):
         counted.saved("busy", "price")

@@ -11,8 +11,11 @@ import psycopg
 import pytest
 
 from mainspring import RetryPolicy, Untouched, Update
+from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
+from mainspring.db.tx import Tx
 from mainspring.entities.declare.dao import Change, one_by_one
-from mainspring.entities.declare.table import shape_of
+from mainspring.entities.declare.table import TableRow, shape_of
 from mainspring.entities.source.rows import TableSource
 from mainspring.entities.statements import SQL
 from stages import Stages
@@ -248,12 +251,12 @@ async def test_loading_and_locking_ride_the_keys_index(stages: Stages) -> None:
     try:
         sent: list[tuple[str, ...]] = []
 
-        class Spy:
-            async def fetch(self, text: str, *batch: str) -> list[Any]:
-                sent.append((text, *batch))
-                return list(await connection.fetch(text, *batch))
+        class Spy(Tx):
+            async def send(self, statement: Statement, values: Values) -> Sequence[Record]:
+                sent.append((statement.numbered, *statement.arguments(values)))
+                return await connection.send(statement, values)
 
-        shape = shape_of((await connection.fetch(SQL["inspect_table"].numbered, "pair"))[0])
+        shape = shape_of(await connection.one(SQL["inspect_table"], TableRow, name="pair"))
         source = TableSource(stages.app.kinds["pair"], shape, None)
         key = json.dumps([row["a"], row["b"]])
         for ask in (source.load, source.lock):

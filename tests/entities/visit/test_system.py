@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
+from mainspring.db.shared import SharedConnections
 from mainspring.entities.declare.catalogue import CatalogueEntry
 from mainspring.entities.runtime import start
 from mainspring.entities.visit import system as ask
 from mainspring.entities.visit.system import changed_fields, is_concerned
 from mainspring.kernel import clock as moment
+from mainspring.kernel.layer import Port
 from stages import Stages
 
 ALL = CatalogueEntry("S", None, False)
@@ -105,22 +107,6 @@ async def test_a_should_process_that_fails_or_overruns_queues_the_entity(
     assert "must answer True, False or a datetime" in answers["nonsense"]
 
 
-async def test_answers_are_counted_by_stage(stages: Stages) -> None:
-    """S8: failures of should_process are counted and shown."""
-    listing = stages.kind()
-    listing.stage(name="odd")(Odd())
-    await stages.install()
-    runtime = await start(await stages.app.database(), [listing], threads=1)
-    try:
-        asker = runtime.kinds["listing"].asker
-        asker._count("odd", "failed: ValueError: x")
-        asker._count("odd", False)
-        asker._count("odd", False)
-        assert asker.counts == {("odd", "failed"): 1, ("odd", "no"): 2}
-    finally:
-        await runtime.close()
-
-
 async def test_a_stage_that_was_removed_keeps_its_entries_and_is_reported(stages: Stages) -> None:
     """S26: what waits in the queue of a stage that no code has any more stays there."""
     listing = stages.kind()
@@ -207,7 +193,8 @@ async def test_a_change_that_can_concern_nobody_is_told_without_a_load(stages: S
 
     await stages.install()
     database = await stages.app.database()
-    runtime = await start(database, [listing], threads=1)
+    connections = SharedConnections(database, 1)
+    runtime = await start(database, Port(connections), [listing], threads=1)
     connection = await database.connect("test")
     try:
         await runtime.kinds["listing"].known.refresh(connection)
@@ -218,6 +205,7 @@ async def test_a_change_that_can_concern_nobody_is_told_without_a_load(stages: S
     finally:
         await connection.close()
         await runtime.close()
+        await connections.close()
 
     stages.add(1)
     await stages.run()

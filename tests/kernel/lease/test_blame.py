@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from mainspring.db.database import Database
+from mainspring.db.session import Session
 from mainspring.kernel.lease.dead import declare_dead, declare_ended, deny_death
-from mainspring.kernel.lease.session import Session
 from mainspring.testing import Clock
 from visits import Visits, queue
 
@@ -25,8 +25,8 @@ def session(database_url: str):
 def dies(visits: Visits, session: Session, worker_id: UUID, *, fenced: bool = False) -> None:
     """It is declared dead, as by another worker or its supervisor."""
     beat = visits.value("select beat from mainspring.worker where id = %s", worker_id)
-    values = {"pool": "default", "dead_id": worker_id, "beat": beat}
-    assert declare_dead(session, **values, lease=LEASE, fenced=fenced) is not None
+    values = {"pool": "default", "beat": beat}
+    assert declare_dead(session, worker_id, **values, lease=LEASE, fenced=fenced) is not None
 
 
 def holder(visits: Visits, *keys: str) -> UUID:
@@ -44,7 +44,7 @@ def holds(visits: Visits, worker_id: UUID, *keys: str) -> None:
 
 
 def beats(visits: Visits, worker_id: UUID) -> None:
-    assert visits.call("beat", worker_id=worker_id, slots=4, free=4)
+    assert visits.beat(worker_id, slots=4, free=4)
 
 
 def crashes(visits: Visits, *keys: str) -> list[int]:

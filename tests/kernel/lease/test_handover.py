@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
 
 import psycopg
 import pytest
 
-from mainspring.kernel.lease.session import Session
+from mainspring.db.session import Session
+from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
 from mainspring.kernel.outcome import Done
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue
@@ -51,15 +53,15 @@ async def test_who_has_joined_and_could_not_say_so_does_not_join_again(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second row would count for shares until it is declared dead."""
-    call, lost = Session.call, []
+    send, lost = Session.send, []
 
-    def losing(self: Session, name: str, **values: Any) -> Any:
-        if name == "wake_all" and not lost:
-            lost.append(name)
+    def losing(self: Session, statement: Statement, values: Values) -> Sequence[Record]:
+        if statement.name == "wake_all" and not lost:
+            lost.append(statement.name)
             raise ConnectionError("the connection was lost")
-        return call(self, name, **values)
+        return send(self, statement, values)
 
-    monkeypatch.setattr(Session, "call", losing)
+    monkeypatch.setattr(Session, "send", losing)
     async with working(database_url, queue()) as worker:
         assert lost
         assert visits.value("select array_agg(id) from mainspring.worker") == [
@@ -78,7 +80,7 @@ async def test_what_runs_in_a_shard_that_is_given_away_is_not_started_again(
         await wait_until(lambda: gate.keys == set(keys))
         async with working(database_url, queue(handler=other), lease=5.0) as two:
             await wait_until(lambda: len(two.owned.shards) == 512, 10)
-            await wait_until(lambda: two.reader.passes > 2)
+            await wait_until(lambda: two.reader.intake.passes > 2)
             given = [run for run in gate.runs if run.visit.shard not in one.owned.shards]
             assert given
             assert all(run.held for run in given)

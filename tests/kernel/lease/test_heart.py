@@ -17,9 +17,9 @@ import pytest
 
 import mainspring.kernel.run.loop_watch
 import mainspring.kernel.worker
+from mainspring.db.session import Session
 from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
-from mainspring.kernel.lease.session import Session
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.loop_watch import blamed
 from mainspring.kernel.settings import QueueSettings
@@ -98,7 +98,7 @@ async def test_a_turn_that_goes_well_is_not_cut(visits: Visits, database_url: st
     async with working(database_url, queue(handler=handler), lease=0.6) as worker:
         pid = visits.value(_HEART)
         for _ in range(20):
-            worker.heart.cut()
+            worker.heart.cut_if_hung()
         beats = "select beat from mainspring.worker"
         before = visits.value(beats)
         await wait_until(lambda: visits.value(beats) > before)
@@ -142,7 +142,7 @@ async def test_with_a_heart_that_is_stuck_elsewhere_the_loop_stops_the_runs(
     async with working(database_url, queue(handler=gate), lease=0.6):
         await wait_until(lambda: len(gate.runs) == 1)
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "fetch", stuck)
+            patched.setattr(Session, "send", stuck)
             await wait_until(lambda: gate.runs[0].stopped == "fenced", 10)
         free.set()
 
@@ -169,7 +169,7 @@ async def test_with_a_loop_that_is_blocked_the_heart_stops_the_threads(
     async with working(database_url, queue(handler=gate), lease=0.6, layers=[Threads()]):
         await wait_until(lambda: len(gate.runs) == 1)
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "fetch", away)
+            patched.setattr(Session, "send", away)
             assert interrupted.wait(10)  # blocks the loop
 
 

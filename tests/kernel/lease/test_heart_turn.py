@@ -7,14 +7,17 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from mainspring.db.database import Database
+from mainspring.db.session import Session
+from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
 from mainspring.errors import DatabaseUnavailable
-from mainspring.kernel.lease.session import Session
+from mainspring.kernel.statements import SQL
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -39,7 +42,7 @@ async def test_a_turn_has_few_round_trips(visits: Visits, database_url: str) -> 
     visits.offer("a")
     async with working(database_url, queue(handler=gate, hold_after=0.01), lease=10.0) as worker:
         await wait_until(lambda: visits.row("a")["holder"] is not None)
-        heart, line = worker.heart, worker.heart._session._connection.pgconn
+        heart, line = worker.heart, worker.heart._session._open.pgconn
 
         async def turn() -> None:
             before = heart._look_at
@@ -67,20 +70,20 @@ async def test_a_turn_of_slow_statements_beats_between_them(
     said: list[logging.LogRecord],
 ) -> None:
     """T13: a turn that lasts longer than the lease loses it not."""
-    fetch, sent = Session.fetch, list[str]()
+    send, sent = Session.send, list[str]()
 
-    def slowly(self: Session, name: str, **values: Any) -> list[Any]:
-        sent.append(name)
-        if name != "beat":
+    def slowly(self: Session, statement: Statement, values: Values) -> Sequence[Record]:
+        sent.append(statement.name)
+        if statement.name != "beat":
             time.sleep(0.25)
-        return fetch(self, name, **values)
+        return send(self, statement, values)
 
     gate = Gate()
     visits.offer("a")
     async with working(database_url, queue(handler=gate), lease=1.5) as worker:
         await wait_until(lambda: len(gate.runs) == 1)
-        monkeypatch.setattr(Session, "fetch", slowly)
-        await wait_until(lambda: sent.count("trim_reach") == 3, 30)
+        monkeypatch.setattr(Session, "send", slowly)
+        await wait_until(lambda: sent.count("read_held") == 3, 30)
 
         assert sent.count("beat") > sent.count("read_workers") + 3
         assert worker.owned.worker_id is not None
@@ -97,13 +100,14 @@ async def test_a_lease_that_is_short_for_the_round_trip_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
     said: list[logging.LogRecord],
 ) -> None:
-    alone = Session.alone
+    send = Session.send
 
-    def far_away(self: Session, name: str, **values: Any) -> list[Any]:
-        time.sleep(0.05)
-        return alone(self, name, **values)
+    def far_away(self: Session, statement: Statement, values: Values) -> Sequence[Record]:
+        if statement.name == "beat":
+            time.sleep(0.05)
+        return send(self, statement, values)
 
-    monkeypatch.setattr(Session, "alone", far_away)
+    monkeypatch.setattr(Session, "send", far_away)
     async with working(database_url, queue(), lease=1.0):
         beats = "select beat from mainspring.worker"
         await wait_until(lambda: visits.value(beats) > 12, 30)
@@ -145,14 +149,14 @@ async def test_a_worker_that_leaves_sets_no_watchdog_on_its_process(
         stopped: list[float] = []
         heart = worker.heart
         monkeypatch.setattr(heart.watchdog, "end", lambda: stopped.append(heart._beat_at))
-        fetch = Session.fetch
+        send = Session.send
 
-        def slowly(self: Session, name: str, **values: Any) -> list[Any]:
-            if name == "release_holds":
+        def slowly(self: Session, statement: Statement, values: Values) -> Sequence[Record]:
+            if statement.name == "release_holds":
                 time.sleep(0.25)  # a beat is due by then
-            return fetch(self, name, **values)
+            return send(self, statement, values)
 
-        monkeypatch.setattr(Session, "fetch", slowly)
+        monkeypatch.setattr(Session, "send", slowly)
         await worker.stop()
 
         assert stopped == [heart._beat_at]
@@ -172,7 +176,7 @@ def test_a_connect_that_hangs_is_not_waited_for(silent_address: str) -> None:
     try:
         for _ in range(3):
             with pytest.raises(DatabaseUnavailable, match=r"no connection to 127.0.0.1:.* yet"):
-                session.call("list_names")
+                session.run(SQL["read_clock"])
         threads = [t for t in threading.enumerate() if t.name == "mainspring.connect"]
         assert len(threads) == 1, "one attempt goes on; no second one beside it"
     finally:
@@ -184,6 +188,6 @@ def test_a_connect_that_hangs_can_be_cut(silent_address: str) -> None:
     threading.Timer(0.2, session.cut).start()
 
     with pytest.raises(DatabaseUnavailable, match="no connection"):
-        session.call("list_names")
+        session.run(SQL["read_clock"])
 
     session.close()

@@ -127,7 +127,7 @@ async def test_a_stranger_of_the_release_before_is_not_joined(
     visits.take(before)
 
     def turned_away() -> bool:
-        visits.call("beat", worker_id=before, slots=4, free=4)
+        visits.beat(before, slots=4, free=4)
         worker.heart.poke_beat()
         return worker.loop_port.turned_away_by is not None
 
@@ -142,7 +142,7 @@ async def test_a_stranger_of_the_release_before_is_not_joined(
 
 async def test_a_stranger_that_leaves_is_no_hindrance(visits: Visits, database_url: str) -> None:
     leaving = visits.join(queues=["bill"], knows_bands=False)
-    visits.call("beat", worker_id=leaving, slots=0, free=0)
+    visits.beat(leaving, slots=0, free=0)
 
     async with working(database_url, queue("mail")) as worker:
         assert len(worker.owned.shards) == 1024
@@ -189,8 +189,8 @@ async def test_a_turn_that_is_held_in_a_queue_i_lack_is_waited_for(
             await wait_until(lambda: len(new.owned.shards_of("two")) == 1024, 20)
             visits.offer("a", *(f"b{n}" for n in range(100)), queue="two")
             await wait_until(lambda: visits.value(WAITING) == 2)
-            passes = new.reader.passes
-            await wait_until(lambda: new.reader.passes > passes + 1)
+            passes = new.reader.intake.passes
+            await wait_until(lambda: new.reader.intake.passes > passes + 1)
 
             assert log.runs["two", "a"] == 0, "two stages of one entity at a time"
             gate.open.set()

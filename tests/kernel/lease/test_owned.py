@@ -11,6 +11,7 @@ import pytest
 from mainspring.db.database import Database
 from mainspring.kernel import clock
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.read.intake import Room
 from mainspring.kernel.read.reader import ShardsChanged
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import Run, Visit
@@ -104,7 +105,9 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
     worker.owned.worker_id = me
     worker.owned.own(range(1024), count=1024)
     worker.owned.good_until = clock.local() + 60
-    cursors = list(worker.reader._cursors.values())
+    intake = worker.reader.intake
+    intake._sweep_at = float("inf")
+    room = Room(unsettled=0, asleep=False)
 
     async with watch() as seen:
 
@@ -114,11 +117,12 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
 
         seen.at("page.read", change)
         with pytest.raises(ShardsChanged):
-            await worker.reader._read_levels(cursors, [])
+            await worker.reader._read(intake.due(clock.local(), room))
+        intake.failed()
         assert worker.buffer.known_keys == set()
 
-        await worker.reader._read_levels(cursors, [])
-    await worker._reading.close()
+        await worker.reader._read(intake.due(clock.local(), room))
+    await worker._port.close()
 
     assert worker.buffer.known_keys == {("ring", "a")}
     worker.runner.close()
@@ -149,11 +153,11 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
     with monkeypatch.context() as patched:
         patched.setattr(Database, "fetch", fetch_while_shards_change)
         with pytest.raises(ShardsChanged):
-            await worker.reader._read_groups()
+            await worker.reader._read_groups([("ring", "g")])
     assert worker.buffer.known_keys == set()
 
-    await worker.reader._read_groups()
-    await worker._reading.close()
+    await worker.reader._read_groups([("ring", "g")])
+    await worker._port.close()
 
     assert worker.buffer.known_keys == {("ring", "a"), ("ring", "b")}
     worker.runner.close()

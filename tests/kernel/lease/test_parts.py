@@ -48,8 +48,8 @@ async def test_a_late_grow_never_undoes_a_shrink(worker: Worker) -> None:
     """B7: the loop is busy while the heart grows the part and then lends it."""
     state = worker.buffer.queues["ring"]
 
-    worker.loop_port.part_set("ring", 4, 8.0)
-    worker.loop_port.part_shrink("ring", 1, 2.0)
+    worker.heart._parts._give(state, 4, 8.0)
+    worker.heart._parts._give(state, 1, 2.0)
     await asyncio.sleep(0.01)
 
     assert (state.part, state.bucket.rate) == (1, 2.0)
@@ -64,14 +64,14 @@ async def test_what_is_lent_is_no_longer_used_before_the_commit(
     state = worker.buffer.queues["ring"]
     state.wants_part = True
     seen = []
-    fetch = worker.heart._session.fetch
+    send = worker.heart._session.send
 
-    def watched(name: str, **values):
-        if name == "keep_part":
+    def watched(statement, values):
+        if statement.name == "keep_part":
             seen.append((state.part, state.bucket.rate, values["size"], values["rate"]))
-        return fetch(name, **values)
+        return send(statement, values)
 
-    worker.heart._session.fetch = watched
+    worker.heart._session.send = watched
     worker.heart._parts.keep()
 
     assert seen == [(2, 5.0, 2, 5.0)]
@@ -133,7 +133,7 @@ async def test_a_locked_queue_row_does_not_stop_the_heart(
     visits.register(*queues)
     async with working(database_url, *queues) as worker:
         beats = "select beat from mainspring.worker"
-        heart = worker.heart._session._connection
+        heart = worker.heart._session._open
         with psycopg.connect(database_url) as user:
             user.execute("select from mainspring.queue where name = 'ring' for update")
             visits.offer("a", "b")
@@ -146,7 +146,7 @@ async def test_a_locked_queue_row_does_not_stop_the_heart(
             user.rollback()
 
         await wait_until(lambda: len(gate.runs) == 2)
-        assert worker.heart._session._connection is heart  # a turn that fails opens another
+        assert worker.heart._session._open is heart  # a turn that fails opens another
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0)
 

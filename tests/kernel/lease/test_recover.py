@@ -10,8 +10,8 @@ from mainspring.db.sql import Statement
 from mainspring.db.steps import Steps
 from mainspring.kernel.layer import Layer, NewlyParked
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.run.suspects import SUSPECTS_AT_ONCE, SUSPECTS_PUT_BACK
 from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Visit
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
@@ -264,14 +264,13 @@ async def test_suspects_that_run_long_make_room_for_others(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch, tries: str
 ) -> None:
     """T6: runs of an hour whose worker died do not wait for each other's end."""
-    monkeypatch.setattr("mainspring.kernel.run.suspects.TRY_SECONDS", 0.05)
-    monkeypatch.setattr("mainspring.kernel.run.suspects.LAST_TRY_SECONDS", 0.05)
+    tuning = Tuning(try_seconds=0.05, last_try_seconds=0.05)
     gate = Gate()
     ring = queue(handler=gate, crash_limit=1 if tries == "last" else 3)
-    async with working(database_url, ring, concurrency=50, lease=60.0) as worker:
+    async with working(database_url, ring, concurrency=50, lease=60.0, tuning=tuning) as worker:
         suspect_all(worker, visits, monkeypatch)
-        visits.offer(*(f"key {n:02}" for n in range(3 * SUSPECTS_AT_ONCE)))
-        await wait_until(lambda: len(gate.runs) == 3 * SUSPECTS_AT_ONCE, 10)
+        visits.offer(*(f"key {n:02}" for n in range(3 * DEFAULT.suspects)))
+        await wait_until(lambda: len(gate.runs) == 3 * DEFAULT.suspects, 10)
 
         gate.open.set()
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
@@ -299,7 +298,7 @@ async def test_many_suspects_are_not_all_looked_at_again_at_each_try(
         visits.offer(*(f"key {n}" for n in range(count)))
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
-    assert placed < 2 * SUSPECTS_PUT_BACK * count
+    assert placed < 2 * DEFAULT.suspects_put_back * count
 
 
 async def test_suspects_behind_some_that_wait_for_a_limit_are_tried(
@@ -311,11 +310,11 @@ async def test_suspects_behind_some_that_wait_for_a_limit_are_tried(
     async with working(database_url, ring, concurrency=12, lease=60.0) as worker:
         suspect_all(worker, visits, monkeypatch)
         with visits.connection.transaction():
-            visits.offer(*(f"key {n}" for n in range(4 * SUSPECTS_PUT_BACK)), group="one")
-            visits.offer(*(f"other {n}" for n in range(SUSPECTS_PUT_BACK)))
+            visits.offer(*(f"key {n}" for n in range(4 * DEFAULT.suspects_put_back)), group="one")
+            visits.offer(*(f"other {n}" for n in range(DEFAULT.suspects_put_back)))
         await wait_until(lambda: visits.value("select count(*) from mainspring.visit") == 0, 10)
 
-    assert gauge.most["ring"] <= SUSPECTS_AT_ONCE
+    assert gauge.most["ring"] <= DEFAULT.suspects
 
 
 def test_where_only_the_last_run_counts_a_recovery_draws_a_new_version(
@@ -345,7 +344,7 @@ def test_a_beat_that_comes_before_the_recovery_keeps_the_visit(visits: Visits, m
 
     beaten = visits.call("beat_visits", **place, passes=[run.token], work_timeouts=[60.0])
 
-    assert [row["pass"] for row in beaten] == [run.token]
+    assert [row["run"] for row in beaten] == [run.token]
     assert visits.recover(overdue=[run.token]) == []
     assert visits.row("a")["pass"] == run.token
     assert visits.call("beat_visits", **place, passes=[run.token + 1], work_timeouts=[60.0]) == []

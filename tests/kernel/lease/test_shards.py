@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from mainspring.db.database import Database
+from mainspring.db.session import Session
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.loop_port import LoopPort
-from mainspring.kernel.lease.session import Session
+from mainspring.kernel.lease.pool_view import LeaseRow
 from mainspring.kernel.lease.shards import Shards
+from mainspring.kernel.lease.sharing import Peer
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import WorkerSettings
+from mainspring.kernel.statements import SQL
 from visits import Visits, queue
 
 SETTINGS = WorkerSettings()
@@ -61,8 +63,8 @@ class Owner:
     def look(self) -> None:
         """What a beat reads."""
         with self.session.transaction():
-            peers = self.session.fetch("read_workers", pool="default")
-            leases = self.session.fetch("read_leases", pool="default")
+            peers = self.session.rows(SQL["read_workers"], Peer, pool="default")
+            leases = self.session.rows(SQL["read_leases"], LeaseRow, pool="default")
         self.shards.seen(peers, leases)
 
 
@@ -108,12 +110,12 @@ def test_what_is_given_twice_is_not_owned_again(visits: Visits, owners) -> None:
     """A3: the second give is of shards that are another's by now."""
     one, two = owners
     one.look()
-    stale = dict(one.shards._leases)
+    stale = dict(one.shards._view.leases)
     given = tuple(range(100))
     one.shards._give("default", given, two.owned.worker_id)
     two.look()
     two.shards.take()
-    one.shards._leases = stale
+    one.shards._view.leases = stale
 
     one.shards._give("default", given, None)
 
@@ -126,7 +128,7 @@ def test_what_is_given_twice_is_not_owned_again(visits: Visits, owners) -> None:
 def test_waiting_visits_are_given_by_load_once(visits: Visits, owners) -> None:
     """A3: with slots free there, what waits here goes there, and is not counted as mine again."""
     one, two = owners
-    visits.call("beat", worker_id=two.owned.worker_id, slots=4, free=4)
+    visits.beat(two.owned.worker_id, slots=4, free=4)
     one.look()
     one.shards.share()  # the fair share
     two.look()
@@ -152,7 +154,7 @@ def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners
     one.shards.share()  # the fair share
     two.look()
     two.shards.take()
-    visits.call("beat", worker_id=one.owned.worker_id, slots=4, free=4)
+    visits.beat(one.owned.worker_id, slots=4, free=4)
     two.look()
     two.thoughts.waiting = {(shard := max(two.owned.shards)): 1}
 
@@ -162,7 +164,7 @@ def test_what_came_as_a_fair_share_may_go_by_load_at_once(visits: Visits, owners
     one.look()
     one.shards.take()
     assert shard in table(visits, one)
-    visits.call("beat", worker_id=two.owned.worker_id, slots=4, free=4)
+    visits.beat(two.owned.worker_id, slots=4, free=4)
     one.look()
     one.thoughts.waiting = {shard: 1}
     one.shards.share()
@@ -202,7 +204,7 @@ def test_a_late_give_of_a_shard_that_was_adopted_again_comes_to_nothing(
 
 
 def leaving(visits: Visits, worker_id: UUID | None) -> None:
-    visits.call("beat", worker_id=worker_id, slots=0, free=0)
+    visits.beat(worker_id, slots=0, free=0)
 
 
 def test_a_shard_offered_to_a_worker_that_is_leaving_is_anyone_s(visits: Visits, owners) -> None:
@@ -265,9 +267,11 @@ def test_suspects_are_cleared_only_when_all_were_looked_at(visits: Visits, owner
 def test_leases_are_noted_as_given(owners) -> None:
     one, two = owners
     one.look()
-    before = {lease.shard: lease for lease in one.shards._leases["default"]}
+    before = {lease.shard: lease for lease in one.shards._view.leases["default"]}
 
     one.shards._give("default", (7,), two.owned.worker_id)
 
-    expected = replace(before[7], worker_id=None, offered_to=two.owned.worker_id)
-    assert next(lease for lease in one.shards._leases["default"] if lease.shard == 7) == expected
+    expected = before[7]._replace(worker_id=None, offered_to=two.owned.worker_id)
+    assert (
+        next(lease for lease in one.shards._view.leases["default"] if lease.shard == 7) == expected
+    )

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.limits.groups import KEEPS, KEEPS_IN_ALL, Groups
+from mainspring.kernel.limits.groups import Groups
+from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Visit
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
@@ -50,18 +51,21 @@ class TestAdmission:
     def test_a_full_group_keeps_a_few_and_leaves_the_rest(self) -> None:
         found = groups(2)
 
-        answers = admitted(found, visits(KEEPS + 4))
+        answers = admitted(found, visits(DEFAULT.group_keeps + 4))
 
-        assert answers == ["started"] * 2 + ["kept"] * KEEPS + ["left"] * 2
+        assert answers == ["started"] * 2 + ["kept"] * DEFAULT.group_keeps + ["left"] * 2
         assert found.behind() == ["g"]
         assert found.is_behind("g")
 
     def test_what_comes_after_one_that_was_left_does_not_overtake_it(self) -> None:
         """Of a page that was read before the group was full, when there is room again."""
         found = groups(1)
-        some = visits(KEEPS + 4)
-        assert admitted(found, some[:-1]) == ["started"] + ["kept"] * KEEPS + ["left"] * 2
-        for each in some[: KEEPS + 1]:
+        some = visits(DEFAULT.group_keeps + 4)
+        assert (
+            admitted(found, some[:-1])
+            == ["started"] + ["kept"] * DEFAULT.group_keeps + ["left"] * 2
+        )
+        for each in some[: DEFAULT.group_keeps + 1]:
             for freed in found.ended(each):
                 assert found.admit(freed, 0.0) == "started"
 
@@ -73,8 +77,8 @@ class TestAdmission:
     def test_once_something_was_left_all_that_follows_is_left(self) -> None:
         """What is kept must come before what is in the database."""
         found = groups(1)
-        first, *rest = visits(KEEPS + 3)
-        admitted(found, [first, *rest[: KEEPS + 1]])
+        first, *rest = visits(DEFAULT.group_keeps + 3)
+        admitted(found, [first, *rest[: DEFAULT.group_keeps + 1]])
         [freed] = found.ended(first)
         assert found.admit(freed, 0.0) == "started"
 
@@ -226,8 +230,8 @@ class TestRates:
     def test_one_that_tries_too_early_keeps_its_place(self) -> None:
         """Left in the database, it would have all that is kept wait behind it."""
         found = groups(rate=10.0)
-        some = visits(KEEPS + 4)
-        assert admitted(found, some) == ["kept"] * KEEPS + ["left"] * 4
+        some = visits(DEFAULT.group_keeps + 4)
+        assert admitted(found, some) == ["kept"] * DEFAULT.group_keeps + ["left"] * 4
         [first] = found.release_rated(0.1)
         [group] = found
         [early] = found.release(group)
@@ -240,12 +244,12 @@ class TestRates:
 
     def test_an_urgent_one_takes_the_place_of_the_last(self) -> None:
         found = groups(rate=10.0)
-        admitted(found, visits(KEEPS))
+        admitted(found, visits(DEFAULT.group_keeps))
 
         assert found.admit(visit(99, priority=9), 0.0) == "kept"
-        assert found.take_dropped() == [visit(KEEPS - 1)]
+        assert found.take_dropped() == [visit(DEFAULT.group_keeps - 1)]
         assert found.take_dropped() == []
-        assert found.admit(visit(KEEPS), 0.0) == "left"
+        assert found.admit(visit(DEFAULT.group_keeps), 0.0) == "left"
         assert found.release_rated(0.1) == [visit(99, priority=9)]
 
     def test_starts_follow_the_rate_and_wait_for_no_end(self) -> None:
@@ -306,7 +310,7 @@ class TestReading:
     def hungry(self, concurrency: int = 1) -> tuple[Groups, list[Visit]]:
         """A group whose runs have used up all that was kept; more is in the database."""
         found = groups(concurrency)
-        some = visits(KEEPS + 5)
+        some = visits(DEFAULT.group_keeps + 5)
         under_way = [each for each in some if found.admit(each, 0.0) == "started"]
         while under_way:
             for each in found.ended(under_way.pop(0)):
@@ -321,7 +325,7 @@ class TestReading:
 
     def test_a_full_group_is_not_hungry(self) -> None:
         found = groups(1)
-        admitted(found, visits(KEEPS + 5))
+        admitted(found, visits(DEFAULT.group_keeps + 5))
 
         assert found.hungry() == []
 
@@ -361,7 +365,10 @@ class TestReading:
 class TestShardsGivenAway:
     def test_what_is_not_wanted_is_no_longer_kept(self) -> None:
         found = groups(1)
-        mine, other = visits(3, group="g", shard=1), visits(KEEPS + 3, group="h", shard=2)
+        mine, other = (
+            visits(3, group="g", shard=1),
+            visits(DEFAULT.group_keeps + 3, group="h", shard=2),
+        )
         admitted(found, [*mine, *other])
 
         found.sift(lambda kept: [v for v in kept if v.shard == 1], frozenset({1}))
@@ -374,7 +381,7 @@ class TestShardsGivenAway:
 
     def test_a_shard_that_came_back_is_read_anew(self) -> None:
         found = groups(1)
-        admitted(found, visits(KEEPS + 3))
+        admitted(found, visits(DEFAULT.group_keeps + 3))
 
         found.sift(lambda kept: [], frozenset({0}))
 
@@ -386,9 +393,11 @@ class TestShardsGivenAway:
 def test_where_there_are_many_groups_each_keeps_fewer() -> None:
     """All of them wait for their rate: else a worker would have 32 visits of each in memory."""
     found = groups(rate=0.001)
-    names = [f"tenant {n}" for n in range(2 * KEEPS_IN_ALL)]
-    kept = sum(admitted(found, visits(KEEPS + 1, group=name)).count("kept") for name in names)
+    names = [f"tenant {n}" for n in range(2 * DEFAULT.groups_keep)]
+    kept = sum(
+        admitted(found, visits(DEFAULT.group_keeps + 1, group=name)).count("kept") for name in names
+    )
 
     assert found.keeps == 1
     assert sorted(found.hungry()) == []
-    assert len(names) <= kept <= 7 * KEEPS_IN_ALL
+    assert len(names) <= kept <= 7 * DEFAULT.groups_keep

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring.kernel.run import buffer as buffers
+from mainspring.kernel.tuning import Tuning
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -290,16 +290,16 @@ async def test_a_backlog_that_may_not_start_does_not_starve_another_queue(
 
 
 async def test_a_rate_slower_than_the_buffer_s_patience_is_still_reached(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+    visits: Visits, database_url: str
 ) -> None:
     """A2: each visit waits until it is stale, is read again, and only its start spends a token."""
-    monkeypatch.setattr(buffers, "STALE_SECONDS", 0.04)
+    tuning = Tuning(stale=0.04)
     gauge = Gauge(seconds=0)
     ring = queue(handler=gauge, rate=8)
     visits.register(ring)
     visits.offer(*keys(6))
 
-    async with working(database_url, ring):
+    async with working(database_url, ring, tuning=tuning):
         await wait_until(lambda: len(gauge.started) == 6, 3)
         await wait_until(lambda: left(visits) == 0)
 
@@ -308,17 +308,17 @@ async def test_a_rate_slower_than_the_buffer_s_patience_is_still_reached(
 
 
 async def test_a_group_s_rate_slower_than_the_buffer_s_patience_is_still_reached(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+    visits: Visits, database_url: str
 ) -> None:
     """A2."""
-    monkeypatch.setattr(buffers, "STALE_SECONDS", 0.1)
+    tuning = Tuning(stale=0.1)
     gauge = Gauge(seconds=0)
     ring = queue(handler=gauge, group_rate=8)
     visits.register(ring)
     visits.offer(*(f"g {key}" for key in keys(6)), group="g")
     visits.offer(*(f"h {key}" for key in keys(6)), group="h")
 
-    async with working(database_url, ring):
+    async with working(database_url, ring, tuning=tuning):
         await wait_until(lambda: len(gauge.started) == 12, 20)
         await wait_until(lambda: left(visits) == 0)
 
@@ -396,7 +396,7 @@ async def test_a_run_that_counts_for_nothing_leaves_its_place(
     visits.offer("a", group=group)
     async with working(database_url, queue(handler=gate, **limit), lease=60.0) as worker:
         await wait_until(lambda: len(gate.runs) == 1)
-        worker.runner.stop_run(gate.runs[0], "fenced")
+        worker.runner.hanging.stop(gate.runs[0], "fenced")
 
         await wait_until(lambda: len(gate.runs) == 2)
         gate.open.set()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from mainspring.kernel.read.cursor import OVERLAP, Cursor
+from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.visit import START, Visit
 
+OVERLAP = 0.5
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
@@ -25,7 +26,7 @@ def test_a_full_page_moves_it_to_its_last_row() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
 
-    cursor.answered(visit(1, "z"), full=True, now=NOON)
+    cursor.answered(visit(1, "z").position, full=True, close=NOON - OVERLAP)
 
     assert cursor.position == (NOON + 1, "z")
     assert cursor.more
@@ -37,7 +38,7 @@ def test_a_page_that_was_not_full_moves_it_to_its_last_visit() -> None:
     last = visit(-10)
     cursor.sent()
 
-    cursor.answered(last, full=False, now=NOON)
+    cursor.answered(last.position, full=False, close=NOON - OVERLAP)
 
     assert cursor.position == last.position
     assert not cursor.more
@@ -48,27 +49,16 @@ def test_an_empty_page_moves_it_close_to_now() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
 
-    cursor.answered(None, full=False, now=NOON)
+    cursor.answered(None, full=False, close=NOON - OVERLAP)
 
     assert cursor.position == (NOON - OVERLAP, "")
     assert not cursor.more
 
 
-def test_a_look_back_reads_the_last_moments_again() -> None:
-    cursor = Cursor("ring", 5)
-    cursor.sent()
-    cursor.answered(visit(-0.01), full=False, now=NOON)
-
-    cursor.look_back(NOON)
-
-    assert cursor.position == (NOON - OVERLAP, "")
-    assert cursor.more
-
-
 def test_a_step_back_moves_it_before_the_visit() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
-    cursor.answered(None, full=False, now=NOON)
+    cursor.answered(None, full=False, close=NOON - OVERLAP)
 
     cursor.step_back(NOON - 60)
 
@@ -90,7 +80,7 @@ def test_a_step_back_during_a_read_is_not_overwritten_by_it() -> None:
     cursor.sent()
     cursor.step_back(NOON - 60)
 
-    cursor.answered(visit(5), full=True, now=NOON)
+    cursor.answered(visit(5).position, full=True, close=NOON - OVERLAP)
 
     assert cursor.position == (NOON - 60, "")
     assert cursor.more
@@ -102,7 +92,7 @@ def test_the_earliest_of_several_steps_back_counts() -> None:
     cursor.step_back(NOON - 60)
     cursor.step_back(NOON - 30)
 
-    cursor.answered(None, full=False, now=NOON)
+    cursor.answered(None, full=False, close=NOON - OVERLAP)
 
     assert cursor.position == (NOON - 60, "")
 
@@ -112,7 +102,7 @@ def test_a_step_back_from_before_the_read_does_not_count_twice() -> None:
     cursor.step_back(NOON - 60)
     cursor.sent()
 
-    cursor.answered(None, full=False, now=NOON)
+    cursor.answered(None, full=False, close=NOON - OVERLAP)
 
     assert cursor.position == (NOON - OVERLAP, "")
 
@@ -120,7 +110,7 @@ def test_a_step_back_from_before_the_read_does_not_count_twice() -> None:
 def test_a_read_that_failed_taught_nothing() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
-    cursor.answered(visit(1), full=True, now=NOON)
+    cursor.answered(visit(1).position, full=True, close=NOON - OVERLAP)
     before = cursor.position
     cursor.sent()
 
@@ -132,7 +122,7 @@ def test_a_read_that_failed_taught_nothing() -> None:
 def test_a_step_back_during_a_read_that_fails_stays() -> None:
     cursor = Cursor("ring", 5)
     cursor.sent()
-    cursor.answered(None, full=False, now=NOON)
+    cursor.answered(None, full=False, close=NOON - OVERLAP)
     cursor.sent()
     cursor.step_back(NOON - 60)
 
@@ -146,7 +136,7 @@ def test_a_restart_reads_everything_anew_even_during_a_read() -> None:
     cursor.sent()
     cursor.restart()
 
-    cursor.answered(visit(1), full=True, now=NOON)
+    cursor.answered(visit(1).position, full=True, close=NOON - OVERLAP)
 
     assert cursor.position == START
     assert cursor.more

@@ -35,7 +35,7 @@ def ended(worker: Worker, outcome: Outcome, *, waited: float = 0.0) -> Run:
 
 
 def cursor_at(worker: Worker, due: float) -> Cursor:
-    cursor = worker.reader._cursors["ring", 5]
+    cursor = worker.reader.intake.levels["ring"][5]
     cursor.position, cursor.more = (due, "z"), False
     return cursor
 

@@ -32,17 +32,18 @@ async def test_a_run_is_not_stopped_because_somebody_says_so(
         await wait_until(lambda: len(gate.runs) == 1, 10)
         [run] = gate.runs
         looks = Counter[str]()
-        look_up = worker._look_up
+        doubts = worker._doubts
+        look_up = doubts._look_up
 
         async def counted() -> None:
             looks["begun"] += 1
             await look_up()
 
-        worker._look_up = counted  # type: ignore[method-assign]
+        doubts._look_up = counted  # type: ignore[method-assign]
         for _ in range(50):
             await asyncio.sleep(0)
             visits.query("select pg_notify('mainspring', %s)", f"stop {run.visit.version}")
-        await wait_until(lambda: looks["begun"] > 0 and not worker._doubting, 10)
+        await wait_until(lambda: looks["begun"] > 0 and not doubts._is_looking, 10)
         assert run.stopped is None
         gate.open.set()
         await wait_until(lambda: visits.row("a") is None, 10)

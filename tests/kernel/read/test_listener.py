@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -14,6 +13,7 @@ from mainspring.db.database import Database
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.kernel.outcome import Alone, Done, Retry
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import Tuning
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, queue
@@ -31,7 +31,7 @@ async def test_an_idle_worker_is_woken_by_an_offer(visits: Visits, database_url:
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge), poll=10.0, lease=10.0) as worker:
         await asleep(visits)
-        worker.reader._watchful_until = 0.0  # past the first second, in which it polls often
+        worker.reader.intake._watch_until = 0.0  # past the first second, in which it polls often
         await asyncio.sleep(0.2)
 
         began = time.monotonic()
@@ -55,7 +55,7 @@ async def test_a_visit_costs_a_sleeping_worker_one_read_and_one_question(
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge), poll=60.0, lease=60.0) as worker:
         await asleep(visits)
-        worker.reader._watchful_until = 0.0
+        worker.reader.intake._watch_until = 0.0
         await asyncio.sleep(0.2)
         monkeypatch.setattr(Database, "fetch", counting)
         for n in range(20):
@@ -76,7 +76,7 @@ async def test_a_visit_whose_priority_was_raised_during_its_run_is_read_when_tha
         await asleep(visits)
         visits.offer("a")
         await wait_until(lambda: gate.keys == {"a"})
-        later = worker.reader._cursors["ring", 9]
+        later = worker.reader.intake.levels["ring"][9]
         visits.offer("a", priority=9)
         behind = visits.visit("a").position
         await wait_until(lambda: not later.more and later.position > behind and later.complete)
@@ -127,35 +127,11 @@ async def test_a_timer_is_read_on_time_by_a_worker_that_is_busy_with_low_priorit
         await wait_until(lambda: len(gate.ended) == 7)
 
 
-async def test_a_late_commit_is_seen_by_the_look_after_a_level_was_left_alone(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """T3: a short transaction that committed just after a look; the next sweep is far away."""
-    monkeypatch.setattr("mainspring.kernel.read.reader.KNOWN_MANY", 1)
-    gate = Gate()
-    visits.offer("running", "waiting")
-    async with working(
-        database_url, queue(handler=gate), poll=30.0, lease=60.0, concurrency=1
-    ) as worker:
-        level = worker.reader._cursors[QUEUE, 5]
-        awake = "select not bool_or(asleep) from mainspring.worker"
-        await wait_until(lambda: worker.buffer.size == 1 and visits.value(awake) is True)
-        await asyncio.sleep(0.6)  # past the last half second, and what was known
-        with closing(Visits(database_url)) as others, others.connection.transaction():
-            others.offer("late")
-            level.known_until = 0.0
-            visits.offer("known")
-            await wait_until(lambda: level.known_until > 0, every=0.001)
-        await wait_until(lambda: worker.buffer.size == 3, 3)
-        gate.open.set()
-        await wait_until(lambda: len(gate.ended) == 4)
-
-
 async def test_what_is_urgent_is_read_with_the_next_page_of_the_rest(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+    visits: Visits, database_url: str
 ) -> None:
     """T4: a busy worker is not told of offers; the next look and the next sweep are far away."""
-    monkeypatch.setattr("mainspring.kernel.read.reader.LOOK_SECONDS", 60.0)
+    tuning = Tuning(look_every=60.0)
     started: list[str] = []
 
     async def handler(run: Run) -> Done:
@@ -166,7 +142,13 @@ async def test_what_is_urgent_is_read_with_the_next_page_of_the_rest(
 
     visits.offer(*(f"ordinary {n}" for n in range(1000)))
     async with working(
-        database_url, queue(handler=handler), poll=30.0, lease=60.0, concurrency=1, page=20
+        database_url,
+        queue(handler=handler),
+        poll=30.0,
+        lease=60.0,
+        concurrency=1,
+        page=20,
+        tuning=tuning,
     ):
         await wait_until(lambda: len(started) == 1001, 20)
 
@@ -187,8 +169,8 @@ async def test_a_sweep_takes_in_no_more_than_there_is_room_for(
             " select mainspring.shard('k' || n, 1024), 'k' || n, 'ring', gen_random_uuid(),"
             " mainspring.now() - interval '10 s', n, '{}' from generate_series(1, 3000) n"
         )
-        swept = worker.reader.passes + 5
-        await wait_until(lambda: worker.reader.passes >= swept, 15)
+        swept = worker.reader.intake.passes + 5
+        await wait_until(lambda: worker.reader.intake.passes >= swept, 15)
         assert len(worker.buffer.known_keys) <= 300
 
         gate.open.set()
@@ -223,7 +205,7 @@ async def test_what_was_offered_while_nobody_listened_is_read_after_a_reconnect(
     with psycopg.connect(database_url, autocommit=True) as admin:
         async with working(database_url, queue(handler=gauge), poll=30.0, lease=10.0) as worker:
             await asleep(visits)
-            worker.reader._watchful_until = 0.0
+            worker.reader.intake._watch_until = 0.0
             admin.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where datname = current_database() and application_name ~ ':listener:'"
@@ -254,10 +236,9 @@ async def test_behind_a_transaction_pooler_everything_works_by_polling(
 
 
 async def test_behind_a_pooler_what_a_settle_offers_does_not_wait_for_the_poll(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+    visits: Visits, database_url: str
 ) -> None:
     """T3: nobody is told of it, so who wrote it looks; stages set each other off this way."""
-    monkeypatch.setattr("mainspring.kernel.read.reader.WATCHFUL_FOR", 0.0)
     started: list[str] = []
 
     async def handler(run: Run) -> Done:
@@ -267,7 +248,7 @@ async def test_behind_a_pooler_what_a_settle_offers_does_not_wait_for_the_poll(
         writer = Alone(lambda connection: offer(connection, [following]))
         return Done(writer=writer) if len(started) < 5 else Done()
 
-    settings = {"poll": 30.0, "lease": 60.0}
+    settings = {"poll": 30.0, "lease": 60.0, "tuning": Tuning(watch_for=0.0)}
     async with working(database_url, queue(handler=handler), pooled=True, **settings) as worker:
         visits.offer("0")
         worker.reader.wake()
@@ -278,7 +259,7 @@ async def test_a_timer_is_on_time_without_a_poll(visits: Visits, database_url: s
     """The reader sleeps no longer than until the next due time."""
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge), poll=30.0, lease=10.0) as worker:
-        worker.reader._watchful_until = 0.0
+        worker.reader.intake._watch_until = 0.0
         visits.offer("a", after=0.3)
         due_at = visits.row("a")["due_at"]
 

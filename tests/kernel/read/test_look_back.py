@@ -74,12 +74,12 @@ async def test_a_sweep_that_is_asked_for_during_another_follows_it(
     """What became free may lie where that one has been; the next would come after the poll."""
     async with working(database_url, queue(), poll=60.0) as worker:
         reader = worker.reader
-        await wait_until(lambda: reader.passes == 1)
+        await wait_until(lambda: reader.intake.passes == 1)
         fetch, asked = reader._fetch, []
 
-        async def fetch_and_ask(*arguments):
-            rows = await fetch(*arguments)
-            if not asked:
+        async def fetch_and_ask(read):
+            rows = await fetch(read)
+            if read.is_sweep and not asked:
                 asked.append(True)
                 reader.sweep_soon()
             return rows
@@ -87,4 +87,4 @@ async def test_a_sweep_that_is_asked_for_during_another_follows_it(
         reader._fetch = fetch_and_ask
         reader.sweep_soon()
 
-        await wait_until(lambda: reader.passes == 3)
+        await wait_until(lambda: reader.intake.passes == 3)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from mainspring.kernel.limits.bucket import Bucket
-from mainspring.kernel.limits.groups import KEEPS
-from mainspring.kernel.run import buffer as buffers
 from mainspring.kernel.run.buffer import Buffer
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Visit
 from visits import queue, run_of, visit
 
@@ -55,34 +54,13 @@ def test_the_greatest_priority_and_within_it_the_oldest_comes_first() -> None:
 
 def test_it_knows_whether_all_that_waits_is_of_a_low_priority() -> None:
     found = buffer()
-    assert not found.only_below(4), "nothing waits"
-    assert not found.has_from(4)
+    assert not found.choice.only_below(4), "nothing waits"
 
     found.add([visit("low", priority=1)])
-    assert found.only_below(4)
-    assert not found.has_from(4)
+    assert found.choice.only_below(4)
 
     found.add([visit("live", priority=4)])
-    assert not found.only_below(4)
-    assert found.has_from(4)
-
-
-@pytest.mark.parametrize("how", ["limit", "pause", "share"])
-def test_what_waits_for_something_else_than_a_slot_keeps_no_other_low_queue_back(how) -> None:
-    """A queue at its limit starves no other; a background queue has its share."""
-    found = buffer(queue("free"), queue("kept", share=0.5 if how == "share" else None))
-    if how == "limit":
-        found.queues["kept"].limit(paused=False, concurrency=1, rate=None)
-    if how == "pause":
-        pause(found, "kept", True)
-    found.add([visit("a", name="kept", priority=1)])
-    assert not found.startable_below(3, 0.0)
-
-    found.add([visit("a", name="free", priority=3)])
-    assert not found.startable_below(3, 0.0)
-
-    found.add([visit("b", name="free", priority=2)])
-    assert found.startable_below(3, 0.0)
+    assert not found.choice.only_below(4)
 
 
 def test_the_oldest_of_several_queues_comes_first() -> None:
@@ -105,7 +83,7 @@ def test_a_paused_queue_keeps_only_itself_back() -> None:
     pause(found, "one", True)
 
     assert popped(found) == ["b"]
-    assert found.startable(0.0) == 0
+    assert found.choice.startable(0.0) == 0
 
     pause(found, "one", False)
     assert popped(found) == ["a"]
@@ -149,17 +127,17 @@ def test_what_other_workers_hold_counts_for_the_group() -> None:
 
 def test_a_full_group_leaves_the_rest_in_the_database() -> None:
     found = buffer(group_concurrency=1)
-    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(KEEPS + 10)]
+    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(DEFAULT.group_keeps + 10)]
     found.add(visits)
     popped(found)
 
     assert found.behind_groups() == [("ring", "g")]
-    assert len(found.known_keys) == KEEPS + 1
+    assert len(found.known_keys) == DEFAULT.group_keeps + 1
 
 
 def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
     found = buffer(group_concurrency=1)
-    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(KEEPS + 10)]
+    visits = [visit(f"key {n:03}", at=n, group="g") for n in range(DEFAULT.group_keeps + 10)]
     found.add(visits)
     started = popped(found)
     for each in visits:
@@ -167,12 +145,12 @@ def test_a_group_that_ran_dry_is_hungry_and_refilled() -> None:
             found.ended(each)
             found.settled([run_of(each)])
             started += popped(found)
-    assert started == [f"key {n:03}" for n in range(KEEPS + 1)]
-    assert found.hungry_groups() == [("ring", "g")]
+    assert started == [f"key {n:03}" for n in range(DEFAULT.group_keeps + 1)]
+    assert found.queues["ring"].groups.hungry() == ["g"]
 
-    found.refill("ring", "g", visits[KEEPS + 1 :], more=False)
+    found.refill("ring", "g", visits[DEFAULT.group_keeps + 1 :], more=False)
 
-    assert popped(found) == [f"key {KEEPS + 1:03}"]
+    assert popped(found) == [f"key {DEFAULT.group_keeps + 1:03}"]
     assert found.behind_groups() == []
 
 
@@ -181,9 +159,9 @@ def test_a_group_s_rate_is_kept_and_says_when_to_look_again() -> None:
     found.add([visit("a", group="g"), visit("b", group="g")])
 
     assert popped(found, now=0.0) == []
-    assert found.next_at == pytest.approx(0.1)
+    assert found.next_at() == pytest.approx(0.1)
     assert popped(found, now=0.1) == ["a"]
-    assert found.next_at <= 0.2 + 1e-9
+    assert found.next_at() <= 0.2 + 1e-9
 
 
 def test_one_run_per_key_among_the_queues_of_a_class() -> None:
@@ -269,29 +247,29 @@ def test_a_queue_at_its_limit_has_nothing_startable() -> None:
     found = buffer(queue("one"), queue("two"), concurrency=1, part=1)
     found.queues["two"].limit(paused=False, concurrency=None, rate=None)
     found.add([visit(key, name="one") for key in "abc"])
-    assert found.startable(0.0) == 3
+    assert found.choice.startable(0.0) == 3
 
     found.pop(0.0)
-    assert found.startable(0.0) == 0
+    assert found.choice.startable(0.0) == 0
 
     found.add([visit("d", name="two")])
-    assert found.startable(0.0) == 1
+    assert found.choice.startable(0.0) == 1
 
 
 def test_a_queue_without_visits_wants_no_part() -> None:
     found = buffer(concurrency=1, part=0)
 
-    assert found.startable(0.0) == 0
+    assert found.choice.startable(0.0) == 0
     assert not found.wants_part()
 
     found.add([visit("a")])
-    found.startable(0.0)
+    found.choice.startable(0.0)
     assert found.wants_part()
 
 
 def test_a_visit_that_waited_too_long_is_read_again() -> None:
     found = buffer()
-    late = buffers.STALE_SECONDS + 1
+    late = Tuning().stale + 1
     found.add([visit("old", read_at=0.0), visit("new", at=1, read_at=late)])
 
     assert popped(found, late) == ["new"]
@@ -323,7 +301,7 @@ def test_a_stale_visit_spends_no_token_of_its_group() -> None:
 
     assert popped(found, 10.0) == []
     assert found.known_keys == set()
-    assert found.hungry_groups() == [("ring", "g")]
+    assert found.queues["ring"].groups.hungry() == ["g"]
 
     found.refill("ring", "g", [visit(key, group="g", read_at=10.0) for key in "abc"], more=False)
     assert popped(found, 10.0) == ["a"]
@@ -370,7 +348,7 @@ def test_with_nothing_to_wait_for_there_is_no_next_time() -> None:
     found = buffer()
 
     assert found.pop(0.0) is None
-    assert found.next_at == math.inf
+    assert found.next_at() == math.inf
 
 
 # -- background queues
@@ -408,10 +386,10 @@ def test_background_queues_together_leave_slots_to_others():
 
     first, second, third = found.pop(0), found.pop(0), found.pop(0)
     assert (first is not None, second is not None, third) == (True, True, None)
-    assert found.startable(0) == 0
+    assert found.choice.startable(0) == 0
 
     found.ended(first)
-    assert found.startable(0) > 0
+    assert found.choice.startable(0) > 0
     assert found.pop(0) is not None
 
 
@@ -491,7 +469,7 @@ def test_a_turn_is_not_lost_with_the_visit_that_was_called_up() -> None:
     found.ended(first)
     found.settled([run_of(first)])
 
-    other = found.pop(buffers.STALE_SECONDS + 1)
+    other = found.pop(Tuning().stale + 1)
 
     assert found.take_stale() == [called]
     assert other is not None
@@ -547,8 +525,8 @@ def test_only_visits_that_wait_for_a_slot_for_a_while_may_go_to_another_worker()
         ]
     )
 
-    assert found.waited_by_shard(10.0, 0.2, found.queues) == {2: 2, 3: 1}
-    assert found.waited_by_shard(10.0, 0.2, {"limited"}) == {}
+    assert found.choice.waited_by_shard(10.0, 0.2, found.queues) == {2: 2, 3: 1}
+    assert found.choice.waited_by_shard(10.0, 0.2, {"limited"}) == {}
 
 
 def leaving(slots: int = 8, names: str = "abc") -> Buffer:
@@ -570,7 +548,7 @@ def test_a_queue_with_runs_leaves_a_slot_to_each_that_has_none() -> None:
     found = leaving()
     wait_for(found, "a", 20)
     assert len(popped(found)) == 6, "two of eight are left to b and c"
-    assert not found.can_start(0.0)
+    assert not found.choice.can_start(0.0)
 
     wait_for(found, "b", 20)
     assert popped(found) == ["b00"], "and the last one is left to c"

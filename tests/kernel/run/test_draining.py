@@ -32,7 +32,7 @@ async def test_nothing_new_is_taken_while_stopping(visits: Visits, database_url:
     async with working(database_url, queue(handler=gate), grace=5.0) as worker:
         await wait_until(lambda: gate.keys == {"a"})
         stopping = asyncio.create_task(worker.stop())
-        await wait_until(lambda: worker.heart.given_all.is_set())
+        await wait_until(lambda: not worker.owned.shards)
 
         visits.offer("b")
         gate.open.set()

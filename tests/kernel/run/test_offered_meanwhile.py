@@ -17,7 +17,7 @@ async def test_what_was_offered_while_it_ran_is_read_again_at_once(
     visits.offer("a")
     visits.change("a", due_at=visits.now() - timedelta(hours=1))  # no look back goes so far
     async with working(database_url, queue(handler=gate), poll=60.0, lease=60.0) as worker:
-        cursor = worker.reader._cursors["ring", 5]
+        cursor = worker.reader.intake.levels["ring"][5]
         await wait_until(lambda: len(gate.runs) == 1)
         visits.offer("a")
         await wait_until(lambda: not cursor.more and cursor.position > gate.runs[0].visit.position)

@@ -18,8 +18,9 @@ from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
-from mainspring.kernel.run.runner import BESIDE, YIELD_EVERY, Runner
+from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import NOON, visit
@@ -121,15 +122,17 @@ async def test_bookkeeping_runs_beside_slots_that_are_all_taken_within_its_own_b
         bench.also("mainspring.ledger", wait, beside=True)
         bench.give(*(f"key {n}" for n in range(5)))
         await wait_until(lambda: running["ring"] == 2)
-        bench.buffer.add([visit(f"{n}", queue="mainspring.ledger") for n in range(BESIDE + 5)])
+        bench.buffer.add(
+            [visit(f"{n}", queue="mainspring.ledger") for n in range(DEFAULT.beside + 5)]
+        )
         bench.runner.fill()
-        await wait_until(lambda: running["mainspring.ledger"] == BESIDE)
+        await wait_until(lambda: running["mainspring.ledger"] == DEFAULT.beside)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert running == {"ring": 2, "mainspring.ledger": BESIDE}
+        assert running == {"ring": 2, "mainspring.ledger": DEFAULT.beside}
 
         gate.set()
-        await bench.rest(5 + BESIDE + 5)
+        await bench.rest(5 + DEFAULT.beside + 5)
         assert len(bench.runner._slots) == 2
         assert not bench.runner._beside
 
@@ -390,7 +393,7 @@ async def test_runs_that_block_let_the_other_loops_run_between_them() -> None:
 
     async def handler(run: Run) -> Outcome:
         seen.append(turns)
-        until = clock.local() + 2 * YIELD_EVERY
+        until = clock.local() + 2 * DEFAULT.yield_every
         while clock.local() < until:
             pass
         return Done()

@@ -95,7 +95,8 @@ class World:
         found = sorted((self.visit_of(*key) for key in self.rows), key=lambda v: v.position)
         fresh = self.buffer.new_of(found, self.owned.shards)
         for name in QUEUES:
-            self.buffer.add_page(name, 5, [each for each in fresh if each.queue == name])
+            if page := [each for each in fresh if each.queue == name]:
+                self.buffer.add_page(name, 5, page)
         self.runner.fill()
 
     def visit_of(self, name: str, key: str) -> Visit:

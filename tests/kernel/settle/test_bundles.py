@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.db.database import Database
-from mainspring.kernel.jobs import upkeep
-from mainspring.kernel.operate.history import HistoryFilter, PastRun, count_history
+from mainspring.jobs import upkeep
 from mainspring.kernel.outcome import Done, Parked, Retry
-from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle import batches as settling
-from mainspring.kernel.settle.batches import OTHER, PLAIN, is_kin, kind_of, short_form
-from mainspring.kernel.settle.settler import Settler
-from mainspring.kernel.statements import SQL
+from mainspring.kernel.settle.batches import OTHER, PLAIN, by_kind, kind_of
+from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Run, new_ids
+from mainspring.operate.history import HistoryFilter, PastRun, count_history
+from mainspring.operate.statements import SQL
 from mainspring.tasks.declare.task import Task
 from mainspring.testing import wait_until
 from visits import QUEUE, Visits, queue, visit
@@ -43,84 +40,73 @@ def ended(**fields: Any) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("what", "sort"),
+    ("what", "kind"),
     [
         ({"group": "acme"}, PLAIN),
         ({"attempt": 1}, PLAIN),
-        ({"key": "invoice 7"}, PLAIN),
-        ({"id": UUID(int=1)}, PLAIN),
         ({"outcome": Done(result="7")}, PLAIN),
-        ({"payload": "x" * 2001}, PLAIN),
         ({"held": True}, OTHER),
         ({"address": None}, OTHER),
         ({"settings": {"searchable": ("order",)}}, OTHER),
         ({"outcome": Parked("E", "no")}, OTHER),
     ],
 )
-def test_only_the_first_quiet_success_of_a_task_can_be_in_a_bundle(what, sort) -> None:
-    assert is_kin(kind_of(ended()))
-    assert kind_of(ended(**what)) == sort
+def test_only_what_was_simply_done_is_settled_by_the_short_form(what, kind) -> None:
+    assert kind_of(ended()) == PLAIN
+    assert kind_of(ended(**what)) == kind
+    both = [ended(), ended(**what)]
+    assert [k for k, _ in by_kind(both)] == list(dict.fromkeys([PLAIN, kind]))
 
 
-def test_runs_of_one_bundle_share_queue_priority_and_the_minute_of_their_ids() -> None:
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"keys": ["invoice 7"]},
+        {"group": "acme"},
+        {"attempt": 1},
+        {"result": "7"},
+        {"payload": {"text": random.Random(7).randbytes(3000).hex()}},
+    ],
+)
+def test_only_the_first_quiet_success_of_a_task_is_in_a_bundle(visits: Visits, me, what) -> None:
+    changes = {name: what[name] for name in ("attempt",) if name in what}
+    keys = what.get("keys", new_ids(1))
+    visits.offer(*keys, payload=what.get("payload", {}), group=what.get("group"))
+    for key in keys:
+        visits.change(key, **changes) if changes else None
+    runs = [visits.start(key) for key in keys]
+    for run in runs:
+        run.outcome = Done(result=what.get("result"))
+
+    assert visits.settle_short(me, runs, bundled=True) == ["settled"] * len(runs)
+
+    assert visits.value("select count(*) from mainspring.history_bundle") == 0
+    assert visits.value("select count(*) from mainspring.history_run") == len(keys)
+
+
+def test_runs_of_one_bundle_share_queue_priority_and_the_minute_of_their_ids(
+    visits: Visits, me
+) -> None:
+    """And where there are too few of them they have a row each."""
     later = "0190a5d1" + A_KEY[8:]
-    sorts = [
-        kind_of(ended()),
-        kind_of(ended(priority=6)),
-        kind_of(ended(name="other")),
-        kind_of(ended(key=later, id=UUID(later))),
-    ]
+    alike = new_ids(3)
+    visits.offer(*alike, A_KEY, later)
+    visits.change(A_KEY, id=UUID(A_KEY))
+    visits.change(later, id=UUID(later))
+    urgent = new_ids(2)
+    visits.offer(*urgent, priority=7)
+    runs = [visits.start(key) for key in (*alike, A_KEY, later, *urgent)]
+    for run in runs:
+        run.outcome = Done()
 
-    assert len(set(sorts)) == 4
+    [found] = visits.call("settle_done", **settling.done_values(runs, me, 2))
 
-
-def test_few_runs_have_a_row_each() -> None:
-    kin = kind_of(ended())
-
-    assert short_form(kin, bundled=True) == "settle_bundle"
-    assert short_form(kin, bundled=False) == "settle_done"
-    assert short_form(PLAIN, bundled=True) == "settle_done"
-    assert short_form(OTHER, bundled=True) is None
-
-
-async def test_many_of_small_kins_are_settled_by_both_lines() -> None:
-    """What is put together is as much for the second line as what came as one sort."""
-    busy = []
-
-    class Line:
-        async def get(self) -> Any:
-            return self
-
-        async def lost(self) -> None:
-            pass
-
-    class Stuck:
-        async def fetch(self, line: Line, *_: Any) -> None:
-            busy.append(line)
-            await asyncio.Event().wait()
-
-    one, other = Line(), Line()
-    settler = Settler(
-        *(cast("Database", Stuck()), one, other),
-        cast("Owned", SimpleNamespace(worker_id=UUID(int=1), bundles=True)),
-        page=1000,
-        settled=lambda *_: None,
-        failed=lambda *_: Parked("E", "no"),
-    )
-    lines = [asyncio.create_task(line) for line in (settler.run(), settler.run_second())]
-    tokens = itertools.count()
-    for n in range(20):
-        runs = [ended(name=f"q{n}") for _ in range(100)]
-        for run in runs:
-            run.token = next(tokens)
-        settler.add(runs)
-
-    try:
-        await wait_until(lambda: set(busy) == {one, other}, 2)
-    finally:
-        for line in lines:
-            line.cancel()
-        await asyncio.gather(*lines, return_exceptions=True)
+    assert found["settled"] == 7
+    sizes = visits.query("select size, priority from mainspring.history_bundle order by size")
+    assert [(row["size"], row["priority"]) for row in sizes] == [(2, 7), (3, 5)]
+    rows = visits.query("select key from mainspring.history_run order by key")
+    assert [row["key"] for row in rows] == [A_KEY, later]
+    assert visits.value("select count(*) from mainspring.history") == 7
 
 
 def bundled(visits: Visits, me: UUID, keys: Sequence[str], *, at: float = BASE) -> list[Run]:
@@ -440,7 +426,7 @@ def test_runs_of_opened_bundles_are_not_compared_with_each_that_is_put_back(visi
     values = {"keys": [A_KEY], "runs": [1], "days": [datetime.now(UTC).date()]}
     values |= {"fresh_ids": False, "until": datetime.now(UTC)}
 
-    plan = visits.connection.execute("explain " + SQL["put_back"].text, values).fetchall()
+    plan = visits.connection.execute("explain " + KERNEL_SQL["put_back"].text, values).fetchall()
 
     text = "\n".join(line for row in plan for line in row.values())
     assert text.count("hashed SubPlan") == 2
@@ -450,13 +436,13 @@ async def test_tasks_that_end_by_the_hundred_become_bundles(
     app: Mainspring, visits: Visits
 ) -> None:
     """T7: and whoever waits for one of them is told."""
-    many = 2 * settling.BUNDLE_LEAST
+    many = 2 * DEFAULT.bundle_least
     beat = silent_task(app)
     handles = await beat.enqueue_many([{"n": n} for n in range(many)])
     async with app.worker(concurrency=many):
         await wait_until(lambda: visits.value(LEFT) == 0, 20)
 
-    assert visits.value(BUNDLED) >= settling.BUNDLE_LEAST
+    assert visits.value(BUNDLED) >= DEFAULT.bundle_least
     assert visits.value("select count(distinct id) from mainspring.history") == many
     assert [await handle.result(timeout=5) for handle in handles[:: many // 20]] == [None] * 20
     assert {await handle.status() for handle in handles[::50]} == {"done"}
@@ -466,7 +452,7 @@ async def test_a_pool_with_a_worker_of_the_release_before_has_none(
     app: Mainspring, visits: Visits
 ) -> None:
     """T11: that one would open all of them for each key that it looks for."""
-    many = 4 * settling.BUNDLE_LEAST
+    many = 4 * DEFAULT.bundle_least
     other = visits.join(queues=["beat"])
     visits.query("update mainspring.worker set bundles = false where id = %s", other)
     await silent_task(app).enqueue_many([{"n": n} for n in range(many)])
@@ -503,7 +489,7 @@ async def test_days_of_bundles_are_made_ahead_and_dropped_by_age(database_url: s
             f"create table {old} partition of mainspring.history_bundle"
             " for values from ('2001-02-03') to ('2001-02-04')"
         )
-        await upkeep.turn(database, connection, history_days=30)
+        await upkeep.keep_up(database, connection, days=30)
         assert await connection.fetchval(days) == upkeep.DAYS_AHEAD + 2
         assert await connection.fetchval("select to_regclass($1)", old) is None
     finally:

@@ -19,7 +19,7 @@ from mainspring.kernel.settle.batches import settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, new_id
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.task_input import read_arguments
+from mainspring.processes.commit.task_input import read_values
 from mainspring.processes.record.decision import ChildTask, Decision
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.parked import ParkedTask, unpark_steps
@@ -221,7 +221,7 @@ async def test_what_tasks_are_handed_out_with_is_read_by_their_keys(
     wanted = await started(scene, 5)
     explaining = Explaining(engine, len(wanted))
 
-    assert len(await explaining.send(SQL["read_tasks"], read_arguments(wanted))) == len(wanted)
+    assert len(await explaining.send(SQL["read_tasks"], read_values(wanted))) == len(wanted)
 
 
 @pytest.mark.usefixtures("crowd")
@@ -247,7 +247,7 @@ async def test_the_last_result_of_a_fan_in_touches_its_own_edges(scene: Scene, e
     join = scene.query(
         "select id::text from mainspring.task where process_id = %s and actor = 'join'", process
     )
-    await explaining.send(SQL["read_tasks"], read_arguments([(process, join[0][0])]))
+    await explaining.send(SQL["read_tasks"], read_values([(process, join[0][0])]))
 
     assert {"find_released", "count_down", "add_visits", "read_tasks"} <= set(explaining.names)
 

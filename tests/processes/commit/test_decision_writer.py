@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,31 +10,34 @@ import pytest
 from process_scene import Scene, call, handle, value
 from walk import decided
 
+from mainspring.db.sql import Statement
+from mainspring.db.steps import CopyStep, Record, Values
+from mainspring.db.tx import Tx
 from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
 from mainspring.processes.commit.batch import NotSettled
-from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.settle_one import settle_steps
-from mainspring.processes.commit.writer import Decisions
+from mainspring.processes.commit.commit import Commit, Decisions, settle_steps
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import run_steps
 
 NAMES = {statement.numbered: name for name, statement in {**KERNEL_SQL, **SQL}.items()}
 
 
-class Connection:
-    """A connection that notes the names of the statements that it is sent."""
+class Noting(Tx):
+    """A connection that notes the names of the statements sent on it."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, real: Tx) -> None:
+        self.real = real
         self.names: list[str] = []
 
-    async def fetch(self, text: str, *values: Any) -> Any:
-        self.names.append(NAMES[text])
-        return await self._connection.fetch(text, *values)
+    async def send(self, statement: Statement, values: Values) -> Sequence[Record]:
+        self.names.append(statement.name)
+        return await self.real.send(statement, values)
+
+    async def copy(self, step: CopyStep) -> None:
+        await self.real.copy(step)
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ async def test_plain_successes_are_settled_where_others_are_locked(
 ) -> None:
     """P1: the settle is the referee, before anything of the decision is written."""
     batch = await runs(scene, Decision(result="1"), Decision((call("next"),), returned=0))
-    connection = Connection(engine)
+    connection = Noting(engine)
 
     async with engine.transaction():
         verdicts = await writer(scene).write(connection, batch)
@@ -111,7 +115,7 @@ async def test_a_plain_success_that_links_to_a_promise_locks_it_first(
         "select id::text from mainspring.task where actor in ('p', 'd') order by actor desc"
     )
     run = decided(scene, d, Decision((call("c", value(p)),), returned=0))
-    connection = Connection(engine)
+    connection = Noting(engine)
 
     async with engine.transaction():
         verdicts = await writer(scene).write(connection, [run])
@@ -134,7 +138,7 @@ async def test_a_plain_success_whose_row_has_ended_is_found_in_the_next_try(
             await decisions.write(engine, batch)
     async with engine.transaction():
         verdicts = await decisions.write(engine, batch)
-        await run_steps(engine, settle_steps(good, Done(), ME))
+        await engine.follow(settle_steps(good, Done(), ME))
 
     assert verdicts == [None, None]  # both are to be settled, one of them has written nothing
     scene.query("update mainspring.task set state = 'open' where id = %s", left.visit.key)
@@ -159,7 +163,7 @@ async def test_one_that_no_longer_counts_is_found_in_the_next_try(
             await decisions.write(engine, batch)
     async with engine.transaction():
         verdicts = await decisions.write(engine, batch)
-        await run_steps(engine, settle_steps(good, Done(), ME))  # as the settler does
+        await engine.follow(settle_steps(good, Done(), ME))  # as the settler does
 
     assert verdicts == ["gone", None]
     done = scene.query("select id::text from mainspring.task where state = 'done'")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 
@@ -135,9 +134,9 @@ async def test_a_refused_order_does_not_stop_its_process(
             yield from Structural(found.id, database.shard_count).lock()
             raise RuntimeError("half way")
 
-        own = await asyncpg.connect(database_url)
+        own = await database.connect("test")
         with pytest.raises(RuntimeError, match="half way"):
-            await run_alone(database, own, found.id, broken())
+            await run_alone(own, found.id, broken())
         await own.close()
         assert connection.execute(marks).fetchall() == []
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
-import asyncpg
 import pytest
 from process_scene import Scene, call, value
 
@@ -22,7 +20,7 @@ def rows(scene: Scene) -> dict[str, int]:
 
 
 async def thinned(scene: Scene, days: int = 30) -> int:
-    connection = await asyncpg.connect(scene.url)
+    connection = await scene.database.connect("test")
     try:
         return await thin(scene.database, connection, days=days)
     finally:
@@ -90,9 +88,10 @@ async def test_the_result_of_a_thinned_process_is_gone_and_says_so(
     await run_until_idle(app)
     assert await handle.result(5) == 1
     await clock.advance(timedelta(days=40))
-    connection: Any = await asyncpg.connect(database_url)
+    database = await app.database()
+    connection = await database.connect("test")
     try:
-        assert await thin(await app.database(), connection, days=30) == 1
+        assert await thin(database, connection, days=30) == 1
     finally:
         await connection.close()
 

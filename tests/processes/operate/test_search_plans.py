@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
 import pytest
 
 from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
+from mainspring.db.tx import Tx
 from mainspring.processes.operate.search import ProcessFilter, search
 from mainspring.processes.statements import SQL
 from mainspring.testing import TestServer
@@ -83,24 +85,23 @@ def test_a_search_reads_about_what_it_answers(
     wanted, most = QUESTIONS[name]
     asked = Asked(connection)
 
-    asyncio.run(search(asked, connection, wanted))
+    asyncio.run(search(asked, wanted))
 
     assert asked.read <= most
 
 
-class Asked:
+class Asked(Tx):
     """Runs the statements of a search, and counts what they read."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self.read = 0.0
 
-    async def fetch(self, connection: Any, statement: Statement, *values: Any) -> list[Any]:
-        named = dict(zip(statement.names, values, strict=True))
+    async def send(self, statement: Statement, values: Values) -> Sequence[Record]:
         explained = f"explain (analyze, format json) {statement.text}"
-        row = self.connection.execute(explained.encode(), named).fetchone()
+        row = self.connection.execute(explained.encode(), values).fetchone()
         assert row is not None
         plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
         self.read += rows_read(plan[0]["Plan"])
-        found = self.connection.execute(statement.text.encode(), named).fetchall()
+        found = self.connection.execute(statement.text.encode(), values).fetchall()
         return [] if statement is SQL["search_processes"] else found

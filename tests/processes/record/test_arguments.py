@@ -125,7 +125,7 @@ def test_a_handler_gets_the_failure() -> None:
 
 def test_built_in_deciders_follow_from_their_inputs() -> None:
     one, two = Given(result="[1,2]"), Given(result="[]")
-    lost = Given(kind="outcome", outcome="err", error={"type": "E", "message": "m"})
+    lost = Given(kind="outcome", outcome="err", error=Failure("E", "m"))
 
     assert decide("@gather", '{"of":[1,0,1]}', [one, two]).result == "[[],[1,2],[]]"
     assert decide("@concat", '{"of":[0,1,0]}', [one, two]).result == "[1,2,1,2]"

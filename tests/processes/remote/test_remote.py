@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring, RetryPolicy
+from mainspring.db.tx import PsycopgTx
 from mainspring.errors import (
     InvalidArguments,
     InvalidDecision,
@@ -22,7 +23,6 @@ from mainspring.errors import (
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.remote.pulling import pull_steps
 from mainspring.processes.remote.ticket import Pulled, Ticket
-from mainspring.processes.steps import run_steps_psycopg
 from mainspring.tasks.declare.promise import Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
 from mainspring.testing.idle import wait_until
@@ -293,7 +293,7 @@ async def test_two_pulls_at_the_same_moment_keep_the_limits(
         await psycopg.AsyncConnection.connect(mainspring_url) as first,
         await psycopg.AsyncConnection.connect(mainspring_url, autocommit=True) as other,
     ):
-        assert len(await run_steps_psycopg(first, pull_steps("charge", 1))) == 1
+        assert len(await PsycopgTx(first).follow(pull_steps("charge", 1))) == 1
         second = asyncio.create_task(app.remote.pull("charge"))
         waiting = b"select from pg_stat_activity where %s = any(pg_blocking_pids(pid))"
 

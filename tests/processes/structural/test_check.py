@@ -11,12 +11,13 @@ import pytest
 from process_scene import Scene, call, given, value
 
 from mainspring import Mainspring
-from mainspring.db.steps import run_steps_psycopg_sync
+from mainspring.db.shared import SharedConnections
+from mainspring.db.tx import SyncTx
 from mainspring.kernel.layer import NewlyParked, Port
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.runtime import Processes
-from mainspring.processes.structural.change import request_look
-from mainspring.processes.structural.check import Sight, _error
+from mainspring.processes.structural.check import ParkedNow, Sight
+from mainspring.processes.structural.request import request_look
 from mainspring.processes.structural.sweep import NO_LOOK, sweep
 from mainspring.testing import Clock
 
@@ -311,9 +312,9 @@ def test_that_a_worker_died_is_told_by_the_count_not_by_the_words(
     text: str | None, has_crashed: bool, told: str
 ) -> None:
     """P7: the words are for people, and may change."""
-    row = ("task", "promise", "actor", None, 0, None, True, text, has_crashed)
+    task = ParkedNow("task", "promise", "actor", None, 0, None, True, text, has_crashed)
 
-    error = _error(row)
+    error = task.failure
 
     assert error.type == told
     assert error.message in (text or "parked by the engine")
@@ -327,9 +328,9 @@ async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
     assert scene.query(due_in, f"look/{chain}")[0][0] > timedelta(minutes=1)
     payload = f'{{"@": "{chain}"}}'
     parked = [NewlyParked("first", "a task", payload), NewlyParked("plain", "a call", "{}")]
-    processes = Processes(scene.database, Port())
+    processes = Processes(scene.database, Port(SharedConnections(scene.database, 1)))
 
     with psycopg.connect(scene.url) as connection:
-        run_steps_psycopg_sync(connection, processes.recovery.parked(parked))
+        SyncTx(connection).follow(processes.recovery.parked(parked))
 
     assert scene.query(due_in, f"look/{chain}")[0][0] <= timedelta()

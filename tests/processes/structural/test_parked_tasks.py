@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import asyncpg
 import pytest
 from msgspec.structs import replace
 from process_scene import Scene, call, given, value
@@ -16,10 +15,10 @@ from mainspring.tasks.declare.promise import Failure
 
 
 async def resolve(scene: Scene, process: str, task: str, **how: Any) -> Answer:
-    connection = await asyncpg.connect(scene.url)
+    connection = await scene.database.connect("test")
     try:
         steps = Resolving(process, scene.database.shard_count).resolve(task, **how)
-        return await run_alone(scene.database, connection, process, steps)
+        return await run_alone(connection, process, steps)
     finally:
         await connection.close()
 

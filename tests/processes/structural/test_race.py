@@ -7,7 +7,7 @@ from typing import Any
 from process_scene import Scene, call, given, handle, outcome, value
 
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.structural.change import request_cancel
+from mainspring.processes.structural.request import request_cancel
 
 
 async def test_the_first_outcome_wins_and_the_others_are_called_off(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from process_scene import Scene, call, given, outcome, value
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
-from mainspring.processes.structural.change import ProcessRestart, request_restart
+from mainspring.processes.structural.request import ProcessRestart, request_restart
 
 
 async def restart(scene: Scene, process: str, actor: str, *, force: bool = False) -> None:

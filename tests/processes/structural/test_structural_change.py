@@ -8,7 +8,7 @@ import pytest
 from process_scene import Scene, call, given, handle, outcome, value
 
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.structural.change import ProcessRestart, request_cancel, request_restart
+from mainspring.processes.structural.request import ProcessRestart, request_cancel, request_restart
 
 
 async def refusal(scene: Scene, process: str, order: ProcessRestart) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 from mainspring.errors import InvalidSetting
 from mainspring.reactive.decide.decide import (
@@ -30,7 +31,13 @@ from mainspring.reactive.decide.rewinds import (
     fact_of,
 )
 from mainspring.reactive.model.chunks import Chunk
-from mainspring.reactive.model.gates import cron, dump_gates, load_gates, make_gates
+from mainspring.reactive.model.gates import (
+    StoredGates,
+    cron,
+    dump_gates,
+    load_gates,
+    make_gates,
+)
 from mainspring.reactive.model.triggers import ChunkDelta, Delay, Delta, all_of
 from mainspring.reactive.model.values import Param
 
@@ -149,7 +156,7 @@ def test_gates_are_stored() -> None:
         make_gates(not_before="0 6 * * *", debounce="5m", debounce_max="1h", min_interval="2h"),
         make_gates(not_before=cron("0 6 * * MON", "Europe/Berlin")),
     ):
-        assert load_gates(dump_gates(gates)) == gates
+        assert load_gates(convert(dump_gates(gates), StoredGates)) == gates
 
 
 @pytest.mark.parametrize(

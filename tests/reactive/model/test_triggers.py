@@ -15,7 +15,7 @@ from mainspring.reactive.decide.evaluate import Fact, evaluate
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.codec import dump, fingerprint, load
 from mainspring.reactive.model.triggers import (
-    All,
+    AllOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -79,7 +79,7 @@ def test_a_true_verdict_says_until_when(
     assert verdict.until >= now
     assert evaluate(trigger, known, max(now, verdict.until - TICK)).true
     # Leaves of one tree may take over from each other: only the end of an all_of is exact.
-    if not isinstance(trigger, All) or all(not hasattr(c, "children") for c in trigger.children):
+    if not isinstance(trigger, AllOf) or all(not hasattr(c, "children") for c in trigger.children):
         assert not evaluate(trigger, known, verdict.until + TICK).true
 
 

@@ -13,7 +13,7 @@ from tables import Base, day, history, working
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.errors import InvalidSetting, InvalidTask, WentBack
-from mainspring.kernel.operate.history import HistoryFilter
+from mainspring.operate.history import HistoryFilter
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.model.triggers import ChunkDelta, Delay, Delta, all_of
 from mainspring.reactive.model.values import Param, micros

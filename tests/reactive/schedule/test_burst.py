@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tables import Base, working
 
 from mainspring import Mainspring
-from mainspring.db.database import Database
+from mainspring.db.database import Connection
+from mainspring.db.sql import Statement
+from mainspring.db.steps import Record, Values
 from mainspring.reactive.model.triggers import Delta
 from mainspring.reactive.queues import CHECK
 from mainspring.reactive.schedule import check
@@ -32,23 +35,22 @@ async def test_an_advance_is_one_statement_whatever_the_number_of_tasks(
         app.task(name=f"task{number}", when=Delta(param, 100), first_run="baseline")(lambda: None)
     await app.advance(param, 0)
     sent: Counter[str] = Counter()
-    names = {statement.numbered: name for name, statement in SQL.items()}
-    fetch = Database.fetch
+    send = Connection.send
 
-    async def counting(self: Any, connection: Any, statement: Any, *values: Any) -> list[Any]:
-        if statement.numbered in names:
-            sent[names[statement.numbered]] += 1
-        return await fetch(self, connection, statement, *values)
+    async def counting(self: Connection, statement: Statement, values: Values) -> Sequence[Record]:
+        if SQL.get(statement.name) is statement:
+            sent[statement.name] += 1
+        return await send(self, statement, values)
 
     async with working(app) as worker:
         # A first check that met the first change on the way looks again a moment later.
         await wait_until(lambda: not base.visits(CHECK))
         await worker.idle()
-        monkeypatch.setattr(Database, "fetch", counting)
+        monkeypatch.setattr(Connection, "send", counting)
         await app.advance(param, 1)
         await worker.idle()
 
-        assert sent == {"read_checks": 1}
+        assert sent == {"advance": 1, "read_checks": 1}
 
 
 async def test_a_burst_respects_cap_and_priorities_and_checks_each_task_twice(
@@ -59,7 +61,7 @@ async def test_a_burst_respects_cap_and_priorities_and_checks_each_task_twice(
     look = check.Check.look
 
     def counting(self: Any, row: Any) -> Any:
-        looked[row["task"]] += not row["in_flight"]
+        looked[row.task] += not row.in_flight
         return look(self, row)
 
     monkeypatch.setattr(check.Check, "look", counting)

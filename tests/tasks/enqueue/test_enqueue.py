@@ -197,8 +197,8 @@ async def test_what_is_copied_in_is_what_one_call_would_have_stored(
         async with await psycopg.AsyncConnection.connect(database_url) as connection:
             copied = await app.enqueue_many(calls, on=connection)
     else:
-        copied = await asyncio.to_thread(app.enqueue_calls_sync, calls, None)
-    single = [await app.enqueue_call(call, None) for call in calls]
+        copied = await asyncio.to_thread(app._enqueuer.enqueue_calls_sync, calls, None)
+    single = [await app._enqueuer.enqueue_call(call, None) for call in calls]
 
     def stored(handles: list) -> list[dict]:
         by_id = {row["id"]: row for row in rows(database_url)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import io
 import itertools
 import sys
 import threading
@@ -15,9 +16,10 @@ from typing import Any, cast
 import pytest
 
 from mainspring import RetryPolicy
+from mainspring.db.connect.attempt import Attempt
 from mainspring.errors import Fenced
-from mainspring.kernel.operate.history import HistoryFilter
 from mainspring.kernel.visit import Run
+from mainspring.operate.history import HistoryFilter
 from mainspring.tasks.run import execute
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
@@ -139,6 +141,25 @@ async def test_the_exception_of_a_stopped_function_is_not_complained_of(
     gc.collect()
 
     assert complaints == []
+
+
+async def test_a_stop_ends_no_thread_that_its_run_is_starting(executor: Executor) -> None:
+    """Until it runs, Python knows a new thread by the number of the one that starts it."""
+
+    def connect_for_ever() -> None:
+        begun.set()
+        while True:
+            Attempt(io.StringIO).wait()
+
+    for token in range(200):
+        begun = threading.Event()
+        busy = run(token)
+        call = asyncio.create_task(executor.call_in_thread(busy, connect_for_ever, {}))
+        await asyncio.to_thread(begun.wait)
+        executor.interrupt([busy])
+        with pytest.raises(Fenced):
+            async with asyncio.timeout(10):
+                await call
 
 
 async def test_a_fenced_run_counts_no_attempt_though_its_thread_ends_first(app) -> None:

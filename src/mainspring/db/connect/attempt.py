@@ -10,11 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+# Held while a thread is started. Until it runs, Python 3.11 knows a new thread by the number of the one
+# that starts it, so an exception raised in that one from outside would end the new one unborn.
+STARTING = threading.Lock()
 
 
 class Closes(Protocol):
-    def close(self) -> Any: ...
+    def close(self) -> object: ...
 
 
 C = TypeVar("C", bound=Closes)
@@ -30,7 +34,9 @@ class Attempt(Generic[C]):
         self._opened: C | None = None
         self._error: Exception | None = None
         self._given_up = False
-        threading.Thread(target=self._run, name="mainspring.connect", daemon=True).start()
+        thread = threading.Thread(target=self._run, name="mainspring.connect", daemon=True)
+        with STARTING:
+            thread.start()
 
     def _run(self) -> None:
         try:

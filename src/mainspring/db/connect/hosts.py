@@ -8,10 +8,10 @@ and all others go straight to it.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from psycopg import conninfo
 
@@ -45,7 +45,7 @@ def worked(url: str, host: ServerHost) -> None:
 
 @lru_cache(maxsize=64)
 def _hosts(url: str) -> tuple[ServerHost, ...]:
-    parts: dict[str, Any] = conninfo.conninfo_to_dict(url)
+    parts = conninfo.conninfo_to_dict(url)
     # Of an address that leaves its hosts to a service file only libpq knows them.
     fallback = "" if "service" in parts else os.environ.get("PGHOST", "")
     names = str(parts.get("host") or parts.get("hostaddr") or fallback).split(",")
@@ -76,5 +76,5 @@ def _directory(name: str) -> Path | None:
     return Path(name) if name.startswith("/") else None
 
 
-def _shown(name: str, parts: dict[str, Any]) -> str:
+def _shown(name: str, parts: Mapping[str, object]) -> str:
     return f"{name or 'localhost'}:{parts.get('port') or 5432}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 IDLE, EVERY, COUNT, UNANSWERED = 20, 5, 3, 30
 
@@ -26,7 +25,7 @@ SERVER: Mapping[str, str] = {
 # A server on Windows refuses the setting.
 SERVER_LOOKS: Mapping[str, str] = {"client_connection_check_interval": "10s"}
 
-LIBPQ: Mapping[str, Any] = {
+LIBPQ: Mapping[str, int] = {
     "keepalives": 1,
     "keepalives_idle": IDLE,
     "keepalives_interval": EVERY,
@@ -43,7 +42,7 @@ _SOCKET = {
 }
 
 
-def keep_alive(line: Any) -> None:
+def keep_alive(line: socket.socket | None) -> None:
     """The same for a socket that is not libpq's."""
     if line is None or line.family == socket.AF_UNIX:
         return

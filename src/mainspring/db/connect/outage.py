@@ -17,6 +17,9 @@ _ENDED = ("57P01", "57P02", "57P05", "25P03", "25P04")
 # a lock that did not come, out of time, starting up, trouble with its files.
 _NOT_NOW = ("25006", "40", "53", "55P03", "57014", "57P03", "58")
 
+# SQLSTATE classes of the connection and the server: the statement is fine and can be sent again.
+_TRANSIENT = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58")
+
 
 def outage(error: BaseException, *, lost: bool, undone: bool) -> DatabaseUnavailable | None:
     """The error for a caller; None if it is no matter of the connection or the server.
@@ -50,3 +53,20 @@ _DRIVERS_ERRORS = (
 def is_unsent(error: BaseException) -> bool:
     """Whether asyncpg refused to send on a connection that had just been ended."""
     return isinstance(error, asyncpg.InternalClientError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed when sent again."""
+    state = getattr(error, "sqlstate", None)
+    if state:
+        return str(state)[:2] in _TRANSIENT
+    return isinstance(
+        error,
+        DatabaseUnavailable
+        | OSError
+        | asyncpg.InterfaceError
+        | asyncpg.InternalClientError  # how asyncpg may meet a connection that was just cut
+        | TimeoutError
+        | EOFError
+        | psycopg.OperationalError,
+    )

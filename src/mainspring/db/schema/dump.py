@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from mainspring.db.database import probe
-from mainspring.db.embedded.binaries import binaries
-from mainspring.db.embedded.server import EmbeddedServer
 from mainspring.db.schema import migrate
+from mainspring.embedded.binaries import binaries
+from mainspring.embedded.server import EmbeddedServer
 
 
 def dump(url: str, *, bin_dir: Path | None = None) -> str:

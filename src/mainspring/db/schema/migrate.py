@@ -11,28 +11,28 @@ that somebody's long transaction has is waited for by short tries: all others wo
 
 from __future__ import annotations
 
-import itertools
-import logging
 import time
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import NamedTuple
 
 import asyncpg
 import psycopg
 
-from mainspring.db.database import Database, backoff
+from mainspring.db.database import Database
+from mainspring.db.reconnecting import Reconnecting
+from mainspring.db.tx import Connection, SyncConnection
 from mainspring.errors import MigrationFailed, MissingRights, SchemaError
 
-log = logging.getLogger("mainspring")
 # A table that somebody's long transaction has is asked for again and again for so long (seconds), and
 # another migration is waited for.
 PATIENCE_SECONDS = 60.0
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing. History
 # comes after visit_status, as whoever asks for a result takes them: else each would wait for the other.
 _FUNCTIONS = (
-    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue", "enqueue_many"),
+    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue"),
+    *("enqueue_calls", "enqueue_many"),
     *("advance", "views", "history", "history_days", "violations", "result_of"),
     *("canonical_keys", "offer_visits", "offer_batch", "offering", "move_visits", "delete_visits"),
     *("end_entities", "changed"),
@@ -150,7 +150,8 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
     """Bring the schema up to date; answers the numbers that were applied now."""
     with database.connect_sync("migrate", client=True) as connection:
         give_up_at = time.monotonic() + PATIENCE_SECONDS
-        for tries in itertools.count():
+        reconnecting = Reconnecting("migrate.waiting")
+        while True:
             try:
                 return _apply(database, connection, upto)
             except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
@@ -162,9 +163,7 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
                         f"nothing was changed: {error}; a long transaction has the table, end it and "
                         "migrate again (select pid, query from pg_stat_activity order by xact_start)"
                     ) from error
-                if tries % 20 == 0:
-                    log.warning("migrate.waiting", extra={"error": str(error)})
-                time.sleep(backoff(tries))
+                time.sleep(reconnecting.failed(error))
             except psycopg.errors.InsufficientPrivilege as error:
                 raise MissingRights(
                     f"the role may not change schema mainspring: {error.diag.message_primary}; "
@@ -173,10 +172,9 @@ def migrate(database: Database, *, upto: int | None = None) -> list[int]:
                 ) from error
             except psycopg.Error as error:
                 raise MigrationFailed(f"nothing was changed: {error}") from error
-    raise AssertionError("unreachable")
 
 
-def _apply(database: Database, connection: psycopg.Connection[Any], upto: int | None) -> list[int]:
+def _apply(database: Database, connection: SyncConnection, upto: int | None) -> list[int]:
     """All of it in one transaction, which waits for other migrators but hardly for anyone else."""
     applied: list[int] = []
     with connection.transaction():
@@ -213,7 +211,7 @@ from pg_namespace n where n.nspname = 'mainspring'
 """
 
 
-def _refuse_strangers(connection: psycopg.Connection[Any]) -> None:
+def _refuse_strangers(connection: SyncConnection) -> None:
     """A schema of somebody else is not migrated into: his triggers would run as the migrator, and all that
     we put there would be his. Nothing of it has been touched when this is asked."""
     row = connection.execute(_OWNERS).fetchone()
@@ -229,7 +227,7 @@ def _refuse_strangers(connection: psycopg.Connection[Any]) -> None:
             )
 
 
-def _wait_for_others(connection: psycopg.Connection[Any]) -> None:
+def _wait_for_others(connection: SyncConnection) -> None:
     """One migration at a time. Another that takes long must not be taken for somebody in the way."""
     wait = f"{PATIENCE_SECONDS * 1000 + 1:.0f}ms"
     connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
@@ -245,32 +243,39 @@ def _wait_for_others(connection: psycopg.Connection[Any]) -> None:
         ) from error
 
 
-def _newest(connection: psycopg.Connection[tuple[int]]) -> int:
-    row = connection.execute("select coalesce(max(number), 0) from mainspring.migration").fetchone()
-    return row[0] if row else 0
+def _newest(connection: SyncConnection) -> int:
+    [number] = connection.execute("select coalesce(max(number), 0) from mainspring.migration")
+    return int(*number)
 
 
-async def read_schema(connection: Any) -> tuple[int | None, int, str]:
-    """The newest migration that was applied (None: no schema), the shard count, and how the role enqueues
-    (`Database.enqueues`)."""
+class SchemaState(NamedTuple):
+    """The newest migration that was applied (None: no schema), the shard count, how the role enqueues."""
+
+    number: int | None
+    shard_count: int
+    enqueues: str  # see Database
+
+
+async def read_schema(connection: Connection) -> SchemaState:
+    """What is known of the schema before anything else is asked."""
     try:
         async with connection.transaction():  # behind a pooler: all of it on one backend
             row = await connection.fetchrow(
                 "select max(number) as number,"
-                " (select shard_count from mainspring.install) as shards,"
+                " (select shard_count from mainspring.install) as shard_count,"
                 " case when not has_any_column_privilege('mainspring.visit', 'insert') then 'function'"
                 " when not has_table_privilege('mainspring.visit', 'select') then 'fresh'"
                 " else 'all' end as enqueues"
                 " from mainspring.migration"
             )
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
-        return None, 0, "all"
+        return SchemaState(None, 0, "all")
     except asyncpg.InsufficientPrivilegeError as error:
         raise MissingRights(
             f"the role may not read schema mainspring: {error}; mainspring rights enqueue ROLE prints "
             "the grants of a role that enqueues (docs/operate/rights.md has the others)"
         ) from None
-    return row["number"], row["shards"], row["enqueues"]
+    return SchemaState(*row)
 
 
 def refuse_newer(number: int) -> None:

@@ -15,6 +15,8 @@ READ_BY_ALL = ("migration", "install")
 ENQUEUE_FUNCTIONS = (
     "enqueue(text, jsonb, timestamptz, integer, text, text)",
     "enqueue_many(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[])",
+    "enqueue_calls(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[],"
+    " uuid[])",
     "result_of(text, uuid, text)",
 )
 # What an application that is trusted inserts and copies by itself, and what that asks of the tables.
@@ -139,7 +141,7 @@ def operator(role: str) -> str:
         f" to {name};\n"
         f"grant usage on all sequences in schema mainspring to {name};\n"
         + _INVOKER.replace("{role}", _literal(name))
-        + _functions((*OPERATOR_FUNCTIONS, ENQUEUE_FUNCTIONS[2]), name)
+        + _functions((*OPERATOR_FUNCTIONS, ENQUEUE_FUNCTIONS[-1]), name)
     )
 
 

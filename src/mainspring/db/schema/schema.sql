@@ -175,7 +175,7 @@ begin
     )
     update mainspring.param p
     set num = f.num, ver = f.ver, changed_at = moment, changed_by = advance_params.changed_by, why = advance_params.why,
-      ahead = f.ahead
+      ahead = f.ahead, revision = p.revision + 1
     from fresh f
     where p.ctid = f.address;
     perform mainspring.offer_changes(array(
@@ -1136,16 +1136,23 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring.enqueue_many(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[]) RETURNS TABLE(id uuid, key text, is_new boolean)
+CREATE FUNCTION mainspring.enqueue_calls(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[], ids uuid[]) RETURNS TABLE(id uuid, key text, is_new boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
   shards integer := (select i.shard_count from mainspring.install i);
   moment timestamptz := mainspring.now();
   wrong record;
-  ids uuid[];
+  wanted uuid[];
+  fresh_tasks text[] := '{}';
+  fresh_ids uuid[] := '{}';
+  past integer[] := '{}';
+  found_past integer[];
   ready jsonb;
   missing integer;
 begin
@@ -1179,33 +1186,65 @@ begin
     raise exception 'a call of task % cannot be enqueued: %', quote_literal(wrong.task), wrong.fault
       using errcode = 'invalid_parameter_value';
   end if;
-  ids := array(select mainspring.uuid7() from generate_series(1, cardinality(tasks)));
+  wanted := array(select coalesce(i.id, mainspring.uuid7()) from unnest(tasks, ids) with ordinality as i(task, id, n) order by i.n);
   loop
     with item as (
       select mainspring.shard(coalesce(i.grp, k.key), shards) as shard, k.key, i.task, i.id, i.grp,
         coalesce(i.priority, (q.declared ->> 'priority')::integer, 5) as priority,
         greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at, i.arguments
-      from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids)
-        as i(task, arguments, due_at, delay, expires_at, priority, grp, own, id)
+      from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, wanted) with ordinality
+        as i(task, arguments, due_at, delay, expires_at, priority, grp, own, id, n)
       join mainspring.queue q on q.name = i.task
       cross join lateral (select case
         when i.own is null then i.id::text
         when i.grp is null and i.own !~ '^[0-9]+:' then i.own
         else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
       end as key) k
+      where i.n <> all (past)
       order by 1, 2, 3
+    ),
+    fresh as (
+      insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+      select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
+      on conflict do nothing
+      returning queue, id
     )
-    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
-    select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
-    on conflict do nothing;
-    select jsonb_agg(jsonb_build_array(v.id, k.key, v.id = i.id) order by i.n), count(*) filter (where v.id is null) into ready, missing
-    from unnest(tasks, groups, keys, ids) with ordinality as i(task, grp, own, id, n)
+    select fresh_tasks || array_agg(f.queue), fresh_ids || array_agg(f.id) into fresh_tasks, fresh_ids from fresh f;
+    if ids is not null then
+      with given as (
+        select i.n, i.task, i.id, k.key, mainspring.shard(coalesce(i.grp, k.key), shards) as shard
+        from unnest(tasks, groups, keys, ids) with ordinality as i(task, grp, own, id, n)
+        cross join lateral (select case
+          when i.own is null then i.id::text
+          when i.grp is null and i.own !~ '^[0-9]+:' then i.own
+          else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
+        end as key) k
+        where i.id is not null and i.n <> all (past)
+          and (i.task, i.id) in (select f.task, f.id from unnest(fresh_tasks, fresh_ids) as f(task, id))
+      ),
+      known as (
+        select g.*
+        from given g
+        where mainspring.was_enqueued(g.task, g.id, g.key, g.shard)
+      ),
+      undone as (
+        delete from mainspring.visit v using known k
+        where v.shard = k.shard and v.key = k.key and v.queue = k.task and v.id = k.id
+      )
+      select array_agg(k.n::integer) into found_past from known k;
+      past := past || coalesce(found_past, '{}');
+    end if;
+    select jsonb_agg(jsonb_build_array(coalesce(v.id, i.id), k.key, v.id is not null and v.id = i.id
+          and (i.task, i.id) in (select f.task, f.id from unnest(fresh_tasks, fresh_ids) as f(task, id))) order by i.n),
+      count(*) filter (where v.id is null and i.n <> all (past)) into ready, missing
+    from unnest(tasks, groups, keys, wanted) with ordinality as i(task, grp, own, id, n)
     cross join lateral (select case
       when i.own is null then i.id::text
       when i.grp is null and i.own !~ '^[0-9]+:' then i.own
       else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
     end as key) k
-    left join mainspring.visit v on v.shard = mainspring.shard(coalesce(i.grp, k.key), shards) and v.key = k.key and v.queue = i.task;
+    left join mainspring.visit v on i.n <> all (past)
+      and v.shard = mainspring.shard(coalesce(i.grp, k.key), shards) and v.key = k.key and v.queue = i.task;
     exit when missing = 0;
     -- The one that had the key was settled between the two statements: insert again; what is there stays as it is.
   end loop;
@@ -1214,6 +1253,14 @@ begin
     from jsonb_array_elements(ready) with ordinality as r(row, n) order by r.n;
 end
 $$;
+
+CREATE FUNCTION mainspring.enqueue_many(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[]) RETURNS TABLE(id uuid, key text, is_new boolean)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select e.id, e.key, e.is_new
+    from mainspring.enqueue_calls(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, null) e
+  $$;
 
 CREATE FUNCTION mainspring.entity(kind text, key text) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -1261,6 +1308,15 @@ begin
   return mainspring.micros(value);
 end
 $$;
+
+CREATE FUNCTION mainspring.first_day_of(id uuid) RETURNS date
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case when substr(id::text, 15, 1) = '7' and made.at < mainspring.now() + interval '1 minute'
+      then (made.at at time zone 'UTC')::date - 1 else '-infinity' end
+    from (select to_timestamp(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint / 1000.0) as at) made
+  $$;
 
 CREATE FUNCTION mainspring.generate_capture(relation regclass, kind text) RETURNS void
     LANGUAGE plpgsql
@@ -2050,7 +2106,7 @@ begin
   if found_answer = 'set' then
     update mainspring.param p
     set num = case when known.kind <> 'version' then given::bigint end, ver = case when known.kind = 'version' then given end,
-      rewinds = p.rewinds + 1, changed_at = moment, changed_by = rewind_param.changed_by, why = rewind_param.why,
+      rewinds = p.rewinds + 1, revision = p.revision + 1, changed_at = moment, changed_by = rewind_param.changed_by, why = rewind_param.why,
       ahead = known.kind = 'instant' and given::bigint > mainspring.micros(moment + known.warn_ahead)
     where p.name = known.name;
     insert into mainspring.param_rewind (param, number, num, ver, old_num, old_ver, chunks, changed_by, why, at)
@@ -2320,6 +2376,40 @@ begin
   return false;
 end
 $$;
+
+CREATE FUNCTION mainspring.was_enqueued(task text, id uuid, key text, shard integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+  since constant date := mainspring.first_day_of(was_enqueued.id);
+begin
+  return exists (select from mainspring.history_run h
+      where h.day >= since and h.key = was_enqueued.key and h.queue = was_enqueued.task and h.id = was_enqueued.id)
+    or was_enqueued.key = was_enqueued.id::text and exists (select from mainspring.history_bundle p
+      where p.day >= since and p.kin = left(was_enqueued.key, 8) and p.last_key >= was_enqueued.key and p.first_key <= was_enqueued.key
+        and p.queue = was_enqueued.task and was_enqueued.id = any (p.ids))
+    or exists (select from mainspring.visit v
+      where v.key = was_enqueued.key and v.queue = was_enqueued.task and v.id = was_enqueued.id and v.shard <> was_enqueued.shard);
+end
+$$;
+
+CREATE TABLE mainspring.api_token (
+    id text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL,
+    hash bytea,
+    san text COLLATE pg_catalog."C",
+    scopes text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT api_token_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT api_token_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200))),
+    CONSTRAINT api_token_proof_check CHECK (((hash IS NULL) <> (san IS NULL)))
+);
 
 CREATE TABLE mainspring.band (
     name text NOT NULL COLLATE pg_catalog."C",
@@ -2700,6 +2790,7 @@ CREATE TABLE mainspring.param (
     warn_ahead interval DEFAULT '1 day'::interval NOT NULL,
     ahead boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    revision bigint DEFAULT 0 NOT NULL,
     CONSTRAINT param_check CHECK (
 CASE
     WHEN (kind = 'version'::text) THEN (num IS NULL)
@@ -2821,7 +2912,9 @@ CREATE TABLE mainspring.state (
     body jsonb,
     message bytea,
     message_type text,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    request_id text,
+    request_version bigint
 )
 WITH (fillfactor='90');
 
@@ -3584,6 +3677,9 @@ ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_othe
 
 ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
 
+ALTER TABLE ONLY mainspring.api_token
+    ADD CONSTRAINT api_token_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY mainspring.band
     ADD CONSTRAINT band_pkey PRIMARY KEY (name);
 
@@ -3742,6 +3838,8 @@ ALTER TABLE ONLY mainspring.wait
 
 ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE UNIQUE INDEX api_token_san ON mainspring.api_token USING btree (san) WHERE (revoked_at IS NULL);
 
 CREATE INDEX edge_of_task ON ONLY mainspring.edge USING btree (process_id, task, pos);
 

@@ -8,17 +8,15 @@ rows of entities are locked before visits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import asyncpg
 import psycopg
 
-from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.keys import refused
+from mainspring.db.tx import SyncTx
+from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, tx_on
+from mainspring.entities.declare.ids import refused
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, MainspringError, UnknownKind
-
-Connection = Any  # of asyncpg, or psycopg's Connection or AsyncConnection
 
 
 async def announce(
@@ -26,26 +24,16 @@ async def announce(
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
-    connection: Connection | None,
+    connection: CallerConnection | None,
 ) -> int:
     """Run the function `what` ('changed' or 'deleted') on someone's connection, or on one of ours."""
-    values = _values(kind, keys, what, fields)
-    statement = SQL[what]
     if isinstance(connection, psycopg.Connection):
         raise InvalidSetting(
             f"a sync psycopg connection was given to {what}; use {what}_sync, or an AsyncConnection"
         )
     try:
-        if isinstance(connection, psycopg.AsyncConnection):
-            row = await (await connection.execute(statement.text, values)).fetchone()
-            return int(_first(row))
-        if connection is not None:
-            row = await connection.fetchrow(statement.numbered, *statement.arguments(values))
-            return int(_first(row))
-        pool = await kind.host.pool()
-        async with pool.connection() as own:
-            row = await own.fetchrow(statement.numbered, *statement.arguments(values))
-        return int(_first(row))
+        async with tx_on(kind.host, connection) as tx:
+            return await tx.one(SQL[what], int, **_values(kind, keys, what, fields))
     except (asyncpg.PostgresError, psycopg.Error) as error:
         raise _explained(kind, keys, error) from error
 
@@ -55,7 +43,7 @@ def announce_sync(
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
-    connection: Connection | None,
+    connection: CallerConnection | None,
 ) -> int:
     """The same for code that is not async."""
     values = _values(kind, keys, what, fields)
@@ -66,25 +54,20 @@ def announce_sync(
         )
     try:
         if connection is not None:
-            return int(_first(connection.execute(SQL[what].text, values).fetchone()))
+            return SyncTx(connection).one(SQL[what], int, **values)
         with kind.host.sync_pool().connection() as own:
-            return int(_first(own.execute(SQL[what].text, values).fetchone()))
+            return SyncTx(own).one(SQL[what], int, **values)
     except psycopg.Error as error:
         raise _explained(kind, keys, error) from error
 
 
 def _values(
     kind: DeclaredKind, keys: Sequence[str], what: str, fields: Iterable[str] | None
-) -> dict[str, Any]:
-    values: dict[str, Any] = {"kind": kind.name, "ids": list(keys)}
+) -> dict[str, object]:
+    values: dict[str, object] = {"kind": kind.name, "ids": list(keys)}
     if what == "changed":
         values["fields"] = None if fields is None else sorted(set(fields))
     return values
-
-
-def _first(row: Any) -> Any:
-    """The one column of the one row, whatever the row factory makes of it."""
-    return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
 def _explained(kind: DeclaredKind, keys: Sequence[str], error: Exception) -> Exception:

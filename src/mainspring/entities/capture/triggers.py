@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape, literal, quoted
@@ -71,6 +72,17 @@ class FoundTrigger:
     function: str
     arguments: tuple[str, ...]
     enabled: str  # pg_trigger.tgenabled
+
+
+class TriggerRow(NamedTuple):
+    """A row of list_triggers.sql."""
+
+    oid: int
+    table_name: str
+    name: str
+    function: str
+    enabled: str
+    arguments: bytes  # each ended by a zero
 
 
 def triggers(kind: KindSettings, shape: Shape) -> list[Trigger]:
@@ -244,9 +256,17 @@ def install_sql(kind: KindSettings, shape: Shape) -> str:
     return "".join(parts)
 
 
-def own(kind: str, found: Iterable[FoundTrigger]) -> list[FoundTrigger]:
+def own(kind: str, rows: Iterable[TriggerRow]) -> list[FoundTrigger]:
     """Those that are this kind's: the name of another's trigger may begin like its own."""
+    found = [_found(row) for row in rows]
     return [f for f in found if f.arguments[:1] == (kind,) or f.function == f"bump_{kind}"]
+
+
+def _found(row: TriggerRow) -> FoundTrigger:
+    arguments = tuple(part.decode() for part in bytes(row.arguments).split(b"\0")[:-1])
+    return FoundTrigger(
+        row.oid, row.table_name, row.name, row.function, arguments, enabled=row.enabled
+    )
 
 
 def changes(kind: KindSettings, shape: Shape, found: Sequence[FoundTrigger]) -> list[str]:

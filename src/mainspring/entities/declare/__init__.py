@@ -8,8 +8,8 @@ consumer.py       who gets the events of a kind
 dao.py            a data access object of the user's own, where one table is not enough (S24)
 declared_kind.py  a kind as the rooms know it: what was declared of it
 event.py          what was saved, as a consumer gets it
-ids.py            ids of the user's own types: to the text of a visit's key and back (S25)
-keys.py           ids as text and back: the key of an entity's visits, states and events (S25)
+ids.py            ids as text and back: the key of an entity's visits, states and events, and
+                  ids of the user's own types (S25)
 kind_settings.py  settings of a kind and of its crawls, checked once
 model.py          rows as the user's types: a dataclass, a msgspec Struct, or plain dicts
 outcome.py        `Untouched`, or `Update` with a whole entity or a patch

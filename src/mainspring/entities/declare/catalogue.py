@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from mainspring.db.tx import Tx
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
 from mainspring.kernel import clock
@@ -61,12 +62,12 @@ class Known:
         self._read_at = float("-inf")
         self.now = Catalogue()
 
-    async def refresh(self, connection: Any) -> None:
+    async def refresh(self, tx: Tx) -> None:
         """Read it again if it is not fresh."""
         if self.is_fresh:
             return
         at = clock.local()
-        self.now = await read(connection, self._kind)
+        self.now = await read(tx, self._kind)
         self._read_at = at
 
     @property
@@ -78,32 +79,47 @@ class Known:
         self._read_at = float("-inf")
 
 
-async def read(connection: Any, kind: str) -> Catalogue:
+class CatalogueRow(NamedTuple):
+    """A row of read_catalogue.sql: a stage or a consumer."""
+
+    what: str
+    name: str
+    interest: list[str] | None
+    sees_own: bool
+    of_stage: str | None
+    was: list[str] | None
+
+
+async def read(tx: Tx, kind: str) -> Catalogue:
     """The catalogue of a kind."""
-    rows = await connection.fetch(SQL["read_catalogue"].numbered, kind)
     entries, sinks = [], []
     hooks: dict[str, tuple[str, ...]] = {}
-    for what, name, interest, sees_own, of_stage, was in rows:
-        if what == "stage":
-            wanted = None if interest is None else frozenset(interest)
-            entries.append(CatalogueEntry(name, wanted, sees_own, tuple(was)))
-        elif of_stage is not None:
-            hooks[of_stage] = (*hooks.get(of_stage, ()), name)
+    for row in await tx.rows(SQL["read_catalogue"], CatalogueRow, kind=kind):
+        if row.what == "stage":
+            wanted = None if row.interest is None else frozenset(row.interest)
+            entries.append(CatalogueEntry(row.name, wanted, row.sees_own, tuple(row.was or ())))
+        elif row.of_stage is not None:
+            hooks[row.of_stage] = (*hooks.get(row.of_stage, ()), row.name)
         else:
-            sinks.append(name)
+            sinks.append(row.name)
     return Catalogue(tuple(entries), hooks, tuple(sinks))
 
 
-async def register(connection: Any, kind: str, stages: Iterable[Stage]) -> list[str]:
+class NewStage(NamedTuple):
+    """A row of register_stages.sql."""
+
+    name: str
+    planned: int  # crawls
+
+
+async def register(tx: Tx, kind: str, stages: Iterable[Stage]) -> list[str]:
     """Enter the stages of the code; answers those that are new to the catalogue."""
     listed = list(stages)
-    values = {"kind": kind, "stages": declared(listed)}
+    rows = declared(listed)
     if any(stage.settings.was for stage in listed):
-        taking_over = SQL["take_over_stage"]
-        await connection.fetch(taking_over.numbered, *taking_over.arguments(values))
-    statement = SQL["register_stages"]
-    rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-    return [row["name"] for row in rows]
+        await tx.run(SQL["take_over_stage"], kind=kind, stages=rows)
+    new = await tx.rows(SQL["register_stages"], NewStage, kind=kind, stages=rows)
+    return [stage.name for stage in new]
 
 
 def declared(stages: Iterable[Stage]) -> str:
@@ -128,8 +144,6 @@ def declared(stages: Iterable[Stage]) -> str:
     return msgspec.json.encode(rows).decode()
 
 
-async def retire(connection: Any, kind: str, stage: str) -> bool:
+async def retire(tx: Tx, kind: str, stage: str) -> bool:
     """Take a stage out: it is asked no more. What waits in its queue stays there, and is reported."""
-    statement = SQL["retire_stage"]
-    values = {"kind": kind, "stage": stage}
-    return bool(await connection.fetch(statement.numbered, *statement.arguments(values)))
+    return await tx.first(SQL["retire_stage"], str, kind=kind, stage=stage) is not None

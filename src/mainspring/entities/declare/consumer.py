@@ -19,17 +19,19 @@ the worker that saves knows it. One that is gone from the code keeps its deliver
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from mainspring.db.tx import Tx
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidStage, NotFound
-from mainspring.kernel import RetryPolicy, nearest
+from mainspring.kernel import RetryPolicy
+from mainspring.phrases import nearest
 
 NAME_BYTES = 80
 
@@ -43,26 +45,57 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class EndpointSink(Sink, Protocol):
+    """A sink whose other side can be away. `send` raises EndpointAway then."""
+
+    async def probe(self) -> None:
+        """Try whether the other side is back; raises if it is not."""
+        ...
+
+    async def close(self) -> None:
+        """The worker has stopped: let go of connections."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """One consumer of a kind: `stage` is whose hooks it is, None for a sink."""
 
     kind: str
     name: str
-    call: Callable[[Saved], Any] | None = None  # of a sink
+    call: Callable[[Saved], object] | None = None  # of a sink
     stage: Stage | None = None
+    target: object = None  # of a sink: what it was declared with
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     parallel: int | None = None
     timeout: float | None = None  # seconds of one run, which may deliver several events
 
-    def hearer(self, what: str, outside: bool) -> Callable[[Saved], Any] | None:
+    def hearer(self, what: str, outside: bool) -> Callable[[Saved], object] | None:
         """The function that is called for such an event; None: nobody wants to hear it."""
-        return self.call if self.stage is None else self.stage.hook(what, outside)
+        return self.call if self.stage is None else hook_of(self.stage, what, outside)
+
+    @property
+    def endpoint(self) -> EndpointSink | None:
+        """The sink, if the other side can be away."""
+        return self.target if isinstance(self.target, EndpointSink) else None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether entity and state are wanted as objects."""
+        return bool(getattr(self.target, "decodes", True))
 
     @property
     def queue(self) -> str:
         """The queue of its relay visits."""
         return relay_queue(self.kind, self.name)
+
+
+def hook_of(stage: Stage, what: str, outside: bool) -> Callable[[Saved], object] | None:
+    """The method that hears such an event, if there is one: `saved` hears what the stage saved."""
+    if what == "deleted":
+        return stage.deleted
+    return stage.state_changed if outside else stage.saved
 
 
 def relay_queue(kind: str, consumer: str) -> str:
@@ -73,7 +106,7 @@ def relay_queue(kind: str, consumer: str) -> str:
 def declare_sink(
     kind: str,
     name: str,
-    target: Sink | Callable[[Saved], Awaitable[None]],
+    target: Sink | Callable[[Saved], object],
     *,
     taken: Iterable[str],
     retry: RetryPolicy | None = None,
@@ -95,13 +128,15 @@ def declare_sink(
         raise InvalidStage(
             f"sink {name!r} must be an object with send(event), or a function, got {target!r}"
         )
-    return Consumer(kind, name, call, None, retry or RetryPolicy(), parallel)
+    return Consumer(
+        kind, name, call, target=target, retry=retry or RetryPolicy(), parallel=parallel
+    )
 
 
 def consumers(stages: Iterable[Stage], sinks: Iterable[Consumer]) -> list[Consumer]:
     """All consumers of a kind as the code has them."""
     hooks = [
-        Consumer(s.kind, s.name, None, s, s.settings.retry, timeout=s.settings.timeout)
+        Consumer(s.kind, s.name, None, s, retry=s.settings.retry, timeout=s.settings.timeout)
         for s in stages
         if s.has_hook
     ]
@@ -121,22 +156,21 @@ def registration(listed: Iterable[Consumer]) -> str:
     return msgspec.json.encode(rows).decode()
 
 
-async def register(connection: Any, listed: Iterable[Consumer]) -> None:
+async def register(tx: Tx, listed: Iterable[Consumer]) -> None:
     """Enter the consumers of the code; what it no longer has stays until it is retired."""
-    await connection.fetch(SQL["register_consumers"].numbered, registration(listed))
+    await tx.run(SQL["register_consumers"], consumers=registration(listed))
 
 
-async def retire(connection: Any, kind: str, name: str) -> int:
+async def retire(tx: Tx, kind: str, name: str) -> int:
     """Take a consumer out for good: it gets nothing more, and what waited for it is dropped.
 
-    In the caller's transaction. Answers how many deliveries were dropped.
+    In the caller's transaction. Returns how many deliveries were dropped.
     """
-    rows = await connection.fetch(SQL["list_consumers"].numbered, kind)
-    if name not in [row["name"] for row in rows]:
-        known = [row["name"] for row in rows]
+    known = await tx.rows(SQL["list_consumers"], str, kind=kind)
+    if name not in known:
         raise NotFound(f"kind {kind!r} has no consumer {name!r}{nearest(name, known)}")
-    statement = SQL["retire_consumer"]
-    values = {"kind": kind, "consumer": name, "queue": relay_queue(kind, name)}
-    dropped = await connection.fetch(statement.numbered, *statement.arguments(values))
-    await connection.fetch(SQL["drop_events"].numbered, kind)
-    return int(dropped[0]["deliveries"])
+    dropped = await tx.one(
+        SQL["retire_consumer"], int, kind=kind, consumer=name, queue=relay_queue(kind, name)
+    )
+    await tx.run(SQL["drop_events"], kind=kind)
+    return dropped

@@ -22,7 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    import asyncpg
 
 E = TypeVar("E")
 
@@ -44,23 +47,38 @@ class Dao(Protocol):
     An attribute `most` says how many changes one call of `update` gets (100 unless it is there).
     """
 
-    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+    async def load(
+        self, connection: asyncpg.Connection, ids: Sequence[str]
+    ) -> Mapping[str, tuple[object, int]]:
         """Entity and version of each id that is there; an id that is not is left out."""
         ...
 
-    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+    async def update(
+        self, connection: asyncpg.Connection, changes: Sequence[Change[Any]]
+    ) -> Mapping[str, int]:
         """The new version of each id that was written; one whose version had moved is left out."""
+        ...
+
+
+@runtime_checkable
+class ListingDao(Protocol):
+    """A `Dao` that can name all its entities: what a crawl needs."""
+
+    async def ids(
+        self, connection: asyncpg.Connection, after: str | None, limit: int
+    ) -> Sequence[object]:
+        """The ids after one, in their order."""
         ...
 
 
 class DaoOfOne(Protocol):
     """Loads and updates one entity at a time; `one_by_one` makes a `Dao` of it."""
 
-    async def load(self, connection: Any, id: str) -> tuple[Any, int] | None:
+    async def load(self, connection: asyncpg.Connection, id: str) -> tuple[object, int] | None:
         """Entity and version, or None if there is none."""
         ...
 
-    async def update(self, connection: Any, change: Change[Any]) -> int | None:
+    async def update(self, connection: asyncpg.Connection, change: Change[Any]) -> int | None:
         """The new version, or None if the version had moved."""
         ...
 
@@ -76,10 +94,14 @@ class one_by_one:
     def __init__(self, dao: DaoOfOne) -> None:
         self._dao = dao
 
-    async def load(self, connection: Any, ids: Sequence[str]) -> Mapping[str, tuple[Any, int]]:
+    async def load(
+        self, connection: asyncpg.Connection, ids: Sequence[str]
+    ) -> Mapping[str, tuple[object, int]]:
         found = {id: await self._dao.load(connection, id) for id in ids}
         return {id: pair for id, pair in found.items() if pair is not None}
 
-    async def update(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+    async def update(
+        self, connection: asyncpg.Connection, changes: Sequence[Change[Any]]
+    ) -> Mapping[str, int]:
         written = {c.id: await self._dao.update(connection, c) for c in changes}
         return {id: version for id, version in written.items() if version is not None}

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeAlias
+
+import asyncpg
+import psycopg
 
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.tx import AsyncpgTx, PsycopgTx, Tx
 from mainspring.entities.declare.consumer import Consumer, consumers
 from mainspring.entities.declare.dao import Dao
-from mainspring.entities.declare.ids import Codec, typed_id
-from mainspring.entities.declare.keys import id_text
+from mainspring.entities.declare.ids import Codec, id_text, typed_id
 from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.stage import Stage
-from mainspring.errors import InvalidKind
+from mainspring.errors import InvalidKind, InvalidSetting
+
+CallerConnection: TypeAlias = (
+    asyncpg.Connection | psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
+)
 
 
 class KindHost(Protocol):
@@ -24,6 +33,20 @@ class KindHost(Protocol):
     def sync_pool(self) -> SyncPool: ...
 
 
+@asynccontextmanager
+async def tx_on(host: KindHost, connection: CallerConnection | None) -> AsyncIterator[Tx]:
+    """The transaction of a caller's own connection, or a connection of ours."""
+    if connection is None:
+        async with (await host.pool()).connection() as own:
+            yield own
+    elif isinstance(connection, psycopg.AsyncConnection):
+        yield PsycopgTx(connection)
+    elif isinstance(connection, psycopg.Connection):
+        raise InvalidSetting("a sync psycopg connection was given; an AsyncConnection is needed")
+    else:
+        yield AsyncpgTx(connection)
+
+
 class DeclaredKind:
     """A kind's source, key, version and model, with its stages and sinks."""
 
@@ -32,7 +55,7 @@ class DeclaredKind:
         host: KindHost,
         settings: KindSettings,
         *,
-        model: Any = None,
+        model: type[object] | None = None,
         dao: Dao | None = None,
         codec: Codec[Any] | None = None,
     ) -> None:
@@ -43,6 +66,15 @@ class DeclaredKind:
         self.codec = codec
         self.host = host
         self.settings = settings
+        self.name = settings.name  # which is the queue of its system visits
+        self.keys = settings.keys  # the key columns, in the order of an id
+        self.version = settings.version  # the version column, or 'xmin'
+        self.ignore = settings.ignore  # fields whose changes offer nothing
+        self.is_serial = (
+            settings.serial
+        )  # the stages of an entity take turns, unless they say otherwise
+        self.is_document = settings.is_document
+        self.has_version = settings.has_version
         self.model = Model(settings.name, model)
         self.dao = dao
         self.stages: dict[str, Stage] = {}
@@ -59,56 +91,21 @@ class DeclaredKind:
         return f"<kind {self.name} on {self.settings.source} with {len(self.stages)} stages>"
 
     @property
-    def name(self) -> str:
-        """The kind's name, which is the queue of its system visits."""
-        return self.settings.name
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The key columns, in the order of an id."""
-        return self.settings.keys
-
-    @property
-    def version(self) -> str:
-        """The version column, or 'xmin'."""
-        return self.settings.version
-
-    @property
-    def ignore(self) -> tuple[str, ...]:
-        """Fields whose changes offer nothing."""
-        return self.settings.ignore
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the stages of an entity take turns, unless they say otherwise."""
-        return self.settings.serial
-
-    @property
-    def is_document(self) -> bool:
-        """Whether the entities are managed documents."""
-        return self.settings.is_document
-
-    @property
-    def has_version(self) -> bool:
-        """Whether versions are stored; with 'xmin' they only live for one visit."""
-        return self.settings.has_version
-
-    @property
     def has_table(self) -> bool:
         """Whether the entities are rows of the user's own table."""
         return not self.is_document and self.dao is None
 
     # -- ids and entities
 
-    def key_of(self, id: Any) -> str:
+    def key_of(self, id: object) -> str:
         """The text of an id, not yet through its column's type: `keys.canonical` does that."""
         return id_text(id if self.codec is None else self.codec.text(self.name, id), self.keys)
 
-    def id_from(self, key: str) -> Any:
+    def id_from(self, key: str) -> object:
         """The id of a visit's key, by its type."""
         return typed_id(self, key)
 
-    def id_of(self, entity: Any) -> str:
+    def id_of(self, entity: object) -> str:
         """The text of an entity's id."""
         if isinstance(entity, dict):
             values = [entity.get(name) for name in self.keys]
@@ -116,11 +113,11 @@ class DeclaredKind:
             values = [getattr(entity, name, None) for name in self.keys]
         return id_text(tuple(values), self.keys)
 
-    def decode(self, row: dict[str, Any]) -> Any:
+    def decode(self, row: dict[str, object]) -> object:
         """A row of plain JSON values as the kind's model."""
         return self.model.decode(row)
 
-    def encode(self, entity: Any) -> dict[str, Any]:
+    def encode(self, entity: object) -> dict[str, object]:
         """All fields of an entity as plain JSON values."""
         return self.model.encode(entity)
 

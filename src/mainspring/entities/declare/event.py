@@ -32,6 +32,8 @@ class Saved:
     changed: dict[str, Any]  # field -> [before, after], as JSON
     created_at: datetime
     outside: bool = False  # the state was replaced from outside, not by its stage
+    key: str = ""  # the entity's id as text
+    body: str | None = None  # entity, state and changed fields as the database has them, in JSON
 
     @property
     def idempotency_key(self) -> str:

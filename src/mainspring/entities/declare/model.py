@@ -25,10 +25,10 @@ class Model:
         self.type = type_
         self.fields: tuple[str, ...] | None = None  # None: whatever the row has
         self.required: tuple[str, ...] = ()  # those without a default
-        self.types: dict[str, Any] = {}  # of the fields, by their names in a row
+        self.types: dict[str, type[object]] = {}  # of the fields, by their names in a row
         if type_ is None or type_ is dict:
             self.type = None
-            self._decoder: Any = msgspec.json.Decoder(dict[str, Any])
+            self._decoder: Any = msgspec.json.Decoder(dict[str, object])
             return
         if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
             known = msgspec.structs.fields(type_)
@@ -56,13 +56,13 @@ class Model:
         """The entity of a row in JSON; msgspec.ValidationError if it does not fit the model."""
         return self._decoder.decode(text)
 
-    def decode(self, row: Mapping[str, Any]) -> Any:
+    def decode(self, row: Mapping[str, object]) -> Any:
         """The entity of a row of plain JSON values."""
         if self.type is None:
             return dict(row)
         return msgspec.convert(dict(row), self.type, strict=False)
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, object]) -> None:
         """Refuse plain JSON values that would not be decoded again; ValueError names the field."""
         for name, value in values.items():
             if name in self.types:
@@ -71,7 +71,7 @@ class Model:
                 except msgspec.ValidationError as error:
                     raise ValueError(f"{name!r} as {shape(value)}: {fault(error)}") from None
 
-    def encode(self, entity: Any) -> dict[str, Any]:
+    def encode(self, entity: object) -> dict[str, object]:
         """All fields of an entity as plain JSON values."""
         value = msgspec.to_builtins(entity, str_keys=True)
         if not isinstance(value, dict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from mainspring.errors import InvalidOutcome, InvalidTime
 from mainspring.shape import shape
@@ -40,7 +40,7 @@ class Untouched:
     def __init__(
         self,
         *,
-        state: Any = KEEP,
+        state: object = KEEP,
         visit_at: datetime | None = None,
         visit_in: timedelta | float | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class Untouched:
         return f"Untouched({_shown(self)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and _values(self) == _values(other)
+        return isinstance(other, type(self)) and _values(self) == _values(other)
 
     __hash__ = None  # type: ignore[assignment]  # states are seldom hashable
 
@@ -72,21 +72,21 @@ class Update:
 
     def __init__(
         self,
-        entity: Any = None,
+        entity: object = None,
         /,
         *,
-        patch: Mapping[str, Any] | None = None,
-        state: Any = KEEP,
+        patch: Mapping[str, object] | None = None,
+        state: object = KEEP,
         visit_at: datetime | None = None,
         visit_in: timedelta | float | None = None,
-        **fields: Any,
+        **fields: object,
     ) -> None:
         if patch is not None and not isinstance(patch, Mapping):
             raise InvalidOutcome(f"patch must be a mapping of fields to values, got {shape(patch)}")
         if entity is not None and (patch is not None or fields):
             raise InvalidOutcome("an Update has a whole entity or a patch, not both")
         self.entity = entity
-        self.patch: dict[str, Any] | None = (
+        self.patch: dict[str, object] | None = (
             None if entity is not None else {**(patch or {}), **fields}
         )
         self.state = state
@@ -99,7 +99,7 @@ class Update:
         return f"Update({what}{', ' if rest else ''}{rest})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and _values(self) == _values(other)
+        return isinstance(other, type(self)) and _values(self) == _values(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -166,7 +166,7 @@ def seconds_until(answer: Answer, now: datetime) -> float | None:
     return max(0.0, after)
 
 
-def _values(answer: Any) -> list[Any]:
+def _values(answer: Answer) -> list[object]:
     return [getattr(answer, name) for name in answer.__slots__]
 
 

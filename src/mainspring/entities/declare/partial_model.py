@@ -57,7 +57,7 @@ def partial_model(kind: str, stage: str, model: Model, fields: Collection[str] |
     return Model(kind, _partial_type(stage, model.type, wanted))
 
 
-class _Part(dict[str, Any]):
+class _Part(dict[str, object]):
     """Some fields of a row; another is an error that says so."""
 
     stage: str
@@ -82,13 +82,13 @@ class _SomeOfDict(Model):
     def decode_json(self, text: str | bytes) -> Any:
         return self.decode(super().decode_json(text))
 
-    def decode(self, row: Mapping[str, Any]) -> Any:
+    def decode(self, row: Mapping[str, object]) -> Any:
         return self._part({name: row[name] for name in row if name in self._wanted})
 
 
 def _partial_type(stage: str, whole: Any, fields: list[str]) -> type:
     hints = get_type_hints(whole, include_extras=True)
-    namespace: dict[str, Any] = {
+    namespace: dict[str, object] = {
         name: value
         for name, value in vars(whole).items()
         if inspect.isfunction(value) or isinstance(value, property | staticmethod | classmethod)

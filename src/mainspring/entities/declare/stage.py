@@ -17,9 +17,10 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
@@ -28,6 +29,8 @@ from mainspring.kernel import POSITIVE, SECONDS, STARTS, RetryPolicy, check_numb
 # should_process answers within this, or the entity is queued unasked (seconds).
 BUDGET_SECONDS = 0.1
 NAME_BYTES = 80
+# A function of the user's, given an entity and its state.
+Process: TypeAlias = Callable[[object, object], Any]
 HOOKS = ("saved", "deleted", "state_changed")
 
 
@@ -61,12 +64,12 @@ class Stage:
     name: str
     settings: StageSettings
     state: StateType
-    process: Callable[[Any, Any], Any]
-    should_process: Callable[[Any, Any], Any] | None = None
-    saved: Callable[[Any], Any] | None = None
-    deleted: Callable[[Any], Any] | None = None
-    state_changed: Callable[[Any], Any] | None = None
-    target: Any = None  # what was decorated
+    process: Process
+    should_process: Process | None = None
+    saved: Callable[[Saved], object] | None = None
+    deleted: Callable[[Saved], object] | None = None
+    state_changed: Callable[[Saved], object] | None = None
+    target: object = None  # what was decorated
 
     @property
     def queue(self) -> str:
@@ -86,12 +89,6 @@ class Stage:
     def has_hook(self) -> bool:
         """Whether it hears of any event."""
         return any((self.saved, self.deleted, self.state_changed))
-
-    def hook(self, what: str, outside: bool) -> Callable[[Any], Any] | None:
-        """The method that hears such an event, if there is one: `saved` hears what the stage saved."""
-        if what == "deleted":
-            return self.deleted
-        return self.state_changed if outside else self.saved
 
 
 class StageKind(Protocol):
@@ -113,7 +110,7 @@ class StageKind(Protocol):
     def has_table(self) -> bool: ...
 
 
-def declare(kind: StageKind, target: Any, given: dict[str, Any]) -> Stage:
+def declare(kind: StageKind, target: object, given: dict[str, Any]) -> Stage:
     """Make a stage of a class, an object or a function, and enter it in its kind."""
     given = dict(given)
     in_seconds(given)
@@ -158,7 +155,7 @@ def declare(kind: StageKind, target: Any, given: dict[str, Any]) -> Stage:
     return stage
 
 
-def _check_methods(name: str, bound: Any) -> None:
+def _check_methods(name: str, bound: object) -> None:
     """A method that is left out is silently never called; one that is misspelt must not be."""
     for role in ("should_process", *HOOKS):
         public = [other for other in dir(type(bound)) if not other.startswith("_")]
@@ -243,7 +240,7 @@ def _check_name(kind: str, name: str) -> None:
         )
 
 
-def _bound(target: Any, name: str) -> Any:
+def _bound(target: object, name: str) -> object:
     """The object whose methods are called: an instance of a class, else what was given."""
     if not inspect.isclass(target):
         if not callable(target) and not hasattr(target, "process"):
@@ -285,7 +282,7 @@ def _two(name: str, role: str, function: Any, *, optional: bool = False) -> Any:
         return function
     if inspect.iscoroutinefunction(function):
 
-        async def of_entity(entity: Any, state: Any) -> Any:
+        async def of_entity(entity: object, state: object) -> object:
             return await function(entity)
 
         return of_entity

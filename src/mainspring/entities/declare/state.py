@@ -20,7 +20,7 @@ from mainspring.shape import fault, shape
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 TYPE_PREFIX = "type.googleapis.com/"
-Upgrade = Callable[[Any, int], Any]
+Upgrade = Callable[[Any, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class StateType:
         """Whether states are protobuf messages (kept as `google.protobuf.Any` would keep them)."""
         return hasattr(self.type, "DESCRIPTOR") and hasattr(self.type, "FromString")
 
-    def encode(self, value: Any) -> Stored:
+    def encode(self, value: object) -> Stored:
         """A value as it is stored; None empties the state."""
         if value is None:
             return Stored(self.schema)
@@ -97,7 +97,7 @@ class StateType:
             )
         return Stored(self.schema, body=text)
 
-    def _encode_message(self, value: Any) -> Stored:
+    def _encode_message(self, value: object) -> Stored:
         if not isinstance(value, self.type):
             raise InvalidOutcome(
                 f"the state of stage {self.stage!r} must be a {self.type.__name__}, got {shape(value)}"
@@ -108,7 +108,7 @@ class StateType:
         packed = value.SerializeToString(deterministic=True)
         return Stored(self.schema, message=packed, message_type=TYPE_PREFIX + name)
 
-    def decode(self, stored: Stored | None) -> Any:
+    def decode(self, stored: Stored | None) -> object:
         """The value of a stored state; None if there is none."""
         if stored is None or (stored.body is None and stored.message is None):
             return None
@@ -133,7 +133,7 @@ class StateType:
                 "the visit"
             ) from error
 
-    def _read(self, stored: Stored) -> Any:
+    def _read(self, stored: Stored) -> object:
         if self.is_message:
             return self._read_message(stored)
         if stored.body is None:
@@ -142,7 +142,7 @@ class StateType:
             return msgspec.json.decode(stored.body)
         return msgspec.json.decode(stored.body, type=self.type)
 
-    def _read_message(self, stored: Stored) -> Any:
+    def _read_message(self, stored: Stored) -> object:
         if stored.message is None or stored.message_type is None:
             raise UnreadableState("JSON is stored, the code wants a message")
         wanted = self.type.DESCRIPTOR.full_name
@@ -153,7 +153,7 @@ class StateType:
             raise UnreadableState(f"a {found} is stored, the code wants a {wanted}")
         return self.type.FromString(stored.message)
 
-    def _upgraded(self, stored: Stored) -> Any:
+    def _upgraded(self, stored: Stored) -> object:
         assert self.upgrade is not None
         raw = stored.message if stored.body is None else msgspec.json.decode(stored.body)
         value = self.upgrade(raw, stored.schema)

@@ -6,14 +6,14 @@ question that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from mainspring.errors import InvalidKind
-from mainspring.kernel import nearest
+from mainspring.phrases import nearest
 
 # Types of a version column; a smaller one would soon be used up.
 _VERSION_TYPES = ("pg_catalog.int4", "pg_catalog.int8")
@@ -93,20 +93,36 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def shape_of(row: Mapping[str, Any]) -> Shape:
-    """The answer of inspect_table.sql."""
+class TableRow(NamedTuple):
+    """A row of inspect_table.sql: lists are JSON."""
+
+    oid: int
+    schema: str
+    name: str
+    relkind: str
+    is_partition: bool
+    row_security: bool
+    may_trigger: bool
+    columns: str | None
+    uniques: str
+    partitions: str
+    partition_keys: str
+
+
+def shape_of(row: TableRow) -> Shape:
+    """The shape of a table that was looked at."""
     return Shape(
-        oid=row["oid"],
-        schema=row["schema"],
-        name=row["name"],
-        relkind=row["relkind"],
-        is_partition=row["is_partition"],
-        row_security=row["row_security"],
-        may_trigger=row["may_trigger"],
-        columns=msgspec.json.decode(row["columns"] or "[]", type=tuple[Column, ...]),
-        uniques=msgspec.json.decode(row["uniques"], type=tuple[tuple[str, ...], ...]),
-        partitions=msgspec.json.decode(row["partitions"], type=tuple[Relation, ...]),
-        partition_keys=msgspec.json.decode(row["partition_keys"], type=tuple[str, ...]),
+        oid=row.oid,
+        schema=row.schema,
+        name=row.name,
+        relkind=row.relkind,
+        is_partition=row.is_partition,
+        row_security=row.row_security,
+        may_trigger=row.may_trigger,
+        columns=msgspec.json.decode(row.columns or "[]", type=tuple[Column, ...]),
+        uniques=msgspec.json.decode(row.uniques, type=tuple[tuple[str, ...], ...]),
+        partitions=msgspec.json.decode(row.partitions, type=tuple[Relation, ...]),
+        partition_keys=msgspec.json.decode(row.partition_keys, type=tuple[str, ...]),
     )
 
 

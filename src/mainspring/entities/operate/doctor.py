@@ -6,20 +6,20 @@ It goes by what is registered in the database, so it needs no application. Nothi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 import asyncpg
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.entities.capture import triggers as capture
 from mainspring.entities.capture.triggers import FoundTrigger
 from mainspring.entities.declare.kind_settings import KindSettings
-from mainspring.entities.declare.table import Shape, check_shape, quoted, shape_of
+from mainspring.entities.declare.table import Shape, TableRow, check_shape, quoted, shape_of
 from mainspring.entities.register import find_triggers
 from mainspring.entities.save.loop_guard import FREE_HOPS
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKind
-from mainspring.kernel import LEVELS, Finding, missing_rights
+from mainspring.operate import LEVELS, Finding, missing_rights
 
 _MIGRATE = "run mainspring migrate module:app"
 # What stages need besides a worker's rights; docs/operate/rights.md has the grants.
@@ -35,14 +35,37 @@ MOST_EMPTY = 1000
 _LOOK_BRIEFLY = "set local statement_timeout = '1s'; set local lock_timeout = '200ms'"
 
 
-async def examine(database: Database, connection: Any) -> list[Finding]:
+class ListedKind(NamedTuple):
+    """A row of list_kinds.sql."""
+
+    name: str
+    source: str
+    keys: list[str]
+    version_column: str
+    capture: str
+    ignored: list[str]
+    notify: bool
+    pool: str
+    unserved: bool
+
+
+class RestlessStage(NamedTuple):
+    """A row of list_restless.sql."""
+
+    kind: str
+    stage: str
+    entities: int
+    one: str
+
+
+async def examine(database: Database, connection: Connection) -> list[Finding]:
     """Look at the tables and triggers of all registered kinds; the worst first."""
     found: list[Finding] = []
     lacking = await missing_rights(database, connection, RIGHTS)
     if ("SELECT", "mainspring.kind") in lacking:
         return []  # a role that has nothing to do with stages
-    rows_of = await database.fetch(connection, SQL["list_kinds"])
-    kinds = [settings_of(row) for row in rows_of]
+    listed_kinds = await connection.rows(SQL["list_kinds"], ListedKind)
+    kinds = [settings_of(row) for row in listed_kinds]
     if kinds and lacking:
         listed = ", ".join(f"{privilege} on {name}" for privilege, name in lacking)
         text = f"the role may not run stages: it lacks {listed}"
@@ -50,22 +73,22 @@ async def examine(database: Database, connection: Any) -> list[Finding]:
     for kind in kinds:
         if kind.table is None or kind.is_document:
             continue
-        rows = await database.fetch(connection, SQL["inspect_table"], kind.table)
-        shape = shape_of(rows[0]) if rows else None
-        triggers = await find_triggers(database, connection, kind) if shape else []
+        row = await connection.first(SQL["inspect_table"], TableRow, name=kind.table)
+        shape = None if row is None else shape_of(row)
+        triggers = await find_triggers(connection, kind) if shape else []
         judged = list(judge_kind(kind, shape, triggers))
         if shape is not None and all(finding.level != "bad" for finding in judged):
             judged += judge_empty(kind, await _count_empty(database, connection, kind, shape))
         found += judged
-    found += [_unserved(row["name"]) for row in rows_of if row["unserved"]]
+    found += [_unserved(row.name) for row in listed_kinds if row.unserved]
     if ("SELECT", "mainspring.stage") not in lacking:
-        restless = await database.fetch(connection, SQL["list_restless"], FREE_HOPS)
+        restless = await connection.rows(SQL["list_restless"], RestlessStage, free=FREE_HOPS)
         found += [_restless(row) for row in restless]
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
 
 
 async def _count_empty(
-    database: Database, connection: Any, kind: KindSettings, shape: Shape
+    database: Database, connection: Connection, kind: KindSettings, shape: Shape
 ) -> int:
     """How many rows have the empty text for a key, by the key's index: one, or one a partition. 0 too
     where that cannot be told, for want of rights or of time: others wait for what is found here."""
@@ -108,26 +131,26 @@ def _unserved(kind: str) -> Finding:
     return Finding("kind", "warn", text, remedy)
 
 
-def _restless(row: Any) -> Finding:
+def _restless(row: RestlessStage) -> Finding:
     text = (
-        f"stage {row['stage']!r} of kind {row['kind']!r} asks again and again to be visited at once, "
-        f"for {row['entities']} entities ({row['one']!r} is one); their visits are put off"
+        f"stage {row.stage!r} of kind {row.kind!r} asks again and again to be visited at once, "
+        f"for {row.entities} entities ({row.one!r} is one); their visits are put off"
     )
     remedy = "let it answer a time to come, or none to wait for a change"
     return Finding("restless", "warn", text, remedy)
 
 
-def settings_of(row: Any) -> KindSettings:
+def settings_of(row: ListedKind) -> KindSettings:
     """A registered kind, as far as its triggers go."""
     return KindSettings(
-        name=row["name"],
-        source=row["source"],
-        keys=tuple(row["keys"]),
-        version=row["version_column"],
-        ignore=tuple(row["ignored"]),
-        capture=row["capture"],
-        notify=row["notify"],
-        pool=row["pool"],
+        name=row.name,
+        source=row.source,
+        keys=tuple(row.keys),
+        version=row.version_column,
+        ignore=tuple(row.ignored),
+        capture=row.capture,
+        notify=row.notify,
+        pool=row.pool,
     )
 
 

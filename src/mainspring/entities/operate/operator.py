@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import asyncpg
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.entities import crawl
-from mainspring.entities.capture.triggers import own
+from mainspring.entities.capture.triggers import TriggerRow, own
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.consumer import relay_queue
 from mainspring.entities.declare.declared_kind import KindHost
-from mainspring.entities.declare.keys import id_text, refused
+from mainspring.entities.declare.ids import id_text, refused
 from mainspring.entities.declare.table import quoted
-from mainspring.entities.operate.why import EntityWhy, find, why_entity
-from mainspring.entities.outbox.relay import acknowledge
+from mainspring.entities.operate.why import EntityWhy, KindLoad, Undelivered, find, why_entity
+from mainspring.entities.outbox.relay import Delivery, acknowledge
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.queue import Entry, Peeked
-from mainspring.entities.register import found as found_trigger
 from mainspring.entities.register import trigger_prefix
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
-from mainspring.kernel import Operation, ParkedPlace, nearest, restart_parked, shard_of
+from mainspring.jobs import Operation
+from mainspring.kernel import shard_of
+from mainspring.operate import ParkedPlace, restart_parked
+from mainspring.phrases import nearest
 
 # Failures of should_process are looked for in so many system visits of a kind.
 LAST_ASKED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class KindLoad:
-    """A kind as it is registered, and what lies in its queues. `crawl`: the operation under way."""
-
-    name: str
-    source: str
-    pool: str
-    capture: str
-    version_column: str
-    generation: int
-    stages: list[str]
-    consumers: list[str]
-    waiting: int
-    scheduled: int
-    running: int
-    parked: int
-    crawl: int | None
-    keys: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +44,10 @@ class _Named:
     keys: tuple[str, ...]
     stages: Sequence[str]
 
-    def key_of(self, id: Any) -> str:
+    def key_of(self, id: object) -> str:
         return id_text(id, self.keys)
 
-    def id_from(self, key: str) -> Any:
+    def id_from(self, key: str) -> object:
         """An operator sees and gives texts, whatever the application makes of them."""
         return key
 
@@ -80,6 +62,13 @@ class AskFailures:
     last: str | None
 
 
+class LeftOver(NamedTuple):
+    """The row of count_documents.sql: what keeps a kind from being dropped."""
+
+    documents: int
+    workers: int
+
+
 class EntityOperator:
     """Questions and orders about entities."""
 
@@ -89,8 +78,7 @@ class EntityOperator:
     async def kinds(self) -> list[KindLoad]:
         """All kinds with what lies in their queues."""
         async with self._connection() as (_, connection):
-            rows = await connection.fetch(SQL["list_loads"].numbered, None)
-        return [KindLoad(**dict(row)) for row in rows]
+            return await connection.rows(SQL["list_loads"], KindLoad, kind=None)
 
     async def kind(self, name: str) -> KindLoad:
         """One kind; an error that names the nearest otherwise."""
@@ -99,28 +87,28 @@ class EntityOperator:
             raise NotFound(f"no kind of entities is named {name!r}{nearest(name, found)}")
         return found[name]
 
-    def _text(self, kind: str, id: Any) -> Any:
+    def _text(self, kind: str, id: object) -> object:
         """An id as the database has it, where the application has a codec for ids of its own type."""
         declared = getattr(self._host, "kinds", {}).get(kind)
         return id if declared is None or declared.codec is None else declared.key_of(id)
 
-    async def why(self, kind: str, id: Any) -> EntityWhy:
+    async def why(self, kind: str, id: object) -> EntityWhy:
         """All that is known of one entity."""
         id = self._text(kind, id)
         async with self._connection() as (database, connection):
             try:
                 return await why_entity(database, connection, kind, id)
             except asyncpg.DataError as error:
-                raise refused(kind, [id], error) from None
+                raise refused(kind, [str(id)], error) from None
 
     async def offer(
-        self, kind: str, id: Any, *, stage: str | None = None, at: datetime | None = None
+        self, kind: str, id: object, *, stage: str | None = None, at: datetime | None = None
     ) -> bool:
         """Offer an entity to a stage, or to be asked about by all."""
         named, text = await self._named(kind, stage), self._text(kind, id)
         return await queue.offer(named, text, stage, at, None)
 
-    async def check(self, kind: str, id: Any) -> list[Entry]:
+    async def check(self, kind: str, id: object) -> list[Entry]:
         """In which queues an entity is."""
         return await queue.check(await self._named(kind), self._text(kind, id), None)
 
@@ -133,7 +121,7 @@ class EntityOperator:
     async def delete(
         self,
         kind: str,
-        id: Any,
+        id: object,
         *,
         stage: str | None = None,
         crawl: bool = False,
@@ -172,7 +160,7 @@ class EntityOperator:
                 after_deploy=after_deploy,
             )
 
-    async def skip(self, kind: str, id: Any, name: str) -> int:
+    async def skip(self, kind: str, id: object, name: str) -> int:
         """Drop the first event that waits for a consumer, and let the others go on (S7).
 
         Answers its number.
@@ -180,20 +168,19 @@ class EntityOperator:
         async with self._connection() as (database, connection):
             key, _ = await find(connection, kind, self._text(kind, id))
             place = ParkedPlace(shard_of(key, database.shard_count), key, relay_queue(kind, name))
-            values = {"shard": place.shard, "key": key, "queue": place.queue}
-            statement = SQL["lock_relay"]
-            locked = await connection.fetch(statement.numbered, *statement.arguments(values))
-            waiting = SQL["list_entity_deliveries"]
-            rows = await connection.fetch(
-                waiting.numbered, *waiting.arguments({"kind": kind, "key": key})
+            is_parked = await connection.first(
+                SQL["lock_relay"], bool, shard=place.shard, key=key, queue=place.queue
             )
-            first = {row["consumer"]: row["first"] for row in rows}.get(name)
+            waiting = await connection.rows(
+                SQL["list_entity_deliveries"], Undelivered, kind=kind, key=key
+            )
+            first = {events.consumer: events.first for events in waiting}.get(name)
             if first is None:
                 raise NotFound(f"no event of {kind} {id!r} waits for {name!r}")
-            await acknowledge(connection, [(place.shard, kind, key, first, name)])
-            if locked and locked[0]["parked"]:
+            await acknowledge(connection, [Delivery(place.shard, kind, key, first, name)])
+            if is_parked:
                 await restart_parked(database, connection, [place])
-            return int(first)
+            return first
 
     async def retire_stage(self, kind: str, stage: str) -> None:
         """Take a stage out of the catalogue: it is asked no more; what waits in its queue stays."""
@@ -205,10 +192,9 @@ class EntityOperator:
         """Stages whose `should_process` failed or overran lately; their entities are queued unasked."""
         await self._named(kind)
         async with self._connection() as (_, connection):
-            statement = SQL["list_ask_failures"]
-            values = {"kind": kind, "most": LAST_ASKED}
-            rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        return [AskFailures(**dict(row)) for row in rows]
+            return await connection.rows(
+                SQL["list_ask_failures"], AskFailures, kind=kind, most=LAST_ASKED
+            )
 
     async def drop_kind(self, kind: str) -> int:
         """Forget a kind that no code has any more: triggers, visits, states, events. Entities stay.
@@ -217,23 +203,21 @@ class EntityOperator:
         """
         found = await self.kind(kind)
         async with self._connection() as (_, connection):
-            (row,) = await connection.fetch(SQL["count_documents"].numbered, kind)
-            if row["workers"]:
+            left = await connection.one(SQL["count_documents"], LeftOver, kind=kind)
+            if left.workers:
+                raise Refused(f"kind {kind!r} is served by {left.workers} workers; stop them first")
+            if left.documents:
                 raise Refused(
-                    f"kind {kind!r} is served by {row['workers']} workers; stop them first"
-                )
-            if row["documents"]:
-                raise Refused(
-                    f"kind {kind!r} has {row['documents']:,} documents, which would be nobody's; "
+                    f"kind {kind!r} has {left.documents:,} documents, which would be nobody's; "
                     f"delete them first: delete from mainspring.document where kind = '{kind}'"
                 )
-            rows = await connection.fetch(SQL["list_triggers"].numbered, trigger_prefix(kind))
-            for trigger in own(kind, map(found_trigger, rows)):
+            prefix = trigger_prefix(kind)
+            rows = await connection.rows(SQL["list_triggers"], TriggerRow, prefix=prefix)
+            for trigger in own(kind, rows):
                 await connection.execute(f"drop trigger {quoted(trigger.name)} on {trigger.table}")
             for function in (f"bump_{kind}", f"capture_of_{kind}"):
                 await connection.execute(f"drop function if exists mainspring.{quoted(function)}()")
-            (row,) = await connection.fetch(SQL["drop_kind"].numbered, found.name)
-            return int(row["visits"])
+            return await connection.one(SQL["drop_kind"], int, kind=found.name)
 
     async def retire_consumer(self, kind: str, name: str) -> int:
         """Take a consumer out; answers how many deliveries were dropped."""
@@ -248,8 +232,8 @@ class EntityOperator:
         return _Named(self._host, kind, tuple(found.keys), found.stages)
 
     @asynccontextmanager
-    async def _connection(self) -> Any:
-        database: Database = await self._host.database()
+    async def _connection(self) -> AsyncIterator[tuple[Database, Connection]]:
+        database = await self._host.database()
         pool = await self._host.pool()
         async with pool.connection(transaction=True) as connection:
             yield database, connection

@@ -8,18 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
-from mainspring.entities.declare.keys import id_text
+from mainspring.db.database import Connection, Database
+from mainspring.db.tx import Tx
+from mainspring.entities.declare.ids import id_text
 from mainspring.entities.outside.queue import Entry
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound
-from mainspring.kernel import nearest, why_visit
+from mainspring.operate import why_visit
+from mainspring.phrases import nearest
 
 LAST_RUNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class KindLoad:
+    """A kind as it is registered, and what lies in its queues. `crawl`: the operation under way."""
+
+    name: str
+    source: str
+    pool: str
+    capture: str
+    version_column: str
+    generation: int
+    stages: list[str]
+    consumers: list[str]
+    waiting: int
+    scheduled: int
+    running: int
+    parked: int
+    crawl: int | None
+    keys: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,82 +112,100 @@ class EntityWhy:
         return bool(self.entity or self.queues or self.states or self.undelivered or self.happened)
 
 
-async def why_entity(database: Database, connection: Any, kind: str, id: str) -> EntityWhy:
+class ListedState(NamedTuple):
+    """A row of list_entity_states.sql."""
+
+    stage: str
+    version: int
+    schema: int
+    body: str | None
+    message_type: str | None
+    changed_at: datetime
+
+
+class RunRow(NamedTuple):
+    """A row of list_entity_runs.sql."""
+
+    queue: str
+    ended_at: datetime
+    outcome: str
+    superseded: bool
+    error: str | None
+    payload: str | None
+    result: str | None
+
+
+class EntityRow(NamedTuple):
+    """The row of canonical_key.sql."""
+
+    key: str
+    entity: str | None
+
+
+async def why_entity(
+    database: Database, connection: Connection, kind: str, id: object
+) -> EntityWhy:
     """All that the database knows of an entity."""
     key, entity = await find(connection, kind, id)
-    values = {"kind": kind, "key": key, "id": key, "most": LAST_RUNS}
-    entries = [Entry(*tuple(row)[:7]) for row in await _fetch(connection, "check_entity", values)]
+    one = {"kind": kind, "key": key}
+    entries = await connection.rows(SQL["check_entity"], Entry, kind=kind, id=key)
+    states = await connection.rows(SQL["list_entity_states"], ListedState, **one)
+    runs = await connection.rows(SQL["list_entity_runs"], RunRow, **one, most=LAST_RUNS)
     return EntityWhy(
         kind,
         key,
         entity,
         [await _queued(database, connection, entry, key) for entry in entries],
-        [_state(row) for row in await _fetch(connection, "list_entity_states", values)],
-        [Undelivered(*row) for row in await _fetch(connection, "list_entity_deliveries", values)],
-        [happened(row) for row in await _fetch(connection, "list_entity_runs", values)],
+        [StateOf(**{**row._asdict(), "body": _json(row.body)}) for row in states],
+        await connection.rows(SQL["list_entity_deliveries"], Undelivered, **one),
+        [happened(row) for row in runs],
     )
 
 
-async def find(connection: Any, kind: str, id: str) -> tuple[str, Any]:
+async def find(tx: Tx, kind: str, id: object) -> tuple[str, Any]:
     """The canonical key of an id and the entity itself; an error for a kind that is not there."""
-    rows = await connection.fetch(SQL["list_loads"].numbered, None)
-    keys = {row["name"]: row["keys"] for row in rows}
+    keys = {load.name: load.keys for load in await tx.rows(SQL["list_loads"], KindLoad, kind=None)}
     if kind not in keys:
         raise NotFound(f"no kind of entities is named {kind!r}{nearest(kind, keys)}")
-    values = {"kind": kind, "id": id_text(id, keys[kind])}
-    (row,) = await _fetch(connection, "canonical_key", values)
-    return row["key"], None if row["entity"] is None else msgspec.json.decode(row["entity"])
+    found = await tx.one(SQL["canonical_key"], EntityRow, kind=kind, id=id_text(id, keys[kind]))
+    return found.key, _json(found.entity)
 
 
-async def _fetch(connection: Any, name: str, values: Mapping[str, Any]) -> list[Any]:
-    return list(await connection.fetch(SQL[name].numbered, *SQL[name].arguments(values)))
-
-
-async def _queued(database: Database, connection: Any, entry: Entry, key: str) -> Queued:
+async def _queued(database: Database, connection: Connection, entry: Entry, key: str) -> Queued:
     found = (await why_visit(database, connection, entry.queue, key)).causes[0]
     return Queued(entry, found.name, found.text, found.remedy)
 
 
-def _state(row: Any) -> StateOf:
-    body = None if row["body"] is None else msgspec.json.decode(row["body"])
-    return StateOf(
-        row["stage"],
-        row["version"],
-        row["schema"],
-        body,
-        row["message_type"],
-        row["changed_at"],
-    )
+def _json(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
 
 
-def happened(row: Mapping[str, Any]) -> Happened:
+def happened(row: RunRow) -> Happened:
     """A row of history as a line of an entity's story."""
-    queue: str = row["queue"]
-    payload = msgspec.json.decode(row["payload"] or "{}")
-    result = msgspec.json.decode(row["result"] or "null")
+    payload, result = _json(row.payload) or {}, _json(row.result)
     said = result if isinstance(result, dict) else {}
     changed = {n: v for n, v in (said.get("changed") or {}).items() if n != "version"}
-    consumer = queue.partition("!")[2]
-    stage = queue.rstrip("~").partition("/")[2]
+    consumer = row.queue.partition("!")[2]
+    stage = row.queue.rstrip("~").partition("/")[2]
     return Happened(
-        at=row["ended_at"],
+        at=row.ended_at,
         who=f"relay to {consumer}" if consumer else stage or "system",
-        lane="relay" if consumer else "crawl" if queue.endswith("~") else "live",
-        outcome="superseded" if row["superseded"] else _outcome(row["outcome"], result),
+        lane="relay" if consumer else "crawl" if row.queue.endswith("~") else "live",
+        outcome="superseded" if row.superseded else _outcome(row.outcome, result),
         because=because(payload) if not stage and not consumer else [],
         changed=changed,
         asked=said.get("asked") or {},
         version=said.get("version"),
         state_version=said.get("state"),
-        error=row["error"],
+        error=row.error,
     )
 
 
-def _outcome(outcome: str, result: Any) -> str:
+def _outcome(outcome: str, result: object) -> str:
     return f"{outcome} ({result})" if isinstance(result, str) else outcome
 
 
-def because(payload: Mapping[str, Any]) -> list[str]:
+def because(payload: Mapping[str, object]) -> list[str]:
     """What a system visit was about: "outside", "new", fields, stages that made or asked for it."""
     found = []
     if "out" in payload:

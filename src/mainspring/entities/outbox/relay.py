@@ -14,18 +14,18 @@ import asyncio
 import contextvars
 import inspect
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database, is_transient
-from mainspring.db.reconnecting import Line
-from mainspring.entities.declare.consumer import Consumer
+from mainspring.db.batcher import Batcher
+from mainspring.db.database import Connection
+from mainspring.db.shared import SharedLine
+from mainspring.db.tx import Tx
+from mainspring.entities.declare.consumer import Consumer, EndpointSink
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import typed_id
@@ -34,13 +34,18 @@ from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.statements import SQL
+from mainspring.errors import EndpointAway, EventRefused
 from mainspring.kernel import (
     Again,
     Done,
+    Endpoint,
     Outcome,
+    Parked,
+    Postponed,
     QueueSettings,
     Run,
     Verdict,
+    Visit,
     lock_visits,
     to_its_end,
 )
@@ -49,12 +54,16 @@ from mainspring.kernel import (
 EVENTS_AT_ONCE = 50
 # Runs whose deliveries are read in one statement.
 PAGE = 200
+# Entities whose events are on their way to a broker side by side, in one worker.
+SIDE_BY_SIDE = 200
+# What a broker that is away had not taken is due again after so long (seconds), and waits for it then.
+PUT_OFF = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingEvent:
+class WaitingEvent(NamedTuple):
     """An event that waits for a consumer, as its row has it."""
 
+    n: int  # of the question, from 1
     number: int
     stage: str | None
     what: str
@@ -65,16 +74,40 @@ class WaitingEvent:
     outside: bool
 
 
+class Delivery(NamedTuple):
+    """An event of an entity for one consumer."""
+
+    shard: int
+    kind: str
+    key: str
+    number: int
+    consumer: str
+
+
+class EventBody(msgspec.Struct):
+    """What an event carries, in JSON."""
+
+    entity: dict[str, object] | None = None
+    state: object = None
+    schema: int = 1  # of the state
+    changed: dict[str, object] | None = None
+
+
+_body = msgspec.json.Decoder(EventBody).decode
+
+
 class Relay:
     """All relays of a worker."""
 
     def __init__(
-        self, database: Database, kinds: Sequence[DeclaredKind], threads: Executor | None = None
+        self, line: SharedLine, kinds: Sequence[DeclaredKind], threads: Executor | None = None
     ) -> None:
         self._kinds = list(kinds)
         self._threads = threads  # for plain functions; none: the event loop's own
-        self._reader = _Reader(Line(database, "relay"))
+        self._line = line
+        self._read = Batcher(self._fetch, most=PAGE)
         self._acknowledge = _Acknowledge()
+        self._endpoints: dict[int, tuple[EndpointSink, Endpoint]] = {}  # by the sink's identity
 
     def queues(self) -> list[QueueSettings]:
         """One queue for each consumer."""
@@ -82,9 +115,10 @@ class Relay:
 
     def _queue(self, kind: DeclaredKind, consumer: Consumer) -> QueueSettings:
         events = Events(kind, consumer)
+        endpoint = self._endpoint(consumer)
 
         async def handle(run: Run) -> Outcome:
-            return await self._deliver(consumer, events, run)
+            return await self._deliver(consumer, events, endpoint, run)
 
         return QueueSettings(
             name=consumer.queue,
@@ -94,40 +128,89 @@ class Relay:
             concurrency=consumer.parallel,
             timeout=consumer.timeout,
             retry=consumer.retry,
-            leaves_slots=True,
+            leaves_slots=endpoint is None,
+            slots=None if endpoint is None else SIDE_BY_SIDE,
+            endpoint=endpoint,
         )
 
-    async def _deliver(self, consumer: Consumer, events: Events, run: Run) -> Outcome:
+    def _endpoint(self, consumer: Consumer) -> Endpoint | None:
+        """One for each sink, however many kinds send to it."""
+        if (sink := consumer.endpoint) is None:
+            return None
+        known = self._endpoints.get(id(sink))
+        if known is None:
+            known = self._endpoints[id(sink)] = (sink, Endpoint(consumer.queue, sink.probe))
+        return known[1]
+
+    async def _deliver(
+        self, consumer: Consumer, events: Events, endpoint: Endpoint | None, run: Run
+    ) -> Outcome:
         """Call the consumer for the entity's events, oldest first, as far as it goes well."""
-        waiting = await self._reader.read(consumer, run)
-        delivered: list[int] = []
+        waiting = await self._read((consumer, run.visit))
+        delivered: list[Delivery] = []
         failed = False
         for row in waiting:
             try:
                 # Asked first: what nobody hears need not be readable.
                 if (hearer := consumer.hearer(row.what, row.outside)) is not None:
                     await _call(hearer, events.read(run.visit.key, row), self._threads)
-            except Exception:
+            except Exception as error:
+                if isinstance(error, EndpointAway) and endpoint is not None:
+                    endpoint.left(error)
                 if not delivered:
-                    raise
+                    return _undelivered(error)
                 failed = (
                     True  # settle what went well; the next run begins with the one that did not
                 )
                 break
-            delivered.append(row.number)
+            visit = run.visit
+            delivered.append(
+                Delivery(visit.shard, consumer.kind, visit.key, row.number, consumer.name)
+            )
         if not delivered:
             return Done()
-        run.change = (consumer, delivered)
+        if endpoint is not None and not failed:
+            endpoint.succeeded()
+        run.change = delivered
         if failed or len(waiting) == EVENTS_AT_ONCE:
             return Again(writer=self._acknowledge)
         return Done(writer=self._acknowledge)
 
+    async def _fetch(self, batch: Sequence[tuple[Consumer, Visit]]) -> list[list[WaitingEvent]]:
+        """What waits for each of the consumers, of one entity each."""
+        found: list[list[WaitingEvent]] = [[] for _ in batch]
+        async with self._line.use() as tx:
+            rows = await tx.rows(
+                SQL["load_deliveries"],
+                WaitingEvent,
+                shards=[visit.shard for _, visit in batch],
+                kinds=[consumer.kind for consumer, _ in batch],
+                consumers=[consumer.name for consumer, _ in batch],
+                keys=[visit.key for _, visit in batch],
+                most=EVENTS_AT_ONCE,
+            )
+        for row in rows:
+            found[row.n - 1].append(row)
+        return found
+
     async def close(self) -> None:
-        """Close its connection."""
-        await self._reader.close()
+        """End what is under way."""
+        await self._read.close()
+        for sink, endpoint in self._endpoints.values():
+            await endpoint.close()
+            await sink.close()
 
 
-async def _call(hearer: Callable[[Saved], Any], event: Saved, threads: Executor | None) -> None:
+def _undelivered(error: Exception) -> Outcome:
+    """What becomes of an entity whose first event was not taken."""
+    if isinstance(error, EndpointAway):
+        return Postponed(error.retry_after or PUT_OFF, str(error))
+    if isinstance(error, EventRefused):
+        return Parked(type(error).__name__, str(error))
+    raise error
+
+
+async def _call(hearer: Callable[[Saved], object], event: Saved, threads: Executor | None) -> None:
     """Call a consumer; a plain function in a thread, where it may block."""
     if inspect.iscoroutinefunction(hearer):
         await hearer(event)
@@ -156,107 +239,67 @@ class Events:
 
     def read(self, key: str, row: WaitingEvent) -> Saved:
         """The event of a row."""
-        body = msgspec.json.decode(row.body) if row.body else {}
-        fields = body.get("entity")
+        if not self._consumer.decodes:
+            return self._undecoded(key, row)
+        body = _body(row.body) if row.body else EventBody()
         return Saved(
             kind=self._kind.name,
-            id=typed_id(self._kind, key, fields),
+            id=typed_id(self._kind, key, body.entity),
             consumer=self._consumer.name,
             number=row.number,
             what=row.what,
             stage=row.stage,
-            entity=self._entity(fields) if fields else None,
+            entity=self._entity(body.entity) if body.entity else None,
             state=self._state(row.stage, body),
             entity_version=row.entity_version,
             state_version=row.state_version,
-            changed=body.get("changed") or {},
+            changed=body.changed or {},
             created_at=row.created_at,
             outside=row.outside,
+            key=key,
+            body=row.body,
         )
 
-    def _entity(self, fields: dict[str, Any]) -> Any:
+    def _undecoded(self, key: str, row: WaitingEvent) -> Saved:
+        """For a sink that sends JSON as it is."""
+        return Saved(
+            kind=self._kind.name,
+            id=key,
+            consumer=self._consumer.name,
+            number=row.number,
+            what=row.what,
+            stage=row.stage,
+            entity=None,
+            state=None,
+            entity_version=row.entity_version,
+            state_version=row.state_version,
+            changed={},
+            created_at=row.created_at,
+            outside=row.outside,
+            key=key,
+            body=row.body,
+        )
+
+    def _entity(self, fields: dict[str, object]) -> object:
         """The entity by the kind's model. Where the row does not fit that, a stage's own hook still gets
         what its stage declares, as the stage itself does."""
         try:
-            return self._kind.decode(fields)
+            return self._kind.model.decode(fields)
         except msgspec.ValidationError:
             if self._part is None:
                 raise
             return self._part.decode(fields)
 
-    def _state(self, name: str | None, body: dict[str, Any]) -> Any:
+    def _state(self, name: str | None, body: EventBody) -> object:
         """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
-        state, stage = body.get("state"), self._stages.get(name or "")
+        state, stage = body.state, self._stages.get(name or "")
         if state is None or stage is None:
             return state
-        schema = int(body.get("schema", 1))
         if stage.state.is_message and isinstance(state, dict) and "@type" in state:
-            stored = Stored(schema, None, b64decode(state["value"]), state["@type"])
+            stored = Stored(body.schema, None, b64decode(state["value"]), state["@type"])
         else:
-            stored = Stored(schema, msgspec.json.encode(state).decode())
+            stored = Stored(body.schema, msgspec.json.encode(state).decode())
         return stage.state.decode(stored)
-
-
-class _Reader:
-    """Reads deliveries: runs that ask in the same moment share a statement."""
-
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._asking: list[tuple[Consumer, Run, asyncio.Future[list[WaitingEvent]]]] = []
-        self._busy: asyncio.Task[None] | None = None
-
-    async def read(self, consumer: Consumer, run: Run) -> list[WaitingEvent]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[WaitingEvent]] = loop.create_future()
-        self._asking.append((consumer, run, answer))
-        if self._busy is None:
-            self._busy = loop.create_task(self._run(), name="mainspring.relay")
-        return await answer
-
-    async def _run(self) -> None:
-        """Begins a tick later: all that asked by then go together."""
-        try:
-            while self._asking:
-                batch, self._asking = self._asking[:PAGE], self._asking[PAGE:]
-                batch = [asked for asked in batch if not asked[2].done()]
-                try:
-                    found = await self._fetch(batch)
-                except Exception as error:
-                    if is_transient(error):
-                        await self._line.lost()
-                    for _, _, answer in batch:
-                        if not answer.done():
-                            answer.set_exception(error)
-                            answer.exception()  # its run may have been stopped meanwhile
-                    continue
-                for (_, _, answer), rows in zip(batch, found, strict=True):
-                    if not answer.done():
-                        answer.set_result(rows)
-        finally:
-            self._busy = None
-
-    async def _fetch(self, batch: Sequence[tuple[Consumer, Run, Any]]) -> list[list[WaitingEvent]]:
-        statement = SQL["load_deliveries"]
-        values = {
-            "shards": [run.visit.shard for _, run, _ in batch],
-            "kinds": [consumer.kind for consumer, _, _ in batch],
-            "consumers": [consumer.name for consumer, _, _ in batch],
-            "keys": [run.visit.key for _, run, _ in batch],
-            "most": EVENTS_AT_ONCE,
-        }
-        connection = await self._line.get()
-        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        found: list[list[WaitingEvent]] = [[] for _ in batch]
-        for n, *fields in rows:
-            found[n - 1].append(WaitingEvent(*fields))
-        return found
-
-    async def close(self) -> None:
-        if self._busy is not None:
-            self._busy.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._busy
-        await self._line.close()
 
 
 class _Acknowledge:
@@ -266,32 +309,24 @@ class _Acknowledge:
     overlaps = False
     stands = True  # an event that came meanwhile has its own delivery, and the visit stays due
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
         answers = await lock_visits(connection, runs)
         counted = [run for run, at in zip(runs, answers, strict=True) if at in ("same", "moved")]
         if counted:
-            await acknowledge(connection, (item for run in counted for item in _delivered(run)))
+            await acknowledge(connection, (item for run in counted for item in run.change))
         verdicts = {"locked": "locked", "gone": "gone"}
         return [verdicts.get(answer) for answer in answers]
 
 
-def _delivered(run: Run) -> Iterator[tuple[int, str, str, int, str]]:
-    consumer, numbers = run.change
-    for number in numbers:
-        yield (run.visit.shard, consumer.kind, run.visit.key, number, consumer.name)
-
-
-async def acknowledge(
-    connection: Any, deliveries: Iterable[tuple[int, str, str, int, str]]
-) -> None:
-    """Delete deliveries (shard, kind, key, number, consumer), and events nobody waits for any more."""
+async def acknowledge(tx: Tx, deliveries: Iterable[Delivery]) -> None:
+    """Delete deliveries, and events nobody waits for any more."""
     items = sorted(deliveries)
     values = {
-        "shards": [item[0] for item in items],
-        "kinds": [item[1] for item in items],
-        "keys": [item[2] for item in items],
-        "numbers": [item[3] for item in items],
-        "consumers": [item[4] for item in items],
+        "shards": [item.shard for item in items],
+        "kinds": [item.kind for item in items],
+        "keys": [item.key for item in items],
+        "numbers": [item.number for item in items],
+        "consumers": [item.consumer for item in items],
     }
     for name in ("acknowledge", "forget_events"):
-        await connection.fetch(SQL[name].numbered, *SQL[name].arguments(values))
+        await tx.run(SQL[name], **values)

@@ -20,10 +20,11 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from mainspring.db.batcher import AfterFailure, Batcher
 from mainspring.db.connect.outage import outage
 from mainspring.db.pool import AsyncPool
 from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.table import Shape
+from mainspring.entities.declare.table import Shape, TableRow
 from mainspring.entities.outside.edit_batch import Changing, Edit, EditBatch, Result, unreadable
 from mainspring.entities.save.patch import Patcher
 from mainspring.entities.source.choose import checked, fields_of, source_of, writable
@@ -31,9 +32,6 @@ from mainspring.entities.statements import SQL
 from mainspring.errors import SaveRefused, UndeclaredField
 from mainspring.shape import told
 
-# What is said when the server or the connection failed, not the transaction: nobody knows whether it was
-# committed, or the next would fail as well.
-_IN_DOUBT = ("08", "53", "57P", "58")
 # What a statement made for another table meets: a column that is not there, a value of another type.
 _OTHER_TABLE = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
 # How often an edit comes again that met a deadlock, or what the server takes for a conflict.
@@ -83,14 +81,42 @@ class Editor:
         self._alone = shape is not None and any(
             seen is None or name in seen for name in shape.generated
         )
-        self._waiting: list[Edit] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._save = Batcher(self._save_all, most=self._source.most, failed=_after)
 
     async def edit(self, key: str, change: Changing) -> Any:
-        """Make the change, and answer the entity as it is then."""
-        edit = Edit(key, change, asyncio.get_running_loop().create_future())
-        self._add(edit)
-        return await edit.answer
+        """Make the change; returns the entity as it is then."""
+        edit = Edit(key, change)
+        while (result := await self._result(edit)) is None:
+            await asyncio.sleep(edit.next_pause())
+        if isinstance(result, StopIteration):
+            raise RuntimeError("the change of an edit raised StopIteration") from result
+        if isinstance(result, BaseException):
+            raise result
+        try:
+            return self._kind.model.decode_json(result.body)
+        except ValueError as error:
+            raise unreadable(self._kind, result.key, error) from None
+
+    async def _result(self, edit: Edit) -> Result:
+        try:
+            return await self._save(edit)
+        except asyncpg.PostgresError as error:
+            if is_in_doubt(error):
+                raise outage(error, lost=False, undone=False) or error from None
+            conflict = isinstance(error, asyncpg.TransactionRollbackError)
+            if conflict and edit.conflicts < MOST_CONFLICTS:
+                edit.met_conflict()
+                return None  # a deadlock, say: the other has what it wanted by then
+            raise _explained(self._kind, edit, error) from error
+        except Exception as error:
+            raise outage(error, lost=False, undone=False) or error from None
+
+    async def _save_all(self, edits: Sequence[Edit]) -> list[Result]:
+        """Write edits in one transaction."""
+        pool = await self._kind.host.pool()
+        async with pool.connection(transaction=True, explained=False) as connection:
+            batch = EditBatch(self._kind, self._source, self._patcher, edits, self._alone)
+            return await batch.save(connection, pool.database.shard_count)
 
     async def is_outdated(self, pool: AsyncPool, error: Exception) -> bool:
         """Whether an edit was refused because the table is no longer what was looked at."""
@@ -99,98 +125,30 @@ class Editor:
             return self._shape != await look(self._kind, pool)
         return False
 
-    def _add(self, edit: Edit) -> None:
-        self._waiting.append(edit)
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write_all())
 
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting:
-                batch = self._waiting[: self._source.most]
-                del self._waiting[: self._source.most]
-                await self._write([edit for edit in batch if not edit.answer.done()])
-                # Who was answered may have the next edit at hand: one batch, not two by turns.
-                await asyncio.sleep(0)
-        finally:
-            self._writing = None
-            for edit in self._waiting:  # the event loop ends
-                edit.answer.cancel()
-            self._waiting.clear()
-
-    async def _write(self, batch: Sequence[Edit]) -> None:
-        """Write edits in one transaction; if the server refuses it, by halves: one edit that breaks a
-        constraint stops no other."""
-        if not batch:
-            return
-        try:
-            pool = await self._kind.host.pool()
-            async with pool.connection(transaction=True, explained=False) as connection:
-                edits = EditBatch(self._kind, self._source, self._patcher, batch, self._alone)
-                results = await edits.save(connection, pool.database.shard_count)
-        except asyncpg.PostgresError as error:
-            if str(error.sqlstate).startswith(_IN_DOUBT):
-                _fail(batch, outage(error, lost=False, undone=False) or error)
-            elif len(batch) == 1:
-                self._refuse(batch[0], error)
-            else:
-                middle = len(batch) // 2
-                await self._write(batch[:middle])
-                await self._write(batch[middle:])
-        except Exception as error:
-            _fail(batch, outage(error, lost=False, undone=False) or error)
-        except BaseException:
-            for edit in batch:
-                edit.answer.cancel()
-            raise
-        else:
-            for edit, result in results:
-                self._answer(edit, result)
-
-    def _refuse(self, edit: Edit, error: asyncpg.PostgresError) -> None:
-        if isinstance(error, asyncpg.TransactionRollbackError) and edit.conflicts < MOST_CONFLICTS:
-            edit.met_conflict()
-            self._answer(edit, None)  # a deadlock, say: the other has what it wanted by then
-        else:
-            _fail([edit], _explained(self._kind, edit, error))
-
-    def _answer(self, edit: Edit, result: Result) -> None:
-        if edit.answer.done():
-            return
-        if result is None:
-            asyncio.get_running_loop().call_later(edit.next_pause(), self._add, edit)
-        elif isinstance(result, Exception):
-            _fail([edit], result)
-        else:
-            try:
-                edit.answer.set_result(self._kind.model.decode_json(result.body))
-            except ValueError as error:
-                _fail([edit], unreadable(self._kind, result.key, error))
-            except Exception as error:  # of the model's own code
-                _fail([edit], error)
+async def _after(error: Exception) -> AfterFailure:
+    """What the server refuses is tried by halves: one edit that breaks a constraint stops no other."""
+    if isinstance(error, asyncpg.PostgresError) and not is_in_doubt(error):
+        return AfterFailure.HALVE
+    return AfterFailure.TELL
 
 
 async def look(kind: DeclaredKind, pool: AsyncPool) -> Shape | None:
     """The shape of a kind's table as it is now; None for a DAO."""
     if (table := kind.settings.table) is None:
         return None
-    return checked(kind, await pool.fetch(SQL["inspect_table"], {"name": table}))
+    async with pool.connection() as connection:
+        return checked(kind, await connection.first(SQL["inspect_table"], TableRow, name=table))
 
 
-def _fail(batch: Sequence[Edit], error: Exception) -> None:
-    if isinstance(error, StopIteration):  # no future takes it, as no generator does
-        why = RuntimeError("the change of an edit raised StopIteration")
-        why.__cause__ = error
-        error = why
-    for edit in batch:
-        if not edit.answer.done():
-            edit.answer.set_exception(error)
+def is_in_doubt(error: asyncpg.PostgresError) -> bool:
+    """Whether the server or the connection failed, not the transaction: nobody knows whether it was
+    committed, or the next would fail as well."""
+    return str(error.sqlstate).startswith(("08", "53", "57P", "58"))
 
 
-def _explained(kind: DeclaredKind, edit: Edit, error: asyncpg.PostgresError) -> Exception:
-    """What a caller can do about it; the server's own error is its cause."""
-    found = SaveRefused(
+def _explained(kind: DeclaredKind, edit: Edit, error: asyncpg.PostgresError) -> SaveRefused:
+    """What a caller can do about it."""
+    return SaveRefused(
         f"the database refused the edit of {kind.name} {edit.key!r}: {told(error)}; nothing was saved"
     )
-    found.__cause__ = error
-    return found

@@ -15,8 +15,9 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from mainspring.db.database import Connection
 from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.keys import refused
+from mainspring.entities.declare.ids import refused
 from mainspring.entities.declare.outcome import KEEP, Untouched, Update
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.save.patch import Patcher
@@ -33,12 +34,11 @@ FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.1
 
 
-class Edit(msgspec.Struct, gc=False):
+class Edit(msgspec.Struct, eq=False, gc=False):
     """One call, until it is answered."""
 
     key: str
     change: Changing
-    answer: asyncio.Future[Any]
     pause: float = FIRST_PAUSE
     conflicts: int = 0
     # The caller's: his function must not see the request of him whose edit began the batch.
@@ -54,7 +54,9 @@ class Edit(msgspec.Struct, gc=False):
         return pause
 
 
-Result = Loaded | Exception | None  # the entity as the edit made it, why it did not, or: come again
+Result = (
+    Loaded | BaseException | None
+)  # the entity as the edit made it, why it did not, or: come again
 
 
 class Turn(msgspec.Struct, gc=False):
@@ -81,11 +83,12 @@ class EditBatch:
         self._patcher = patcher
         self._edits = edits
         self._alone = alone
-        self._results: list[tuple[Edit, Result]] = []
-        self._payloads: dict[str, dict[str, Any]] = {}  # of the system visits, by key
+        self._results: dict[Edit, Result] = {}
+        self._payloads: dict[str, dict[str, object]] = {}  # of the system visits, by key
 
-    async def save(self, connection: Any, shard_count: int) -> list[tuple[Edit, Result]]:
-        """Lock the entities, make the edits, write what came out and offer what changed."""
+    async def save(self, connection: Connection, shard_count: int) -> list[Result]:
+        """Lock the entities, make the edits, write what came out and offer what changed. Returns what came
+        of each edit."""
         await connection.execute(own_save(self._kind.name))
         turns = await self._lock(connection)
         while left := await self._write(connection, turns):
@@ -95,9 +98,9 @@ class EditBatch:
             for key, payload in self._payloads.items()
         ]
         await offer(connection, offers)
-        return self._results
+        return [self._results[edit] for edit in self._edits]
 
-    async def _write(self, connection: Any, turns: Iterable[Turn]) -> list[Turn]:
+    async def _write(self, connection: Connection, turns: Iterable[Turn]) -> list[Turn]:
         """One write of each entity; answers what is left to do."""
         sets: dict[tuple[str, ...], list[tuple[Turn, list[Edit], Patch]]] = {}
         for turn in turns:
@@ -106,7 +109,7 @@ class EditBatch:
                 patch = Patch(turn.loaded, values)
                 sets.setdefault(tuple(sorted(values)), []).append((turn, made, patch))
             else:
-                self._results += ((edit, turn.loaded) for edit in made)
+                self._results |= dict.fromkeys(made, turn.loaded)
         left: list[Turn] = []
         for n, group in enumerate(sets.values()):
             # What was written before may have had triggers that wrote these: nobody else can have.
@@ -118,7 +121,7 @@ class EditBatch:
         return left
 
     async def _update(
-        self, connection: Any, group: Sequence[tuple[Turn, list[Edit], Patch]]
+        self, connection: Connection, group: Sequence[tuple[Turn, list[Edit], Patch]]
     ) -> list[Turn]:
         """Write entities with one set of columns."""
         left = []
@@ -129,14 +132,14 @@ class EditBatch:
                 # Which of them the trigger minds is not known.
                 left.append(_put_back(turn, made, alone=True))
                 continue
-            self._results += ((edit, self._result(edit, patch, row)) for edit in made)
+            self._results |= {edit: self._result(edit, patch, row) for edit in made}
             if row is not None:
                 self._tell(turn.loaded, row)
             if turn.edits:
                 left.append(turn)
         return left
 
-    async def _again(self, connection: Any, turns: Sequence[Turn]) -> list[Turn]:
+    async def _again(self, connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
         """The turns with their entities as they are by now, with all that triggers did."""
         now = await self._source.lock(connection, [turn.loaded.key for turn in turns])
         found = []
@@ -144,10 +147,10 @@ class EditBatch:
             if (loaded := now.get(turn.loaded.key)) is not None:
                 found.append(Turn(loaded, turn.edits, turn.alone))
             else:  # a trigger deleted it
-                self._results += ((edit, _missing(self._kind, edit)) for edit in turn.edits)
+                self._results |= {edit: _missing(self._kind, edit) for edit in turn.edits}
         return found
 
-    async def _lock(self, connection: Any) -> list[Turn]:
+    async def _lock(self, connection: Connection) -> list[Turn]:
         """The entities that could be locked, each with its edits: two texts of an id are one entity."""
         keys = list({edit.key: None for edit in self._edits})
         try:
@@ -161,18 +164,18 @@ class EditBatch:
             if (found := stood.locked.get(edit.key)) is not None:
                 found_edits.setdefault(found.key, (found, []))[1].append(edit)
             elif (why := stood.barred.get(edit.key)) is not None:
-                self._results.append((edit, _refused(self._kind, edit, why)))
+                self._results[edit] = _refused(self._kind, edit, why)
             elif edit.key in stood.there:
-                self._results.append((edit, None))
+                self._results[edit] = None
             else:
-                self._results.append((edit, _missing(self._kind, edit)))
+                self._results[edit] = _missing(self._kind, edit)
         return [Turn(found, edits, self._alone) for found, edits in found_edits.values()]
 
-    def _made(self, turn: Turn) -> tuple[list[Edit], dict[str, Any]]:
+    def _made(self, turn: Turn) -> tuple[list[Edit], dict[str, object]]:
         """The edits that could be made, one after the other, and all that they change; the turn keeps
         those that have to see it written first."""
         made: list[Edit] = []
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         body, edits = turn.loaded.body, turn.edits
         turn.edits = ()
         for n, edit in enumerate(edits):
@@ -181,14 +184,14 @@ class EditBatch:
                 break
             try:
                 patch = self._changed(edit, turn.loaded.key, body)
-            except asyncio.CancelledError:
-                edit.answer.cancel()  # the function's own: no other edit is meant
+            except asyncio.CancelledError as error:
+                self._results[edit] = error  # the function's own: no other edit is meant
                 continue
             except Exception as error:
                 if values:  # perhaps for how the one before left it: the row may have it otherwise
                     turn.edits = edits[n:]
                     break
-                self._results.append((edit, error))
+                self._results[edit] = error
                 continue
             made.append(edit)
             if patch:
@@ -197,7 +200,7 @@ class EditBatch:
                 body = _encode(turn.loaded.fields() | changed).decode()
         return made, values
 
-    def _changed(self, edit: Edit, key: str, body: str) -> dict[str, Any]:
+    def _changed(self, edit: Edit, key: str, body: str) -> dict[str, object]:
         """What the caller's function makes of the entity."""
         try:
             entity = self._kind.model.decode_json(body)

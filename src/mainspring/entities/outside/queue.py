@@ -6,15 +6,18 @@ The same functions are there in SQL: `mainspring.offer`, `mainspring.check_entit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import asyncpg
 import psycopg
 
-from mainspring.entities.declare.keys import refused
+from mainspring.db.tx import Tx
+from mainspring.entities.declare.declared_kind import CallerConnection, KindHost, tx_on
+from mainspring.entities.declare.ids import refused
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, UnknownKind, UnknownStage
 
@@ -31,11 +34,11 @@ class QueueKind(Protocol):
     def stages(self) -> Iterable[str]: ...
 
     @property
-    def host(self) -> Any: ...
+    def host(self) -> KindHost: ...
 
-    def key_of(self, id: Any) -> str: ...
+    def key_of(self, id: object) -> str: ...
 
-    def id_from(self, key: str) -> Any: ...
+    def id_from(self, key: str) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,24 @@ class Peeked:
     due_at: datetime
     priority: int
     attempt: int
-    id: Any = None
+    id: Any = None  # by the type of its key
+
+
+class FirstVisit(NamedTuple):
+    """A row of peek_stage.sql."""
+
+    key: str
+    due_at: datetime
+    priority: int
+    attempt: int
 
 
 async def offer(
-    kind: QueueKind, id: Any, stage: str | None, at: datetime | None, connection: Any
+    kind: QueueKind,
+    id: object,
+    stage: str | None,
+    at: datetime | None,
+    connection: CallerConnection | None,
 ) -> bool:
     """Offer an entity; whether it was not in the queue, or is now due earlier."""
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
@@ -71,30 +87,32 @@ async def offer(
             f"at must be a datetime with a time zone, got {at!r}; use mainspring.now() + ... or "
             ".replace(tzinfo=...)"
         )
-    rows = await call(kind, "offer_entity", connection, id=kind.key_of(id), stage=stage, at=at)
-    return bool(rows[0][0])
+    key = kind.key_of(id)
+    async with asked(kind, connection, id=key, stage=stage) as tx:
+        return await tx.one(SQL["offer_entity"], bool, kind=kind.name, id=key, stage=stage, at=at)
 
 
-async def check(kind: QueueKind, id: Any, connection: Any) -> list[Entry]:
+async def check(kind: QueueKind, id: object, connection: CallerConnection | None) -> list[Entry]:
     """In which queues an entity is, the one that is due first first."""
-    rows = await call(kind, "check_entity", connection, id=kind.key_of(id))
-    return [Entry(*tuple(row)[:7]) for row in rows]
+    key = kind.key_of(id)
+    async with asked(kind, connection, id=key) as tx:
+        return await tx.rows(SQL["check_entity"], Entry, kind=kind.name, id=key)
 
 
 async def peek(
-    kind: QueueKind, stage: str | None, limit: int, crawl: bool, connection: Any
+    kind: QueueKind, stage: str | None, limit: int, crawl: bool, connection: CallerConnection | None
 ) -> list[Peeked]:
     """The first entities of a stage's queue, in the order in which they will be visited."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PEEK_MOST:
         raise InvalidSetting(f"limit must be 1 to {PEEK_MOST}, got {limit!r}")
-    rows = await call(kind, "peek_stage", connection, stage=stage, most=limit, crawl=crawl)
-    return [
-        Peeked(key, due_at, priority, attempt, _id(kind, key))
-        for key, due_at, priority, attempt in rows
-    ]
+    async with asked(kind, connection, stage=stage) as tx:
+        rows = await tx.rows(
+            SQL["peek_stage"], FirstVisit, kind=kind.name, stage=stage, most=limit, crawl=crawl
+        )
+    return [Peeked(*row, id=_id(kind, row.key)) for row in rows]
 
 
-def _id(kind: QueueKind, key: str) -> Any:
+def _id(kind: QueueKind, key: str) -> object:
     """The id of a key; its text where the kind's codec cannot read it: one such row hides no other."""
     try:
         return kind.id_from(key)
@@ -103,7 +121,12 @@ def _id(kind: QueueKind, key: str) -> Any:
 
 
 async def delete(
-    kind: QueueKind, id: Any, stage: str | None, crawl: bool, force: bool, connection: Any
+    kind: QueueKind,
+    id: object,
+    stage: str | None,
+    crawl: bool,
+    force: bool,
+    connection: CallerConnection | None,
 ) -> bool:
     """Take an entity out of a queue; whether it was there."""
     if stage is None and not force:
@@ -111,41 +134,39 @@ async def delete(
             f"the system visit of {kind.name} {id!r} may carry a change that no stage has seen; "
             "say force=True to drop it all the same, or name a stage"
         )
-    rows = await call(
-        kind,
-        "delete_visit",
-        connection,
-        id=kind.key_of(id),
-        stage=stage,
-        crawl=crawl,
-        force=force,
-    )
-    return bool(rows[0][0])
+    key = kind.key_of(id)
+    async with asked(kind, connection, id=key, stage=stage) as tx:
+        return await tx.one(
+            SQL["delete_visit"],
+            bool,
+            kind=kind.name,
+            id=key,
+            stage=stage,
+            crawl=crawl,
+            force=force,
+        )
 
 
-async def call(kind: QueueKind, name: str, connection: Any, **values: Any) -> list[Any]:
-    """Run a statement of the queue API on someone's connection, or on one of ours."""
-    statement, values = SQL[name], {"kind": kind.name, **values}
-    if isinstance(connection, psycopg.Connection):
-        raise InvalidSetting("a sync psycopg connection was given; an AsyncConnection is needed")
+@asynccontextmanager
+async def asked(
+    kind: QueueKind,
+    connection: CallerConnection | None,
+    *,
+    id: str | None = None,
+    stage: str | None = None,
+) -> AsyncIterator[Tx]:
+    """Someone's connection, or one of ours. What the database refuses is said of this id and stage."""
     try:
-        if isinstance(connection, psycopg.AsyncConnection):
-            cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-            await cursor.execute(statement.text, values)
-            return await cursor.fetchall()
-        if connection is not None:
-            return list(await connection.fetch(statement.numbered, *statement.arguments(values)))
-        pool = await kind.host.pool()
-        async with pool.connection() as own:
-            return list(await own.fetch(statement.numbered, *statement.arguments(values)))
+        async with tx_on(kind.host, connection) as tx:
+            yield tx
     except (asyncpg.PostgresError, psycopg.Error) as error:
-        raise _explained(kind, values, error) from error
+        raise _explained(kind, id, stage, error) from error
 
 
-def _explained(kind: QueueKind, values: Mapping[str, Any], error: Exception) -> Exception:
+def _explained(kind: QueueKind, id: str | None, stage: str | None, error: Exception) -> Exception:
     state = str(getattr(error, "sqlstate", "") or "")
     if state == "42704" and "stage" in str(error):
-        return UnknownStage(kind.name, str(values.get("stage")), kind.stages)
+        return UnknownStage(kind.name, str(stage), kind.stages)
     if state == "42704":
         return UnknownKind(
             f"kind {kind.name!r} is not in the database; run mainspring migrate module:app, "
@@ -153,6 +174,6 @@ def _explained(kind: QueueKind, values: Mapping[str, Any], error: Exception) -> 
         )
     if state == "22023":
         return InvalidTime(str(error)) if "time" in str(error) else InvalidSetting(str(error))
-    if state.startswith("22") and "id" in values:
-        return refused(kind.name, [values["id"]], error)
+    if state.startswith("22") and id is not None:
+        return refused(kind.name, [id], error)
     return error

@@ -6,78 +6,99 @@ stage again. `mainspring.set_state(...)` is the same in SQL.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import asyncpg
 import psycopg
 
-from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.keys import refused
+from mainspring.db.tx import Tx
+from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, tx_on
+from mainspring.entities.declare.ids import refused
 from mainspring.entities.declare.stage import Stage, find
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound, UnreadableState
 
 
+class StateSet(NamedTuple):
+    """A row of set_state.sql."""
+
+    done: bool | None  # None: there is no such entity
+
+
+class StoredState(NamedTuple):
+    """A row of read_state.sql."""
+
+    version: int
+    schema: int
+    body: str | None
+    message: bytes | None
+    message_type: str | None
+
+
 async def read_state(
-    kind: DeclaredKind, stage: str | Stage, id: Any, connection: Any = None
-) -> tuple[Any, int]:
+    kind: DeclaredKind,
+    stage: str | Stage,
+    id: object,
+    connection: CallerConnection | None = None,
+) -> tuple[object, int]:
     """The state's value and version; (None, 0) if there is none."""
     found = find(kind, stage)
-    values = {"kind": kind.name, "id": kind.key_of(id), "stage": found.name}
-    row = await _ask(kind, "read_state", values, connection)
+    key = kind.key_of(id)
+    async with _asked(kind, key, connection) as tx:
+        row = await tx.first(
+            SQL["read_state"], StoredState, kind=kind.name, id=key, stage=found.name
+        )
     if row is None:
         return (None, 0)
-    version, schema, body, message, message_type = row
+    stored = Stored(row.schema, row.body, row.message, row.message_type)
     try:
-        return (found.state.decode(Stored(schema, body, message, message_type)), version)
+        return (found.state.decode(stored), row.version)
     except UnreadableState as error:
-        raise UnreadableState(f"{error} (it has version {version})") from error
+        raise UnreadableState(f"{error} (it has version {row.version})") from error
 
 
 async def set_state(
     kind: DeclaredKind,
     stage: str | Stage,
-    id: Any,
-    value: Any,
+    id: object,
+    value: object,
     version: int,
-    connection: Any = None,
+    connection: CallerConnection | None = None,
 ) -> bool:
     """Replace the state if it still has this version (0: if there is none); whether it was done."""
     found = find(kind, stage)
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
         raise InvalidSetting(f"version must be one that state() answered, or 0, got {version!r}")
     stored = found.state.encode(value)
-    values = {
-        "kind": kind.name,
-        "id": kind.key_of(id),
-        "stage": found.name,
-        "version": version,
-        "body": stored.body,
-        "schema": stored.schema,
-        "message": stored.message,
-        "message_type": stored.message_type,
-    }
-    row = await _ask(kind, "set_state", values, connection)
-    if row is None or row[0] is None:
+    key = kind.key_of(id)
+    async with _asked(kind, key, connection) as tx:
+        done = await tx.one(
+            SQL["set_state"],
+            StateSet,
+            kind=kind.name,
+            id=key,
+            stage=found.name,
+            version=version,
+            body=stored.body,
+            schema=stored.schema,
+            message=stored.message,
+            message_type=stored.message_type,
+        )
+    if done.done is None:
         raise NotFound(f"kind {kind.name!r} has no entity {id!r}, so it has no state")
-    return bool(row[0])
+    return done.done
 
 
-async def _ask(kind: DeclaredKind, name: str, values: dict[str, Any], connection: Any) -> Any:
-    """Run a statement on the caller's connection (asyncpg or psycopg), or on one of our own."""
-    statement = SQL[name]
-    arguments = statement.arguments(values)
+@asynccontextmanager
+async def _asked(
+    kind: DeclaredKind, key: str, connection: CallerConnection | None
+) -> AsyncIterator[Tx]:
+    """The caller's connection, or one of ours. An id that its type refuses is said to be none."""
     try:
-        if isinstance(connection, psycopg.AsyncConnection):
-            cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-            return await (await cursor.execute(statement.text, values)).fetchone()
-        if isinstance(connection, psycopg.Connection):
-            raise InvalidSetting("a sync psycopg connection was given; use an AsyncConnection")
-        if connection is not None:
-            return await connection.fetchrow(statement.numbered, *arguments)
-        pool = await kind.host.pool()
-        async with pool.connection() as own:
-            return await own.fetchrow(statement.numbered, *arguments)
+        async with tx_on(kind.host, connection) as tx:
+            yield tx
     except (asyncpg.DataError, psycopg.DataError) as error:
-        raise refused(kind.name, [values["id"]], error) from error
+        raise refused(kind.name, [key], error) from error

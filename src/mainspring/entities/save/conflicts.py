@@ -2,14 +2,19 @@
 
 Each conflict is another's progress. The first reruns at once; the next wait, longer each time, so that a
 slow stage on a busy entity does not burn a slot. Memory only: after a restart the count begins anew.
+
+A patch that nobody's change has to do with is no conflict: it is saved on the newer entity (S6). A stage
+that declares what it reads is given no more than that. So its result holds as long as nothing it read,
+wrote or is interested in has another value now.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mainspring.entities.save.rebase import moved
+from mainspring.entities.declare.stage import StageSettings
 from mainspring.entities.source.rows import Loaded
 from mainspring.kernel import Again, Verdict, Visit
 
@@ -70,3 +75,27 @@ class Conflicts:
         """The visit was saved, or ended otherwise."""
         if self._records:
             self._records.pop((visit.queue, visit.key), None)
+
+
+def watched(
+    settings: StageSettings, keys: Iterable[str], patch: Iterable[str]
+) -> frozenset[str] | None:
+    """The fields whose values a save depends on; None: all of them, so nothing can be rebased."""
+    if settings.reads is None:
+        return None
+    return frozenset(
+        (*settings.reads, *(settings.writes or ()), *(settings.interest or ()), *keys, *patch)
+    )
+
+
+def moved(before: Loaded, now: Loaded) -> list[str]:
+    """The fields whose values differ between two looks at an entity."""
+    old, new = before.fields(), now.fields()
+    return sorted(name for name in old if name in new and bytes(old[name]) != bytes(new[name]))
+
+
+def can_rebase(before: Loaded, now: Loaded, watched: frozenset[str] | None) -> bool:
+    """Whether a result computed from the entity before holds for the entity now."""
+    if watched is None or not watched <= before.fields().keys():
+        return False
+    return watched.isdisjoint(moved(before, now))

@@ -7,15 +7,20 @@ a circle. Pure; costs no row and no statement.
 
 A stage that asks to be visited again at once writes nothing that could be compared. Some times in a row
 that is its good right; from then on the visit is put off, longer each time.
+
+A loop through `saved` hooks, other entities or timers begins a new chain at every turn. So saves are also
+counted by entity and hour, in memory: an entity is in one worker's shards at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+
+from mainspring.kernel import clock
 
 QUIET_HOPS = 8
 MOST_HOPS = 100
@@ -29,6 +34,12 @@ HOP_BELOW = 0.1
 FREE_HOPS = 3
 FIRST_REST, LONGEST_REST = 1.0, 30.0
 _SHOWN = 60
+# Saves of one entity in an hour that are said.
+HOUR = 3600.0
+WARN_AT = 1000
+# So many entities are counted at once; the quiet ones are forgotten first.
+MOST_BUSY = 100_000
+log = logging.getLogger("mainspring")
 
 
 class ChainStep(msgspec.Struct, array_like=True, gc=False):
@@ -47,7 +58,7 @@ class Chain(msgspec.Struct, gc=False):
     hops: int = 0  # visits that were wanted again at once, since the last save
 
 
-def begin(payload: Mapping[str, Any], now: float) -> Chain:
+def begin(payload: Mapping[str, object], now: float) -> Chain:
     """The chain that a visit is part of: a new one if anything from outside is in it."""
     chain = payload.get("chain")
     if "out" in payload or not isinstance(chain, dict):
@@ -91,9 +102,9 @@ def verdict(chain: Chain) -> str | None:
     return None
 
 
-def encode(chain: Chain) -> dict[str, Any]:
+def encode(chain: Chain) -> dict[str, object]:
     """The chain as a visit carries it."""
-    plain: dict[str, Any] = {"n": chain.n, "at": round(chain.at, 3)}
+    plain: dict[str, object] = {"n": chain.n, "at": round(chain.at, 3)}
     if chain.ring:
         plain["ring"] = msgspec.to_builtins(chain.ring)
     if chain.hops:
@@ -126,3 +137,31 @@ def _digest(value: bytes) -> str:
 def _short(value: bytes) -> str:
     text = value.decode("utf-8", "replace")
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+class Busy:
+    """The saves of a kind's entities in the hour that runs."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._counts: dict[str, int] = {}
+        self._until = 0.0
+
+    def saved(self, key: str, stage: str) -> None:
+        """Count a save; the thousandth in an hour is said."""
+        now = clock.local()
+        if now >= self._until:
+            self._counts.clear()
+            self._until = now + HOUR
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count == WARN_AT:
+            extra = {"kind": self._kind, "key": key, "stage": stage, "saves": count}
+            log.warning("entity.busy", extra=extra)
+        if len(self._counts) > MOST_BUSY:
+            self._forget_quiet()
+
+    def _forget_quiet(self) -> None:
+        least = 1
+        while len(self._counts) > MOST_BUSY // 2:
+            self._counts = {key: n for key, n in self._counts.items() if n > least}
+            least *= 2

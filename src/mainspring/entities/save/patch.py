@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from mainspring.entities.declare.model import Model, is_equal
 from mainspring.entities.declare.outcome import Update
 from mainspring.errors import InvalidOutcome, UndeclaredField
-from mainspring.kernel import nearest
+from mainspring.phrases import nearest
 
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
@@ -32,7 +31,7 @@ class Patcher:
     fields: Collection[str] | None  # of the entity; None: whatever it has
     declared: Collection[str] | None = None  # a stage's `writes`; None: all that is writable
 
-    def patch(self, body: str, update: Update) -> dict[str, Any]:
+    def patch(self, body: str, update: Update) -> dict[str, object]:
         """The fields that change. Decoded anew: the author may have changed what it was given, itself
         or a list in it."""
         before = self.model.encode(self.model.decode_json(body))
@@ -66,7 +65,7 @@ class Patcher:
             f"add it to writes= (now: {', '.join(sorted(self.declared)) or 'nothing'})"
         )
 
-    def _storable(self, name: str, value: Any) -> Any:
+    def _storable(self, name: str, value: object) -> object:
         """A value as its JSON text keeps it: NaN as a column of floats prints it, for JSON has none."""
         if isinstance(value, float) and not math.isfinite(value) and self.writable is not None:
             return _NOT_FINITE.get(value, "NaN")
@@ -75,7 +74,7 @@ class Patcher:
         return value
 
 
-def check_values(model: Model, who: str, patch: Mapping[str, Any]) -> None:
+def check_values(model: Model, who: str, patch: Mapping[str, object]) -> None:
     """Refuse values that the kind's model would not decode again: no stage could see it any more."""
     try:
         model.check(patch)
@@ -85,7 +84,7 @@ def check_values(model: Model, who: str, patch: Mapping[str, Any]) -> None:
         ) from None
 
 
-def _lost_in_json(value: Any) -> str | None:
+def _lost_in_json(value: object) -> str | None:
     """What in a plain value JSON cannot hold: it would be something else when it is read again."""
     match value:
         case float() if not math.isfinite(value):
@@ -100,7 +99,7 @@ def _lost_in_json(value: Any) -> str | None:
     return None
 
 
-def _plain_value(name: str, value: Any) -> Any:
+def _plain_value(name: str, value: object) -> object:
     try:
         return msgspec.to_builtins(value, str_keys=True)
     except (TypeError, msgspec.MsgspecError) as error:

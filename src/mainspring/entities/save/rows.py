@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import asyncpg
 import msgspec
@@ -19,6 +18,9 @@ from mainspring.errors import SaveRefused
 from mainspring.kernel import Again, Done, Run, Verdict, judge
 from mainspring.shape import told
 
+# Longer values are cut in history (characters of JSON).
+SHOWN = 200
+
 
 class Save(msgspec.Struct, gc=False):
     """What a stage run wants to be saved. Waits as its run's change."""
@@ -27,7 +29,7 @@ class Save(msgspec.Struct, gc=False):
     loaded: Loaded
     state_version: int
     stored: Stored | None  # the state as it was loaded
-    patch: dict[str, Any]  # plain JSON values; empty: the entity stays as it is
+    patch: dict[str, object]  # plain JSON values; empty: the entity stays as it is
     state: Stored | None  # None: the state stays as it is
     chain: loop_guard.Chain  # with this save in it
     after: float | None  # seconds until the next visit, None: none
@@ -132,7 +134,7 @@ def explained(run: Run, error: Exception) -> str | None:
     )
 
 
-def state_row(item: SaveItem) -> dict[str, Any]:
+def state_row(item: SaveItem) -> dict[str, object]:
     stored, visit = item.save.state, item.run.visit
     assert stored is not None
     return {
@@ -148,7 +150,7 @@ def state_row(item: SaveItem) -> dict[str, Any]:
     }
 
 
-def event_row(item: SaveItem, consumers: Sequence[str]) -> dict[str, Any]:
+def event_row(item: SaveItem, consumers: Sequence[str]) -> dict[str, object]:
     save, visit = item.save, item.run.visit
     body = item.written.body if item.written is not None else item.now.body
     return {
@@ -171,7 +173,7 @@ def event_row(item: SaveItem, consumers: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _event_state(stored: Stored | None) -> dict[str, Any]:
+def _event_state(stored: Stored | None) -> dict[str, object]:
     """A state as an event carries it: JSON, or a message with its type in base64."""
     if stored is None or (stored.body is None and stored.message is None):
         return {"state": None}
@@ -179,3 +181,21 @@ def _event_state(stored: Stored | None) -> dict[str, Any]:
         return {"state": msgspec.Raw(stored.body.encode()), "schema": stored.schema}
     message = {"@type": stored.message_type, "value": stored.message}
     return {"state": message, "schema": stored.schema}
+
+
+def summary(
+    changed: Mapping[str, tuple[bytes, bytes]], version: int | None, state_version: int | None
+) -> str:
+    """The result of a stage run that saved something, as JSON."""
+    result: dict[str, object] = {
+        "version": version,
+        "state": state_version,
+        "changed": {name: [_cut(old), _cut(new)] for name, (old, new) in changed.items()},
+    }
+    return msgspec.json.encode(result).decode()
+
+
+def _cut(value: bytes) -> msgspec.Raw | str:
+    if len(value) <= SHOWN:
+        return msgspec.Raw(value)
+    return value[:SHOWN].decode("utf-8", "ignore") + "..."

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 from weakref import WeakSet
 
 import asyncpg
-import msgspec
 
-from mainspring.db.literals import numbers, texts
+from mainspring.db.database import Connection
+from mainspring.db.literals import as_rows, numbers, texts
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.save import loop_guard
-from mainspring.entities.save.busy import Busy
-from mainspring.entities.save.conflicts import Conflicts
-from mainspring.entities.save.rebase import can_rebase, watched
+from mainspring.entities.save.conflicts import Conflicts, can_rebase, watched
 from mainspring.entities.save.rows import (
     Save,
     SaveItem,
@@ -32,9 +30,9 @@ from mainspring.entities.save.rows import (
     own_save,
     refused,
     state_row,
+    summary,
     vetoed,
 )
-from mainspring.entities.save.summary import summary
 from mainspring.entities.source.dao import DaoSource
 from mainspring.entities.source.prefetch import Prefetched
 from mainspring.entities.source.rows import Loaded, Patch, Source, stand
@@ -42,7 +40,20 @@ from mainspring.entities.statements import SQL
 from mainspring.kernel import Done, Run, Verdict, lock_visits
 
 log = logging.getLogger("mainspring")
-_encode = msgspec.json.Encoder().encode
+
+
+class OtherState(NamedTuple):
+    """A row of check_states.sql."""
+
+    n: int  # of the question, from 1
+    is_renamed: bool
+
+
+class WrittenState(NamedTuple):
+    """A row of write_states.sql."""
+
+    n: int
+    version: int
 
 
 class Saver:
@@ -70,10 +81,12 @@ class Saver:
         self._prefetched = prefetched
         self._ignore = ignore  # fields whose changes ask nobody
         self._version = version
-        self._looked: WeakSet[Any] = WeakSet()  # connections whose server's timeline is known
-        self._busy = Busy(kind)
+        self._looked: WeakSet[Connection] = (
+            WeakSet()
+        )  # connections whose server's timeline is known
+        self._busy = loop_guard.Busy(kind)
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> Sequence[Verdict]:
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
         await self._look_at_server(connection)
         await connection.execute(self._prepare)
         verdicts: list[Verdict] = [None] * len(runs)
@@ -93,13 +106,13 @@ class Saver:
         """A refusal of the server in words that name the stage and its entity; a DAO has its own."""
         return None if isinstance(self._source, DaoSource) else explained(run, error)
 
-    async def _look_at_server(self, connection: Any) -> None:
+    async def _look_at_server(self, connection: Connection) -> None:
         """After a failover to a standby that missed commits, numbers must not come back."""
         if connection in self._looked:
             return
         try:
             async with connection.transaction():
-                await connection.fetch(SQL["advance_numbers"].numbered)
+                await connection.run(SQL["advance_numbers"])
         except asyncpg.InsufficientPrivilegeError as error:
             log.warning("numbers.unchecked", extra={"kind": self._kind, "error": str(error)})
         self._looked.add(connection)
@@ -107,7 +120,7 @@ class Saver:
     # -- locks and comparisons
 
     async def _stand(
-        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
+        self, connection: Connection, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> list[SaveItem]:
         """How the entities stand: those to be written locked, the others only looked at."""
         quiet = [n for n, run in enumerate(runs) if run.change.is_quiet]
@@ -134,7 +147,11 @@ class Saver:
         return items
 
     async def _look_again(
-        self, connection: Any, runs: Sequence[Run], moved: Sequence[int], verdicts: list[Verdict]
+        self,
+        connection: Connection,
+        runs: Sequence[Run],
+        moved: Sequence[int],
+        verdicts: list[Verdict],
     ) -> None:
         """Entities that are not as they were loaded, of runs that write nothing: few, if any. What such
         a run found out may still hold."""
@@ -156,29 +173,29 @@ class Saver:
         return self.conflicts.met(run.visit, run.change.loaded)
 
     async def _check_states(
-        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
+        self, connection: Connection, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> None:
         """A state that an outsider replaced meanwhile, or newer code has under another name: the run began
         from another."""
         open_ = [n for n, run in enumerate(runs) if verdicts[n] is None]
         if not open_:
             return
-        values = {
-            "shards": numbers([runs[n].visit.shard for n in open_]),
-            "keys": texts([runs[n].visit.key for n in open_]),
-            "stages": texts([runs[n].change.stage.name for n in open_]),
-            "versions": numbers([runs[n].change.state_version for n in open_]),
-            "kind": self._kind,
-        }
-        statement = SQL["check_states"]
-        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for i, is_renamed in rows:
-            verdicts[open_[i - 1]] = self._conflict(runs[open_[i - 1]])
-            if is_renamed:
+        rows = await connection.rows(
+            SQL["check_states"],
+            OtherState,
+            shards=numbers([runs[n].visit.shard for n in open_]),
+            keys=texts([runs[n].visit.key for n in open_]),
+            stages=texts([runs[n].change.stage.name for n in open_]),
+            versions=numbers([runs[n].change.state_version for n in open_]),
+            kind=self._kind,
+        )
+        for row in rows:
+            verdicts[open_[row.n - 1]] = self._conflict(runs[open_[row.n - 1]])
+            if row.is_renamed:
                 self._known.forget()  # the next run passes its visit on
 
     async def _lock_visits(
-        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
+        self, connection: Connection, items: list[SaveItem], verdicts: list[Verdict]
     ) -> list[SaveItem]:
         """No save without its visit; one that was offered again meanwhile is saved all the same."""
         if not items:
@@ -194,7 +211,9 @@ class Saver:
 
     # -- writing
 
-    async def _write(self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]) -> None:
+    async def _write(
+        self, connection: Connection, items: list[SaveItem], verdicts: list[Verdict]
+    ) -> None:
         await self._update_entities(connection, items, verdicts)
         items = [item for item in items if verdicts[item.n] is None]
         await self._write_states(connection, items)
@@ -215,7 +234,7 @@ class Saver:
                 self._busy.saved(item.run.visit.key, item.save.stage.name)
 
     async def _update_entities(
-        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
+        self, connection: Connection, items: list[SaveItem], verdicts: list[Verdict]
     ) -> None:
         """One statement for each set of columns; a row that does not come back was not written."""
         sets: dict[tuple[str, ...], list[SaveItem]] = {}
@@ -232,7 +251,7 @@ class Saver:
                 await self._look_why(connection, left_out, verdicts)
 
     async def _look_why(
-        self, connection: Any, items: list[SaveItem], verdicts: list[Verdict]
+        self, connection: Connection, items: list[SaveItem], verdicts: list[Verdict]
     ) -> None:
         """A trigger vetoed the save; or one that another save of this transaction fired wrote the entity,
         and the result is of an older one."""
@@ -243,32 +262,30 @@ class Saver:
             else:
                 verdicts[item.n] = vetoed(item.run)
 
-    async def _write_states(self, connection: Any, items: list[SaveItem]) -> None:
+    async def _write_states(self, connection: Connection, items: list[SaveItem]) -> None:
         rows = [state_row(item) for item in items if item.save.state is not None]
         for item in items:
             item.has_state(item.save.state_version)
         if not rows:
             return
-        statement = SQL["write_states"]
-        values = {"states": _encode(rows).decode(), "kind": self._kind}
-        found = await connection.fetch(statement.numbered, *statement.arguments(values))
+        found = await connection.rows(
+            SQL["write_states"], WrittenState, states=as_rows(rows), kind=self._kind
+        )
         if len(found) != len(rows):
             # Only where there is no row to lock (a DAO), or by somebody who does not lock it.
             raise asyncpg.SerializationError("a state was replaced while it was being saved")
         by_number = {item.n: item for item in items}
-        for n, version in found:
-            by_number[n].has_state(version)
+        for row in found:
+            by_number[row.n].has_state(row.version)
 
-    async def _write_events(self, connection: Any, items: list[SaveItem]) -> None:
+    async def _write_events(self, connection: Connection, items: list[SaveItem]) -> None:
         """The outbox, where somebody listens."""
         catalogue = self._known.now
         heard = [(i, c) for i in items if (c := catalogue.consumers(i.save.stage.name))]
         if not heard:
             return
-        statement = SQL["write_events"]
         rows = [event_row(item, consumers) for item, consumers in heard]
-        values = {"events": _encode(rows).decode(), "kind": self._kind}
-        await connection.execute(statement.numbered, *statement.arguments(values))
+        await connection.run(SQL["write_events"], events=as_rows(rows), kind=self._kind)
         calls = [
             StageOffer(f"{self._kind}!{name}", item.run.visit.shard, item.run.visit.key)
             for item, consumers in heard
@@ -276,7 +293,7 @@ class Saver:
         ]
         await offer(connection, calls)
 
-    async def _offer_system(self, connection: Any, items: list[SaveItem]) -> None:
+    async def _offer_system(self, connection: Connection, items: list[SaveItem]) -> None:
         """What changed goes to the system visit, as the capture trigger would have offered it."""
         offers = []
         for item in items:
@@ -285,7 +302,7 @@ class Saver:
             fields = [name for name in item.changed if name not in self._ignore]
             if not fields:
                 continue
-            payload: dict[str, Any] = {f"f:{name}": 1 for name in fields}
+            payload: dict[str, object] = {f"f:{name}": 1 for name in fields}
             if item.written.version is not None:
                 payload["v"] = item.written.version
                 if item.written.as_patched and set(fields) <= item.save.patch.keys():
@@ -296,7 +313,7 @@ class Saver:
         await offer(connection, offers)
 
     async def _offer_timers(
-        self, connection: Any, runs: Sequence[Run], verdicts: list[Verdict]
+        self, connection: Connection, runs: Sequence[Run], verdicts: list[Verdict]
     ) -> None:
         """A run of the crawl lane never keeps its own row: its time is offered to the live one."""
         await offer(

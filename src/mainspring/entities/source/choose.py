@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.table import Shape, check_shape, shape_of
+from mainspring.entities.declare.table import Shape, TableRow, check_shape, shape_of
 from mainspring.entities.source.dao import DaoSource
 from mainspring.entities.source.rows import DocumentSource, Source, TableSource
 from mainspring.errors import InvalidKind
 
 
-def checked(kind: DeclaredKind, rows: list[Any]) -> Shape:
-    """The shape of a kind's table, from the rows of inspect_table.sql."""
+def checked(kind: DeclaredKind, row: TableRow | None) -> Shape:
+    """The shape of a kind's table, from the row of inspect_table.sql; None: there is no such table."""
     s = kind.settings
     assert s.table is not None
-    shape = shape_of(rows[0]) if rows else None
+    shape = None if row is None else shape_of(row)
     if kind.is_document:
         assert shape is not None
         return shape

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.db.database import Connection
 from mainspring.entities.declare.dao import Change, Dao
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
@@ -32,34 +33,36 @@ class DaoSource:
         self._dao = dao
         self._model: Model = kind.model
 
-    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         async with connection.transaction():
             found = await self._dao.load(connection, list(keys))
         _check_ids("load", found, keys)
         return {key: self._loaded(key, found[key]) for key in keys if key in found}
 
-    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+    async def moved(self, connection: Connection, loaded: Sequence[Loaded]) -> set[int]:
         now = await self.load(connection, [entity.key for entity in loaded])
         return {n for n, e in enumerate(loaded) if e.key not in now or not e.same_as(now[e.key])}
 
-    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def lock(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         """An update with no field locks and compares; what it does not answer has moved. In the order
         of the keys: nobody skips what is locked here, and two that lock the same wait only once."""
         now = await self.load(connection, sorted(keys))
         held = await self._hold(connection, now)
         return {key: loaded for key, loaded in now.items() if held.get(key) == loaded.version}
 
-    async def _hold(self, connection: Any, now: Mapping[str, Loaded]) -> Mapping[str, int]:
+    async def _hold(self, connection: Connection, now: Mapping[str, Loaded]) -> Mapping[str, int]:
         changes = [Change(key, loaded.version or 0, loaded.entity) for key, loaded in now.items()]
         return await self._write(connection, changes)
 
-    async def _write(self, connection: Any, changes: Sequence[Change[Any]]) -> Mapping[str, int]:
+    async def _write(
+        self, connection: Connection, changes: Sequence[Change[Any]]
+    ) -> Mapping[str, int]:
         async with connection.transaction():
             versions = await self._dao.update(connection, changes)
         _check_ids("update", versions, [change.id for change in changes])
         return versions
 
-    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+    async def barred(self, connection: Connection, keys: Sequence[str]) -> dict[str, str]:
         """Entities that stand still, and whose version an update with no field does not answer."""
         before = await self.load(connection, keys)
         held = await self._hold(connection, before)
@@ -71,7 +74,7 @@ class DaoSource:
             if held.get(key) != loaded.version and key in now and loaded.same_as(now[key])
         }
 
-    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+    async def update(self, connection: Connection, patches: Sequence[Patch]) -> dict[str, Written]:
         changes, bodies = [], {}
         for patch in patches:
             row = msgspec.json.decode(patch.loaded.body) | dict(patch.values)
@@ -85,7 +88,7 @@ class DaoSource:
         versions = await self._write(connection, changes)
         return {key: Written(version, bodies[key], True) for key, version in versions.items()}
 
-    def _loaded(self, key: str, answer: Any) -> Loaded:
+    def _loaded(self, key: str, answer: object) -> Loaded:
         if (
             not isinstance(answer, tuple | list)
             or len(answer) != 2
@@ -106,7 +109,7 @@ def _most(kind: str, dao: Dao) -> int:
     return most
 
 
-def _check_ids(method: str, answer: Any, keys: Sequence[str]) -> None:
+def _check_ids(method: str, answer: object, keys: Sequence[str]) -> None:
     """An id that is not one of those asked for would be taken for an entity that is not there."""
     if not isinstance(answer, Mapping):
         raise TypeError(f"{method} of the dao must answer a mapping by id, got {shape(answer)}")

@@ -8,7 +8,7 @@ Pure memory, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -39,8 +39,9 @@ class Picture(msgspec.Struct, gc=False):
 
 
 class _Kept(msgspec.Struct):
-    picture: Picture
+    key: str
     tokens: set[int]  # of the visits that it serves
+    picture: Picture
     at: float
 
     @property
@@ -51,10 +52,11 @@ class _Kept(msgspec.Struct):
 
 
 class Prefetched:
-    """The pictures of one kind in one worker, by the keys of their visits."""
+    """The pictures of one kind in one worker, by the tokens of their visits."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[int, _Kept] = {}  # the oldest first
+        self._tokens: dict[str, set[int]] = {}  # by key
         self._bytes = 0
         self._not_before = 0.0
 
@@ -62,44 +64,47 @@ class Prefetched:
         """Whether anything should be prepared now."""
         if now < self._not_before:
             return False
-        for key, kept in list(self._kept.items()):  # the oldest first
+        for token, kept in list(self._kept.items()):
             if now - kept.at < FRESH_SECONDS:
                 break
-            self.drop((key,))
+            self._pop(token)
         return self._bytes < MOST_BYTES and len(self._kept) < MOST_KEPT
 
-    def keep(self, key: str, picture: Picture, tokens: Iterable[int], at: float) -> None:
+    def keep(self, key: str, tokens: Sequence[int], picture: Picture, at: float) -> None:
         """A picture whose load was sent at this local moment, for visits that were read before."""
-        kept = _Kept(picture, set(tokens), at)
-        if key in self._kept:
-            kept.tokens |= self._kept[key].tokens
-            self.drop((key,))
-        self._kept[key] = kept
+        for token in tokens:
+            self._pop(token)
+        kept = _Kept(key, set(tokens), picture, at)
+        self._kept |= dict.fromkeys(tokens, kept)
+        self._tokens.setdefault(key, set()).update(tokens)
         self._bytes += kept.size
 
-    def knows(self, key: str) -> bool:
-        return key in self._kept
-
-    def take(self, key: str, token: int, now: float) -> Picture | None:
+    def take(self, token: int, now: float) -> Picture | None:
         """The picture for a visit, once."""
-        kept = self._kept.get(key)
-        if kept is None or token not in kept.tokens:
+        kept = self._pop(token)
+        if kept is not None and now - kept.at >= FRESH_SECONDS:
+            self.pause(now)
+            return None
+        return None if kept is None else kept.picture
+
+    def _pop(self, token: int) -> _Kept | None:
+        if (kept := self._kept.pop(token, None)) is None:
             return None
         kept.tokens.remove(token)
         if not kept.tokens:
-            self.drop((key,))
-        if now - kept.at >= FRESH_SECONDS:
-            self.pause(now)
-            return None
-        return kept.picture
+            self._bytes -= kept.size
+        others = self._tokens[kept.key]
+        others.remove(token)
+        if not others:
+            del self._tokens[kept.key]
+        return kept
 
     def pause(self, now: float) -> None:
         """Prepare nothing for a while: it helps nobody, or takes too long."""
         self._not_before = now + PAUSE_SECONDS
 
     def drop(self, keys: Iterable[str]) -> None:
-        """These entities were changed, or nobody wants their pictures any more."""
+        """These entities were changed: what shows them as they were is of no use."""
         for key in keys:
-            kept = self._kept.pop(key, None)
-            if kept is not None:
-                self._bytes -= kept.size
+            for token in tuple(self._tokens.get(key, ())):
+                self._pop(token)

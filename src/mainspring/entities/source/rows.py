@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import asyncpg
 import msgspec
 
-from mainspring.db.literals import numbers, texts, words
+from mainspring.db.database import Connection
+from mainspring.db.literals import as_rows, numbers, texts, words
+from mainspring.db.sql import Composed
 from mainspring.entities.declare.declared_kind import DeclaredKind
-from mainspring.entities.declare.keys import split
+from mainspring.entities.declare.ids import split
 from mainspring.entities.declare.table import DOCUMENT_TABLE, Shape, literal, quoted
 
-_encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -32,7 +33,7 @@ class Loaded(msgspec.Struct, gc=False):
     version: int | None
     xmin: str | None
     body: str
-    entity: Any = None  # of a DAO: the user's own object
+    entity: object = None  # of a DAO: the user's own object
 
     def fields(self) -> dict[str, msgspec.Raw]:
         """Each field as the JSON text that it was read as."""
@@ -56,7 +57,26 @@ class Patch:
     """What a save writes to one entity."""
 
     loaded: Loaded
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
+
+
+class FoundEntity(NamedTuple):
+    """An entity as a statement returns it."""
+
+    n: int  # of the key that it was asked for by, from 1
+    key: str
+    version: int | None
+    xmin: str
+    body: str
+
+
+class UpdatedEntity(NamedTuple):
+    """An entity as its update returns it."""
+
+    n: int  # of the patch, from 1
+    version: int | None
+    body: str
+    as_patched: bool
 
 
 class Source(Protocol):
@@ -64,23 +84,23 @@ class Source(Protocol):
 
     most: int  # saves in one transaction
 
-    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         """The entities that are there, in a snapshot of their own."""
         ...
 
-    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
+    async def moved(self, connection: Connection, loaded: Sequence[Loaded]) -> set[int]:
         """Which of these (by their place) are no longer there as they were loaded."""
         ...
 
-    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def lock(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         """Those that nobody else has locked, locked until the transaction ends, as they are now."""
         ...
 
-    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+    async def barred(self, connection: Connection, keys: Sequence[str]) -> dict[str, str]:
         """Of those that are there and could not be locked: which nobody has locked, and why."""
         ...
 
-    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
+    async def update(self, connection: Connection, patches: Sequence[Patch]) -> dict[str, Written]:
         """Write locked entities, all with the same columns; a row that a trigger vetoed, or wrote since
         it was locked, is left out."""
         ...
@@ -95,7 +115,7 @@ class Stood(msgspec.Struct):
     barred: dict[str, str]
 
 
-async def stand(source: Source, connection: Any, keys: Sequence[str]) -> Stood:
+async def stand(source: Source, connection: Connection, keys: Sequence[str]) -> Stood:
     """Lock entities; what is neither locked nor there does not exist."""
     locked = await source.lock(connection, keys)
     lost = [key for key in keys if key not in locked]
@@ -113,10 +133,14 @@ class TableSource:
         self._keys = kind.keys
         self._shape = shape
         self._version = quoted(kind.version) if kind.has_version else None
-        self._load = self._select(fields, "")
-        self._moved = self._comparing()
-        self._lock = self._select(None, self._locking())
-        self._lock_now = self._lock.removesuffix("skip locked") + "nowait"
+        self._names = [f"k{i}" for i in range(len(kind.keys))]
+        lock = self._select(None, self._locking())
+        lock_now = lock.removesuffix("skip locked") + "nowait"
+        self._load = Composed("load_entities", self._select(fields, ""), self._names)
+        self._lock = Composed("lock_entities", lock, self._names)
+        self._lock_now = Composed("lock_entities_now", lock_now, self._names)
+        compared = [*self._names, "versions", "xmins"]
+        self._moved = Composed("compare_entities", self._comparing(), compared)
         self._update = lru_cache(256)(self._updating)
 
     def _items(self, *more: str) -> str:
@@ -126,16 +150,17 @@ class TableSource:
             f"unnest(${len(keys) + i + 1}::text::{column.split()[1]}[])"
             for i, column in enumerate(more)
         ]
-        names = [*(f"k{i}" for i in range(len(keys))), *(column.split()[0] for column in more)]
+        names = [*self._names, *(column.split()[0] for column in more)]
         return (
             f"rows from ({', '.join((*keys, *others))}) with ordinality as i({', '.join(names)}, n)"
         )
 
-    def _columns(self, keys: Sequence[str]) -> list[str]:
+    def _columns(self, keys: Sequence[str]) -> dict[str, str]:
         """The keys as `_items` takes them: a text for each column of the key."""
         if len(self._keys) == 1:
-            return [texts(keys)]
-        return [texts(column) for column in zip(*(split(k, self._keys) for k in keys), strict=True)]
+            return {"k0": texts(keys)}
+        columns = zip(*(split(k, self._keys) for k in keys), strict=True)
+        return {name: texts(column) for name, column in zip(self._names, columns, strict=True)}
 
     def _on(self, cast: bool = True) -> str:
         types = self._shape.types(self._keys) if cast else []
@@ -178,7 +203,7 @@ class TableSource:
         ordered = ", ".join(f"t.{quoted(k)}" for k in self._keys)
         return f" order by {ordered} for no key update of t skip locked"
 
-    def _updating(self, columns: tuple[str, ...]) -> str:
+    def _updating(self, columns: tuple[str, ...]) -> Composed:
         """Only the patch's columns: others' triggers, generated columns and TOAST stay untouched.
 
         Nobody else can have written a locked row, but a trigger that an update before this one fired can.
@@ -196,35 +221,40 @@ class TableSource:
             f"to_jsonb(t.{quoted(c)}) is not distinct from to_jsonb(i.c{i})"
             for i, c in enumerate(columns)
         )
-        return (
-            f"update {self._shape.sql} t set {', '.join(sets)} from json_to_recordset($1::json) "
+        text = (
+            f"update {self._shape.sql} t set {', '.join(sets)} from json_to_recordset($1::text::json) "
             f"as i({', '.join(given)}) where {self._on(cast=False)} "
             "and (i.x is null or t.xmin = i.x) "
             f"returning i.n, {self._version_of()} as version, row_to_json(t.*)::text as body, "
             f"({same}) as as_patched"
         )
+        return Composed("update_entities", text, ["items"])
 
-    def _rows(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        if len(self._keys) == 1:
-            return [{"n": n, "k0": key} for n, key in enumerate(keys)]
-        parts = [split(key, self._keys) for key in keys]
-        return [{"n": n, **{f"k{i}": p for i, p in enumerate(ps)}} for n, ps in enumerate(parts)]
+    def _item(self, n: int, patch: Patch, columns: Sequence[str]) -> dict[str, object]:
+        """A patch as `_updating` takes it."""
+        parts = zip(self._names, split(patch.loaded.key, self._keys), strict=True)
+        item: dict[str, object] = {"n": n, "x": patch.loaded.xmin, **dict(parts)}
+        for i, column in enumerate(columns):
+            item[f"c{i}"] = patch.values[column]
+        return item
 
-    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         return await self._fetch(connection, self._load, keys)
 
-    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
-        values = [
-            *self._columns([entity.key for entity in loaded]),
-            numbers([entity.version for entity in loaded]),
-            words([entity.xmin or "null" for entity in loaded]),
-        ]
-        return {n - 1 for (n,) in await connection.fetch(self._moved, *values)}
+    async def moved(self, connection: Connection, loaded: Sequence[Loaded]) -> set[int]:
+        differing = await connection.rows(
+            self._moved,
+            int,
+            **self._columns([entity.key for entity in loaded]),
+            versions=numbers([entity.version for entity in loaded]),
+            xmins=words([entity.xmin or "null" for entity in loaded]),
+        )
+        return {n - 1 for n in differing}
 
-    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
+    async def lock(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
         return await self._fetch(connection, self._lock, keys)
 
-    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+    async def barred(self, connection: Connection, keys: Sequence[str]) -> dict[str, str]:
         """Rows that row security shows to this role and does not let it change."""
         found = {}
         for key in keys if self._shape.row_security else ():
@@ -241,22 +271,16 @@ class TableSource:
         return found
 
     async def _fetch(
-        self, connection: Any, statement: str, keys: Sequence[str]
+        self, connection: Connection, statement: Composed, keys: Sequence[str]
     ) -> dict[str, Loaded]:
-        rows = await connection.fetch(statement, *self._columns(keys))
-        return {
-            keys[n - 1]: Loaded(key, version, xmin, body) for n, key, version, xmin, body in rows
-        }
+        found = await connection.rows(statement, FoundEntity, **self._columns(keys))
+        return _by_key(found, keys)
 
-    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
-        keys = [patch.loaded.key for patch in patches]
+    async def update(self, connection: Connection, patches: Sequence[Patch]) -> dict[str, Written]:
         columns = tuple(sorted(patches[0].values))
-        rows = self._rows(keys)
-        for row, patch in zip(rows, patches, strict=True):
-            row["x"] = patch.loaded.xmin
-            row.update({f"c{i}": patch.values[column] for i, column in enumerate(columns)})
-        found = await connection.fetch(self._update(columns), _encode(rows).decode())
-        return {keys[n]: Written(version, body, same) for n, version, body, same in found}
+        items = [self._item(n, patch, columns) for n, patch in enumerate(patches, 1)]
+        found = await connection.rows(self._update(columns), UpdatedEntity, items=as_rows(items))
+        return _written(found, patches)
 
 
 class DocumentSource:
@@ -266,47 +290,66 @@ class DocumentSource:
 
     def __init__(self, kind: DeclaredKind) -> None:
         name = literal(kind.name)
-        self._load = (
-            "select t.key, t.version, t.xmin::text, t.body::text "
-            f"from json_array_elements_text($1::json) as i(key) join {DOCUMENT_TABLE} t "
-            f"on t.kind = {name} and t.key = i.key"
+        load = (
+            "select i.n::integer, t.key, t.version, t.xmin::text as xmin, t.body::text as body "
+            "from json_array_elements_text($1::text::json) with ordinality as i(key, n) "
+            f"join {DOCUMENT_TABLE} t on t.kind = {name} and t.key = i.key"
         )
-        self._moved = (
+        moved = (
             "select i.n::integer from rows from (json_array_elements_text($1::text::json), "
             "unnest($2::text::bigint[]), unnest($3::text::xid[])) "
             "with ordinality as i(key, version, xmin, n) "
             f"left join {DOCUMENT_TABLE} t on t.kind = {name} and t.key = i.key "
             "and t.version = i.version and t.xmin = i.xmin where t.xmin is null"
         )
-        self._lock = self._load + " order by t.key for no key update of t skip locked"
-        self._update = (
+        update = (
             f"update {DOCUMENT_TABLE} t set body = t.body || i.patch, version = t.version + 1, "
             "changed_at = mainspring.now() "
-            "from json_to_recordset($1::json) as i(key text, patch jsonb) "
+            "from json_to_recordset($1::text::json) as i(n integer, key text, patch jsonb) "
             f"where t.kind = {name} and t.key = i.key "
-            "returning t.key, t.version, t.body::text, t.body @> i.patch"
+            "returning i.n, t.version, t.body::text as body, t.body @> i.patch as as_patched"
         )
+        lock = f"{load} order by t.key for no key update of t skip locked"
+        self._load = Composed("load_documents", load, ["keys"])
+        self._lock = Composed("lock_documents", lock, ["keys"])
+        self._moved = Composed("compare_documents", moved, ["keys", "versions", "xmins"])
+        self._update = Composed("update_documents", update, ["items"])
 
-    async def load(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        rows = await connection.fetch(self._load, _encode(keys).decode())
-        return {row[0]: Loaded(*row) for row in rows}
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
+        return _by_key(await connection.rows(self._load, FoundEntity, keys=texts(keys)), keys)
 
-    async def moved(self, connection: Any, loaded: Sequence[Loaded]) -> set[int]:
-        values = (
-            texts([e.key for e in loaded]),
-            numbers([e.version for e in loaded]),
-            words([e.xmin or "null" for e in loaded]),
+    async def moved(self, connection: Connection, loaded: Sequence[Loaded]) -> set[int]:
+        differing = await connection.rows(
+            self._moved,
+            int,
+            keys=texts([e.key for e in loaded]),
+            versions=numbers([e.version for e in loaded]),
+            xmins=words([e.xmin or "null" for e in loaded]),
         )
-        return {n - 1 for (n,) in await connection.fetch(self._moved, *values)}
+        return {n - 1 for n in differing}
 
-    async def lock(self, connection: Any, keys: Sequence[str]) -> dict[str, Loaded]:
-        rows = await connection.fetch(self._lock, _encode(keys).decode())
-        return {row[0]: Loaded(*row) for row in rows}
+    async def lock(self, connection: Connection, keys: Sequence[str]) -> dict[str, Loaded]:
+        return _by_key(await connection.rows(self._lock, FoundEntity, keys=texts(keys)), keys)
 
-    async def barred(self, connection: Any, keys: Sequence[str]) -> dict[str, str]:
+    async def barred(self, connection: Connection, keys: Sequence[str]) -> dict[str, str]:
         return {}
 
-    async def update(self, connection: Any, patches: Sequence[Patch]) -> dict[str, Written]:
-        items = [{"key": p.loaded.key, "patch": p.values} for p in patches]
-        rows = await connection.fetch(self._update, _encode(items).decode())
-        return {key: Written(version, body, same) for key, version, body, same in rows}
+    async def update(self, connection: Connection, patches: Sequence[Patch]) -> dict[str, Written]:
+        items = [
+            {"n": n, "key": patch.loaded.key, "patch": patch.values}
+            for n, patch in enumerate(patches, 1)
+        ]
+        found = await connection.rows(self._update, UpdatedEntity, items=as_rows(items))
+        return _written(found, patches)
+
+
+def _by_key(found: Sequence[FoundEntity], keys: Sequence[str]) -> dict[str, Loaded]:
+    """By the keys that were asked for: the column may print another text for the same id."""
+    return {keys[row.n - 1]: Loaded(row.key, row.version, row.xmin, row.body) for row in found}
+
+
+def _written(found: Sequence[UpdatedEntity], patches: Sequence[Patch]) -> dict[str, Written]:
+    return {
+        patches[row.n - 1].loaded.key: Written(row.version, row.body, row.as_patched)
+        for row in found
+    }

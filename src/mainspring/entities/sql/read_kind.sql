@@ -1,4 +1,4 @@
 -- A kind as it is registered.
-select name, source, pool, crawl_every, mainspring.now() as now
+select source, crawl_every, mainspring.now() as now
 from mainspring.kind
 where name = %(kind)s::text

@@ -1,8 +1,8 @@
-"""Loading in batches: runs that ask in the same moment share their statements.
+"""Loading in batches: visits that were read together, or run in the same moment, share their statements.
 
-A run asks after its visit was read, and a statement is sent after the run asked: an entity is never older
-than the token that its visit was read with (trap: prefetching, caches, replicas). While one batch is under
-way the next one gathers.
+A statement is sent after its visits were read: an entity is never older than the token that its visit was
+read with (trap: prefetching, caches, replicas). Whoever reads asks for a page ahead; a run asks for what
+was not prepared. While one batch of runs is under way the next one gathers.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database, backoff, is_transient
+from mainspring.db.batcher import AfterFailure, Batcher
+from mainspring.db.connect.outage import is_transient
+from mainspring.db.database import Connection, Database
 from mainspring.db.literals import numbers, texts
-from mainspring.db.reconnecting import Line
+from mainspring.db.reconnecting import Reconnecting
+from mainspring.db.shared import SharedLine
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.offers import StageOffer
@@ -27,14 +30,12 @@ from mainspring.entities.statements import SQL
 from mainspring.kernel import Run, Visit, clock, shard_of
 
 log = logging.getLogger("mainspring")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 # Visits in one statement. A worker with a thousand slots fills four: the server loads the next while the
 # stages of the last one run here and those before them are saved.
 PAGE = 250
 # What was just read waits so long for what it will see (seconds); a locked table keeps only its own runs.
 PREPARE_SECONDS = 0.25
-# Runs that are woken at once.
-AT_ONCE = 32
 
 
 class LoadNeed(msgspec.Struct, frozen=True):
@@ -46,20 +47,31 @@ class LoadNeed(msgspec.Struct, frozen=True):
     wanted: Callable[[Visit], bool] | None = None
 
 
-EVERYTHING = LoadNeed(None, None)
-
-
 class Wish(msgspec.Struct, gc=False):
-    """A visit, and what is loaded for it."""
+    """An entity by one of its visits, what they need of it, and what was found."""
 
     visit: Visit
     need: LoadNeed
+    picture: Picture
 
 
-class Request(Wish, gc=False):
-    """What one run asks for, and where it waits for it."""
+class LoadedState(NamedTuple):
+    """A row of load_states.sql."""
 
-    answer: asyncio.Future[Picture]
+    n: int  # of the question, from 1
+    stage: str
+    version: int
+    schema: int
+    body: str | None
+    message: bytes | None
+    message_type: str | None
+
+
+class DueVisit(NamedTuple):
+    """A row of load_due.sql."""
+
+    n: int  # of the question, from 1
+    queue: str
 
 
 class Loader:
@@ -72,7 +84,7 @@ class Loader:
         known: Known,
         prefetched: Prefetched,
         database: Database,
-        line: Line,
+        line: SharedLine,
     ) -> None:
         self.needs: dict[str, LoadNeed] = {}  # by queue
         self._kind = kind
@@ -81,10 +93,13 @@ class Loader:
         self._source = source
         self._known = known
         self._line = line
-        self._waiting: list[Request] = []
-        self._busy: asyncio.Task[None] | None = None
-        self._handing_out: set[asyncio.Task[None]] = set()
+        self._now = Batcher(self._load, most=PAGE, failed=self._failed)
+        self._reconnecting = Reconnecting("load.waiting")
         self._preparing: asyncio.Task[None] | None = None
+
+    async def load(self, visit: Visit) -> Picture:
+        """What a visit sees: as it was prepared, or loaded now."""
+        return self._prefetched.take(visit.version, clock.local()) or await self._now([visit])
 
     async def prepare(self, visits: Sequence[Visit]) -> None:
         """Load what visits will see that were just read; what cannot be had soon is left to their runs, for
@@ -97,56 +112,37 @@ class Loader:
             if wanted is None or wanted(visit):
                 by_key.setdefault(visit.key, []).append(visit)
         if by_key:
-            loading = asyncio.create_task(self._prepare_all(list(by_key.values())))
-            self._preparing = loading
-            _, late = await asyncio.wait({loading}, timeout=PREPARE_SECONDS)
+            self._preparing = asyncio.create_task(self._load_ahead(list(by_key.values())))
+            _, late = await asyncio.wait({self._preparing}, timeout=PREPARE_SECONDS)
             if late:
                 self._prefetched.pause(clock.local())
 
-    async def _prepare_all(self, visits: list[list[Visit]]) -> None:
+    async def _load_ahead(self, visits: list[list[Visit]]) -> None:
         """Those of each entity together."""
         try:
             for start in range(0, len(visits), PAGE):
                 if start and not self._prefetched.has_room(clock.local()):
                     break  # great ones: the rest is loaded when it runs
-                await self._prepare(visits[start : start + PAGE])
+                page, sent = visits[start : start + PAGE], clock.local()
+                for some, picture in zip(page, await self._load(page), strict=True):
+                    self._prefetched.keep(some[0].key, [v.version for v in some], picture, sent)
         except Exception as error:
             self._prefetched.pause(clock.local())
-            if is_transient(error):
-                await self._line.lost()
             log.info("load.unprepared", extra={"kind": self._kind, "error": str(error)})
         finally:
             self._preparing = None
 
-    async def _prepare(self, visits: list[list[Visit]]) -> None:
-        wishes = [Wish(some[0], self._need(some)) for some in visits]
-        async with self._line.lock:
-            connection, sent = await self._line.get(), clock.local()
-            pictures = await self._fetch(connection, wishes)
-        for some, picture in zip(visits, pictures, strict=True):
-            self._prefetched.keep(some[0].key, picture, [visit.version for visit in some], sent)
+    async def _failed(self, error: Exception) -> AfterFailure:
+        """Trouble of the line or the server is nobody's failure, and goes on until it is over. What the
+        server refuses fails alone."""
+        if not is_transient(error):
+            return AfterFailure.HALVE
+        await self._reconnecting.wait(error, kind=self._kind)
+        return AfterFailure.AGAIN
 
-    def _need(self, visits: list[Visit]) -> LoadNeed:
-        """What all of these visits of one entity need."""
-        if self._prefetched.knows(visits[0].key):
-            return EVERYTHING  # it serves the visits of the older picture too, whoever they are
-        if len(visits) == 1:
-            return self.needs[visits[0].queue]
-        dues = {self.needs[visit.queue].due for visit in visits}
-        return LoadNeed(None, "") if dues == {""} else EVERYTHING
-
-    def prefetched(self, visit: Visit) -> Picture | None:
-        """What a visit sees, if it was prepared."""
-        return self._prefetched.take(visit.key, visit.version, clock.local())
-
-    def load(self, visit: Visit) -> asyncio.Future[Picture]:
-        """What a visit sees, loaded now."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Picture] = loop.create_future()
-        self._waiting.append(Request(visit, self.needs[visit.queue], answer))
-        if self._busy is None:
-            self._busy = loop.create_task(self._run(), name="mainspring.load")
-        return answer
+    async def close(self) -> None:
+        """End what is under way; its visits stay."""
+        await self._now.close()
 
     def readdress(self, run: Run, picture: Picture) -> StageOffer | None:
         """The offer that replaces a visit under another text of its entity's id than the one that its
@@ -158,108 +154,61 @@ class Loader:
         payload = _decode(visit.payload)
         return StageOffer(visit.queue, shard, entity.key, payload=payload, priority=visit.priority)
 
-    async def _run(self) -> None:
-        """Send batches until nobody waits. Begins a tick later: all that asked by then go together."""
-        tries = 0
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:PAGE], self._waiting[PAGE:]
-                try:
-                    await self._answer([r for r in batch if not r.answer.done()])
-                    tries = 0
-                except Exception as error:
-                    if tries % 20 == 0:
-                        log.warning("load.waiting", extra={"kind": self._kind, "error": str(error)})
-                    self._waiting = [r for r in batch if not r.answer.done()] + self._waiting
-                    await asyncio.sleep(backoff(tries))
-                    tries += 1
-        finally:
-            self._busy = None
-
-    async def _answer(self, batch: list[Request]) -> None:
-        """Answer a batch; one that the server refuses is halved, so that what it refuses fails alone.
-
-        Trouble of the line or the server is nobody's failure: raised, to be tried again.
-        """
-        if not batch:
-            return
-        try:
-            async with self._line.lock:
-                pictures = await self._fetch(await self._line.get(), batch)
-        except Exception as error:
-            if is_transient(error):
-                await self._line.lost()
-                raise
-            if len(batch) == 1:
-                _fail(batch[0], error)
+    async def _load(self, visits: Sequence[list[Visit]]) -> list[Picture]:
+        """What visits see, those of one entity the same picture."""
+        wishes = [Wish(some[0], self._need(some), Picture()) for some in visits]
+        async with self._line.use() as connection:
+            if self._database.pooled:
+                async with connection.atomic():
+                    await connection.execute(LOCAL_PRINTING)
+                    await self._fill(connection, wishes)
             else:
-                middle = len(batch) // 2
-                await self._answer(batch[:middle])
-                await self._answer(batch[middle:])
-            return
-        handing_out = asyncio.create_task(_hand_out(batch, pictures))
-        self._handing_out.add(handing_out)
-        handing_out.add_done_callback(self._handing_out.discard)
+                await self._fill(connection, wishes)
+        self._reconnecting.worked()
+        return [wish.picture for wish in wishes]
 
-    async def _fetch(self, connection: Any, batch: Sequence[Wish]) -> list[Picture]:
-        if self._database.pooled and not connection.is_in_transaction():
-            async with self._database.transaction(connection):
-                await connection.execute(LOCAL_PRINTING)
-                return await self._fetch(connection, batch)
+    def _need(self, visits: Sequence[Visit]) -> LoadNeed:
+        """What all of these visits of one entity need."""
+        if len(visits) == 1:
+            return self.needs[visits[0].queue]
+        dues = {self.needs[visit.queue].due for visit in visits}
+        return LoadNeed(None, "" if dues == {""} else None)
+
+    async def _fill(self, connection: Connection, wishes: Sequence[Wish]) -> None:
         await self._known.refresh(connection)
-        catalogue = self._known.now
-        keys = list(dict.fromkeys(r.visit.key for r in batch))
+        keys = list(dict.fromkeys(wish.visit.key for wish in wishes))
         entities = await self._source.load(connection, keys)
-        pictures = [Picture(entities.get(r.visit.key), {}, set(), catalogue) for r in batch]
-        await self._add_states(connection, batch, pictures)
-        await self._add_due(connection, batch, pictures)
-        return pictures
+        for wish in wishes:
+            entity = entities.get(wish.visit.key)
+            wish.picture = Picture(entity, {}, set(), self._known.now)
+        there = [wish for wish in wishes if wish.picture.entity is not None]
+        await self._add_states(connection, there)
+        await self._add_due(connection, [wish for wish in there if wish.need.due != ""])
 
-    async def _add_states(
-        self, connection: Any, batch: Sequence[Wish], pictures: list[Picture]
-    ) -> None:
-        wanted = [n for n, picture in enumerate(pictures) if picture.entity]
-        if not wanted:
+    async def _add_states(self, connection: Connection, wishes: Sequence[Wish]) -> None:
+        if not wishes:
             return
-        values = {
-            "shards": numbers([batch[n].visit.shard for n in wanted]),
-            "keys": texts([batch[n].visit.key for n in wanted]),
-            "stages": texts([batch[n].need.stage for n in wanted]),
-            "kind": self._kind,
-        }
-        statement = SQL["load_states"]
-        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for n, stage, version, schema, body, message, message_type in rows:
-            stored = Stored(schema, body, message, message_type)
-            pictures[wanted[n - 1]].states[stage] = (version, stored)
+        rows = await connection.rows(
+            SQL["load_states"],
+            LoadedState,
+            shards=numbers([wish.visit.shard for wish in wishes]),
+            keys=texts([wish.visit.key for wish in wishes]),
+            stages=texts([wish.need.stage for wish in wishes]),
+            kind=self._kind,
+        )
+        for row in rows:
+            stored = Stored(row.schema, row.body, row.message, row.message_type)
+            wishes[row.n - 1].picture.states[row.stage] = (row.version, stored)
 
-    async def _add_due(
-        self, connection: Any, batch: Sequence[Wish], pictures: list[Picture]
-    ) -> None:
-        wanted = [n for n, r in enumerate(batch) if r.need.due != "" and pictures[n].entity]
-        if not wanted:
+    async def _add_due(self, connection: Connection, wishes: Sequence[Wish]) -> None:
+        if not wishes:
             return
-        values = {
-            "shards": numbers([batch[n].visit.shard for n in wanted]),
-            "keys": texts([batch[n].visit.key for n in wanted]),
-            "queues": texts([batch[n].need.due for n in wanted]),
-        }
-        statement = SQL["load_due"]
-        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        for n, queue in rows:
-            pictures[wanted[n - 1]].due.add(queue)
-
-
-async def _hand_out(batch: list[Request], pictures: list[Picture]) -> None:
-    """Wake the runs a few at a time: whoever writes what others have done must not wait for all of them."""
-    for n, (request, picture) in enumerate(zip(batch, pictures, strict=True)):
-        if n % AT_ONCE == AT_ONCE - 1:
-            await asyncio.sleep(0)
-        if not request.answer.done():
-            request.answer.set_result(picture)
-
-
-def _fail(request: Request, error: Exception) -> None:
-    if not request.answer.done():
-        request.answer.set_exception(error)
-        request.answer.exception()  # retrieved: its run may have been stopped meanwhile
+        rows = await connection.rows(
+            SQL["load_due"],
+            DueVisit,
+            shards=numbers([wish.visit.shard for wish in wishes]),
+            keys=texts([wish.visit.key for wish in wishes]),
+            queues=texts([wish.need.due for wish in wishes]),
+        )
+        for row in rows:
+            wishes[row.n - 1].picture.due.add(row.queue)

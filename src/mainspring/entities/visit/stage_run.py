@@ -11,7 +11,6 @@ import contextvars
 import logging
 from concurrent.futures import Executor
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from mainspring.entities.declare.outcome import (
     seconds_until,
 )
 from mainspring.entities.declare.partial_model import misfit
+from mainspring.entities.declare.stage import Process
 from mainspring.entities.declare.state import is_same
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.save import loop_guard
@@ -41,6 +41,7 @@ from mainspring.errors import (
     UnreadableEntity,
     UnreadableState,
 )
+from mainspring.failure_text import describe
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     Again,
@@ -48,13 +49,12 @@ from mainspring.kernel import (
     Outcome,
     Parked,
     Run,
-    describe,
     to_its_end,
 )
 from mainspring.shape import fault
 
 log = logging.getLogger("mainspring")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -85,26 +85,21 @@ class StageRunner:
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
         visit = run.visit
-        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
+        picture = await self._loader.load(visit)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
         if (readdressed := self._loader.readdress(run, picture)) is not None:
-            run.change = [readdressed]
-            return Done(
-                result=_encode({"written": readdressed.key}).decode(), writer=self._offering
-            )
+            result = _encode({"written": readdressed.key}).decode()
+            return self._offering.done(run, [readdressed], result)
         if (successor := picture.catalogue.successor(self._stage.name)) is not None:
-            lane = "~" if self._crawl else ""
-            run.change = [
-                self._handed_on(run, f"{self._stage.kind}/{successor}{lane}", visit.priority)
-            ]
-            result = _encode({"stage": successor}).decode()
-            return Done(result=result, writer=self._offering)
+            queue = f"{self._stage.kind}/{successor}{'~' if self._crawl else ''}"
+            offers = [self._handed_on(run, queue, visit.priority)]
+            return self._offering.done(run, offers, _encode({"stage": successor}).decode())
         if self._crawl and self._stage.queue in picture.due:
             # The live visit does what the crawl's would; under a new token, for it may be under way.
-            run.change = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
-            return Done(result='"due already"', writer=self._offering)
+            offers = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
+            return self._offering.done(run, offers, '"due already"')
         self._saver.conflicts.loaded(run.visit, picture.entity)
         try:
             entity = self._decoded(picture.entity)
@@ -124,7 +119,7 @@ class StageRunner:
             check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
         return self._outcome(run, picture, answer, now)
 
-    def _decoded(self, entity: Loaded) -> Any:
+    def _decoded(self, entity: Loaded) -> object:
         try:
             return self._model.decode_json(entity.body)
         except (msgspec.MsgspecError, ValueError) as error:
@@ -142,7 +137,7 @@ class StageRunner:
         payload = _decode(visit.payload)
         return StageOffer(queue, visit.shard, visit.key, payload=payload, priority=priority)
 
-    async def _process(self, entity: Any, state: Any) -> Any:
+    async def _process(self, entity: object, state: object) -> object:
         if self._is_async:
             return await self._stage.process(entity, state)
         context = contextvars.copy_context()
@@ -211,7 +206,7 @@ class StageRunner:
         )
 
 
-def _plain(function: Any, entity: Any, state: Any) -> Any:
+def _plain(function: Process, entity: object, state: object) -> object:
     """Call a plain function in a thread; no future can carry a StopIteration."""
     try:
         return function(entity, state)

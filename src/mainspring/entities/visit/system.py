@@ -12,10 +12,8 @@ import asyncio
 import inspect
 import logging
 import random
-from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -28,12 +26,13 @@ from mainspring.entities.source.prefetch import Picture
 from mainspring.entities.visit import clock
 from mainspring.entities.visit.loader import Loader
 from mainspring.errors import InvalidTime, MainspringError
-from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit, clean_text
+from mainspring.failure_text import clean_text
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
 from mainspring.kernel import clock as moment
 from mainspring.shape import shape
 
 log = logging.getLogger("mainspring")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
 # A failing should_process is logged this often per stage (seconds).
 LOG_EVERY = 10.0
@@ -55,13 +54,16 @@ class Viewed(msgspec.Struct, frozen=True):
     model: Model
 
 
-def changed_fields(payload: Mapping[str, Any]) -> frozenset[str]:
+def changed_fields(payload: Mapping[str, object]) -> frozenset[str]:
     """The fields that changed, of a system visit's payload."""
     return frozenset([name[2:] for name in payload if name.startswith("f:")])
 
 
 def is_concerned(
-    entry: CatalogueEntry, payload: Mapping[str, Any], fields: frozenset[str], version: int | None
+    entry: CatalogueEntry,
+    payload: Mapping[str, object],
+    fields: frozenset[str],
+    version: int | None,
 ) -> bool:
     """Whether a stage has to do with what changed. Pure."""
     if f"ask:{entry.name}" in payload:
@@ -104,8 +106,6 @@ class StageAsker:
         # What a payload says -> whether it may concern any stage of this catalogue.
         self._judged: dict[frozenset[str], bool] = {}
         self._judged_by: Catalogue | None = None
-        # (stage, answer) -> how often: 'yes', 'no', 'later', 'due', 'unknown', 'failed', 'overrun'.
-        self.counts: Counter[tuple[str, str]] = Counter()
 
     async def handle(self, run: Run) -> Outcome:
         """One system visit."""
@@ -113,32 +113,27 @@ class StageAsker:
         payload = _decode(visit.payload)
         if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
-        picture = self._loader.prefetched(visit) or await self._loader.load(visit)
+        picture = await self._loader.load(visit)
         if picture.entity is None:
-            self.counts["", "missing"] += 1
             return Done(result='"missing"')
         if (readdressed := self._loader.readdress(run, picture)) is not None:
-            run.change = [readdressed]
-            result = _encode({"written": readdressed.key}).decode()
-            return Done(result=result, writer=self._offering)
-        version = picture.entity.version
-        if version is not None and version < payload.get("v", 0):
+            return self._offering.done(run, [readdressed], _said(written=readdressed.key))
+        version, announced = picture.entity.version, payload.get("v")
+        if version is not None and isinstance(announced, int) and version < announced:
             raise StaleRead(
-                f"version {payload['v']} of {visit.key!r} was announced, version {version} was loaded"
+                f"version {announced} of {visit.key!r} was announced, version {version} was loaded"
             )
         now = max(datetime.fromtimestamp(run.started, UTC), visit.due_at)
         with clock.at(now):
             answers = await self._ask_all(picture, payload)
-        run.change = self._offers(run, answers, payload)
         shown = {name: _shown(answer) for name, answer in answers.items()}
-        result = _encode({"asked": shown}).decode()
-        return Done(result=result, writer=self._offering) if run.change else Done(result=result)
+        return self._offering.done(run, self._offers(run, answers, payload), _said(asked=shown))
 
     def has_to_see(self, visit: Visit) -> bool:
         """Whether the answer to a visit depends on what is in the row."""
         return not self._known.is_fresh or self._may_concern(_decode(visit.payload))
 
-    def _may_concern(self, payload: Mapping[str, Any]) -> bool:
+    def _may_concern(self, payload: Mapping[str, object]) -> bool:
         """Whether any stage may have to do with what changed, whichever version is there. That is in the
         names of what it says alone, and few sets of them come again and again."""
         if self._judged_by is not self._known.now or len(self._judged) >= MOST_JUDGED:
@@ -148,14 +143,14 @@ class StageAsker:
             self._judged[said] = self._judge(payload)
         return self._judged[said]
 
-    def _judge(self, payload: Mapping[str, Any]) -> bool:
+    def _judge(self, payload: Mapping[str, object]) -> bool:
         fields = changed_fields(payload)
         if self._fields is not None and not fields <= self._fields:
             return True  # the table is not as it was: a column may have another name now
         return any(is_concerned(e, payload, fields, None) for e in self._known.now.stages)
 
     async def _ask_all(
-        self, picture: Picture, payload: Mapping[str, Any]
+        self, picture: Picture, payload: Mapping[str, object]
     ) -> dict[str, bool | datetime | str]:
         """What each concerned stage answers: True, False, a time, or why it is offered unasked."""
         assert picture.entity is not None
@@ -171,7 +166,6 @@ class StageAsker:
                 answers[name] = "due"
             else:
                 answers[name] = await self._ask(self._stages[name], picture)
-            self._count(name, answers[name])
         return answers
 
     async def _ask(self, viewed: Viewed, picture: Picture) -> bool | datetime | str:
@@ -214,24 +208,14 @@ class StageAsker:
                 },
             )
 
-    def _count(self, stage: str, answer: bool | datetime | str) -> None:
-        match answer:
-            case bool():
-                what = "yes" if answer else "no"
-            case datetime():
-                what = "later"
-            case _:
-                what = answer.partition(":")[0]
-        self.counts[stage, what] += 1
-
     def _offers(
         self,
         run: Run,
         answers: Mapping[str, bool | datetime | str],
-        payload: Mapping[str, Any],
+        payload: Mapping[str, object],
     ) -> list[StageOffer]:
         """Offers to the stages; the chain of hops goes along."""
-        passed: dict[str, Any] = {"chain": payload["chain"]} if "chain" in payload else {}
+        passed: dict[str, object] = {"chain": payload["chain"]} if "chain" in payload else {}
         if "out" in payload or "chain" not in payload:
             passed = {"out": 1}
         offers = []
@@ -268,6 +252,10 @@ def _checked(answer: object, stage: str) -> bool | datetime:
     raise TypeError(
         f"should_process of stage {stage!r} must answer True, False or a datetime, got {shape(answer)}"
     )
+
+
+def _said(**result: object) -> str:
+    return _encode(result).decode()
 
 
 def _shown(answer: bool | datetime | str) -> bool | str:

@@ -1,15 +1,16 @@
 """Bands: which queues of a pool have leases of their own while its workers have different code. Pure.
 
 A pool is whole (one lease a shard, for every queue) while all its workers have the same code. Else
-each shard is cut into bands: disjoint sets of queues. A cut writes the ownership that there is down in
-smaller pieces and takes nothing from anybody; only take and give move work (docs/design/mixed-pools.md).
+each shard is cut into bands: disjoint sets of queues. A cut writes down the ownership that there is, in
+smaller pieces. It takes nothing from anybody; only take and give move work (docs/design/mixed-pools.md).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from mainspring.kernel.lease.sharing import Peer
@@ -24,7 +25,7 @@ MOST_BANDS = 16
 ENOUGH = 0.25
 
 # The queues of a band; None is the whole pool, with every queue there is.
-Band = frozenset[str] | None
+Band: TypeAlias = frozenset[str] | None
 WHOLE: Band = None
 
 
@@ -44,13 +45,19 @@ class Code:
         return band is None or self.queues >= band
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+# The codes of workers; none of one that knows no bands.
+Codes: TypeAlias = Mapping[UUID, Code | None]
+
+
+class Piece(NamedTuple):
     """Who owns a band in a certain shard, and whose suspects lie there."""
 
     band: Band
     owner: UUID | None = None
     suspect_of: UUID | None = None
+
+
+Cut: TypeAlias = dict[int, frozenset[Piece]]  # the pieces of each shard
 
 
 def code_of(queues: Iterable[str], turns: Iterable[str | None]) -> Code:
@@ -63,9 +70,7 @@ def code_of(queues: Iterable[str], turns: Iterable[str | None]) -> Code:
 
 def band_name(pool: str, band: Band) -> str:
     """The name that a band's leases have as their pool: by its content, so it never means another."""
-    if band is None:
-        return pool
-    return f"{pool}{UNIT}{_digest(UNIT.join(sorted(band)))}"
+    return pool if band is None else f"{pool}{UNIT}{_digest(UNIT.join(sorted(band)))}"
 
 
 def _digest(text: str) -> str:
@@ -80,7 +85,7 @@ def bands_for(codes: Collection[Code | None]) -> list[Band]:
     families = _families(known)
     served: dict[tuple[int, ...], frozenset[str]] = {}
     for family in families:
-        key = tuple(len(code.queues & family) // len(family) + code.has(family) for code in known)
+        key = tuple(code.has(family) + code.has_all(family) for code in known)
         served[key] = served.get(key, frozenset()) | family
     if len(served) <= MOST_BANDS:
         return list(served.values())
@@ -108,65 +113,53 @@ def _families(codes: Iterable[Code]) -> list[frozenset[str]]:
 def turns_of(codes: Collection[Code | None]) -> dict[str, set[str]]:
     """The turn classes that queues have by any of these codes; none while there is one code only."""
     found: dict[str, set[str]] = {}
-    for code in {code for code in codes if code is not None} if len(set(codes)) > 1 else ():
-        for queue, turn in code.links:
+    for code in set(codes) if len(set(codes)) > 1 else ():
+        for queue, turn in code.links if code is not None else ():
             found.setdefault(queue, set()).add(turn)
     return found
 
 
-def recut(
-    pieces: Collection[Piece], target: Sequence[Band], living: Mapping[UUID, Code | None]
-) -> list[Piece]:
+def planned(cut: Cut, target: Sequence[Band], living: Codes) -> Cut:
+    """How these shards should be cut while these workers live; shards that are alike are judged once."""
+    known = {pieces: frozenset(recut(pieces, target, living)) for pieces in set(cut.values())}
+    return {shard: known[pieces] for shard, pieces in cut.items()}
+
+
+def recut(pieces: Collection[Piece], target: Sequence[Band], living: Codes) -> list[Piece]:
     """The same ownership of one shard, written down in these bands as far as it goes.
 
     A piece belongs to the owner of what it is cut from, if that one lives and has some of it. Pieces with
-    different owners stay apart until gives have made one owner of them; so do pieces of one owner with
+    different owners stay apart until gives have made one owner of them. So do pieces of one owner with
     different suspects, until those were looked at.
     """
     found: list[Piece] = []
     for band in target:
         cut = [_cut(piece, band, living) for piece in pieces if _overlap(piece.band, band)]
-        owners = {piece.owner for piece in cut if piece.owner is not None}
+        owners = {piece.owner for piece in cut} - {None}
         suspects = sorted({piece.suspect_of for piece in cut if piece.suspect_of is not None})
         owner = next(iter(owners), None)
         if len(owners) <= 1 and (len(suspects) <= 1 or owner is None):
             found.append(Piece(band, owner, suspects[-1] if suspects else None))
-        elif len(owners) == 1:
-            found += [replace(piece, owner=owner) for piece in cut]
-            found += _rest(band, cut)
-        else:
-            found += [*cut, *_rest(band, cut)]
-    return found + _left_over(pieces, target, living)
-
-
-def _left_over(
-    pieces: Iterable[Piece], target: Iterable[Band], living: Mapping[UUID, Code | None]
-) -> list[Piece]:
-    """Queues that no living code has, where there are suspects: for whoever has them next."""
-    known: set[str] = set()
-    for band in target:
-        if band is None:
-            return []
-        known |= band
+            continue
+        found += [piece._replace(owner=owner) for piece in cut] if len(owners) == 1 else cut
+        # Queues that no living code had before.
+        rest = (band or frozenset()).difference(*(piece.band or () for piece in cut))
+        found += [Piece(rest)] if rest else []
+    if WHOLE in target:
+        return found
+    # Queues that no living code has keep a piece where there are suspects: for whoever has them next.
+    known = frozenset[str]().union(*(band or () for band in target))
     rests = [(piece, piece.band - known) for piece in pieces if piece.band is not None]
-    cut = [_cut(piece, rest, living) for piece, rest in rests if rest]
-    return [piece for piece in cut if piece.suspect_of is not None]
+    left = [_cut(piece, rest, living) for piece, rest in rests if rest]
+    return found + [piece for piece in left if piece.suspect_of is not None]
 
 
-def _rest(band: Band, pieces: Iterable[Piece]) -> list[Piece]:
-    """What of a band is in none of these pieces: queues that no living code had before."""
-    rest = (band or frozenset()).difference(*(piece.band or () for piece in pieces))
-    return [Piece(rest)] if rest else []
-
-
-def _cut(piece: Piece, band: Band, living: Mapping[UUID, Code | None]) -> Piece:
-    """What there is of a piece in a band."""
-    common = _meet(piece.band, band)
-    if piece.owner is None:
-        return Piece(common, None, piece.suspect_of)
-    if piece.owner not in living:
+def _cut(piece: Piece, band: Band, living: Codes) -> Piece:
+    """What there is of a piece in a band. A dead owner's is free, and suspect."""
+    common = band if piece.band is None else piece.band if band is None else piece.band & band
+    if piece.owner is not None and piece.owner not in living:
         return Piece(common, None, piece.owner)
-    code = living[piece.owner]
+    code = None if piece.owner is None else living[piece.owner]
     keeps = code is None or code.has(common)
     return Piece(common, piece.owner if keeps else None, piece.suspect_of)
 
@@ -175,49 +168,32 @@ def _overlap(one: Band, other: Band) -> bool:
     return one is None or other is None or not one.isdisjoint(other)
 
 
-def _meet(one: Band, other: Band) -> Band:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def members(band: Band, peers: Sequence[Peer], codes: Mapping[UUID, Code | None]) -> list[Peer]:
+def members(band: Band, peers: Sequence[Peer], codes: Codes) -> list[Peer]:
     """Who shares a band: those who have all of it, once they are enough; else whoever has some."""
     if band is None:
         return list(peers)
-    some = [p for p in peers if (code := codes.get(p.id)) is not None and code.has(band)]
-    full = [p for p in some if (code := codes.get(p.id)) is not None and code.has_all(band)]
-    if full and sum(p.slots for p in full) >= ENOUGH * sum(p.slots for p in some):
-        return full
-    return some
+    known = [(peer, code) for peer in peers if (code := codes.get(peer.id)) is not None]
+    some = [peer for peer, code in known if code.has(band)]
+    full = [peer for peer, code in known if code.has_all(band)]
+    is_enough = sum(p.slots for p in full) >= ENOUGH * sum(p.slots for p in some)
+    return full if full and is_enough else some
 
 
 def must_yield(
-    mine: Piece,
-    pieces: Iterable[Piece],
-    target: Sequence[Band],
-    staying: Mapping[UUID, Code | None],
+    mine: Piece, pieces: Iterable[Piece], target: Sequence[Band], staying: Codes
 ) -> bool:
     """Whether a piece of mine has to go, so that the pieces of a band get one owner.
 
-    All who look at the same leases name the same one to stay: one that has all of the band and means to
-    stay, of the band that comes first by its content.
+    All who look at the same leases name the same one to stay. It has all of the band and means to stay;
+    among such, its piece comes first by its content.
     """
-    for band in target:
-        if mine.band == band or not _overlap(mine.band, band):
-            continue
-        rivals = [
-            piece
-            for piece in pieces
-            if piece.owner is not None and piece.owner in staying and _overlap(piece.band, band)
-        ]
-        if len({piece.owner for piece in rivals}) < 2:
-            return False
-
-        def order(piece: Piece, band: Band = band) -> tuple[bool, list[str]]:
-            assert piece.owner is not None
+    over = [band for band in target if band != mine.band and _overlap(mine.band, band)]
+    if not over:
+        return False
+    rivals: list[tuple[bool, list[str], UUID]] = []
+    for piece in pieces:
+        if piece.owner is not None and piece.owner in staying and _overlap(piece.band, over[0]):
             code = staying[piece.owner]
-            return (code is not None and not code.has_all(band), sorted(piece.band or ()))
-
-        return min(rivals, key=order).owner != mine.owner
-    return False
+            lacks = code is not None and not code.has_all(over[0])
+            rivals.append((lacks, sorted(piece.band or ()), piece.owner))
+    return len({owner for *_, owner in rivals}) > 1 and min(rivals)[-1] != mine.owner

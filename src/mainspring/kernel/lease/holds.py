@@ -7,22 +7,48 @@ cleared when this worker holds a visit for a run that it no longer has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-import msgspec
-
 from mainspring.db.literals import numbers
+from mainspring.db.session import Session
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.layer import NewlyParked
+from mainspring.kernel.layer import HeldVisit, NewlyParked
 from mainspring.kernel.lease.loop_port import LoopPort
-from mainspring.kernel.lease.session import Session
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run import run_log
+from mainspring.kernel.settle.locks import find_values
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
+Timed: TypeAlias = tuple[Run, float | None]  # a run with its work timeout
+
+
+class OwnHold(NamedTuple):
+    run: int
+    overdue: bool
+
+
+class LostRun(NamedTuple):
+    """A run that does not have its visit any more, and whether that is gone, changed or overtaken."""
+
+    run: int
+    what: str
+
+
+class Recovered(NamedTuple):
+    """A visit that was freed from a run that is dead or overdue."""
+
+    shard: int
+    key: str
+    queue: str
+    crashes: int
+    orphaned: bool
+    parked: bool
+    payload: str | None  # if it is parked
+    hints: int
 
 
 class Holds:
@@ -35,162 +61,153 @@ class Holds:
         self._owned = owned
         self._loop_port = loop_port
         self._retry_after = retry_after
-        self._overdue: set[int] = set()  # passes whose work timeout had passed at the last look
-        self._late: set[int] = set()  # of these, my own
-        # Runs of mine whose visit was gone or another's at the last look, and which of these.
-        self._lost: dict[int, str] = {}
-        self._listed: list[
-            dict[str, Any]
-        ] = []  # the runs that hang, as the worker's row names them
-        self._listed_by: UUID | None = None
+        self._overdue: set[int] = set()  # runs whose work timeout had passed at the last look
+        self._lost: Collection[int] = ()  # runs of mine without their visits at the last look
+        self.any_held = True  # by whomever, in my shards or by me, at the last look
+
+    def _unheld(self) -> Iterator[tuple[float, Run, float | None]]:
+        """Runs without a hold: when each is to be held, and its work timeout."""
+        for run in self._owned.snapshot():
+            if not (run.held or run.settled or run.outcome is not None):
+                after, work_timeout = self._loop_port.hold_after(run)
+                yield max(run.hold_at, run.began + after), run, work_timeout
 
     def next_in(self, now: float) -> float:
         """Seconds until the next run has lasted long enough to be held."""
-        times = [
-            max(run.hold_at, run.began + self._loop_port.hold_after(run)[0])
-            for run in self._owned.snapshot()
-            if not run.held and not run.settled and run.outcome is None
-        ]
-        return min(times, default=float("inf")) - now
+        return min((at for at, *_ in self._unheld()), default=float("inf")) - now
 
     def write_due(self) -> None:
         """Mark the runs that last: from here on they are seen, and survive one by one."""
-        now = clock.local()
-        due: list[tuple[Run, float | None]] = []
-        for run in self._owned.snapshot():
-            if run.held or run.outcome is not None or run.settled:
-                continue
-            after, work_timeout = self._loop_port.hold_after(run)
-            if now >= max(run.hold_at, run.began + after):
-                run.hold_at = now + self._retry_after
-                due.append((run, work_timeout))
+        now, me = clock.local(), self._owned.worker_id
+        due = [(run, work_timeout) for at, run, work_timeout in self._unheld() if at <= now]
         if not due:
             return
-        crash_points.passed("hold.writing")
-        rows = self._session.call("hold", **hold_arguments(due, self._owned.worker_id))
-        held = {row[0] for row in rows}
         for run, _ in due:
-            run.held = run.held or run.token in held
-        told = [run for run, _ in due if run.token in held]
-        run_log.held(told, str(self._owned.worker_id))
+            run.hold_at = now + self._retry_after
+        crash_points.passed("hold.writing")
+        run_log.held(mark_held(due, hold(self._session, due, me)), str(me))
         crash_points.passed("hold.written")
 
     def look(self) -> None:
-        """Free what nobody runs any more: a dead worker's holds, those whose work timeout had passed
-        at two looks running, and my own for runs that I no longer have. And stop runs of mine whose
-        visits are gone."""
-        self._let_go_of_lost(self._release_lost())
-        self._list_hanging()
-        if not self._owned.shards:
-            return
-        shards = list(self._owned.shards)
-        rows = self._session.call("read_held", shards=numbers(shards))
-        late = {row[4] for row in rows if row[6]}
+        """Free what nobody runs any more, and stop runs of mine whose visits are gone.
+
+        Nobody runs what a dead worker holds, what I hold without a run, and what was overdue at two
+        looks running.
+        """
+        me, shards = self._owned.worker_id, list(self._owned.shards)
+        own = self._session.rows(SQL["read_own_holds"], OwnHold, worker_id=me)
+        self._clear_lost(own)
+        self._let_go_of_lost({hold.run for hold in own})
+        held = read_held(self._session, shards) if shards else []
+        self.any_held = bool(own or held or not shards)
+        late = {hold.run for hold in own if hold.overdue}
+        late |= {visit.run for visit in held if visit.overdue}
         overdue, self._overdue = late & self._overdue, late
-        orphaned = [row[4] for row in rows if row[7]]
+        if self._owned.closed:
+            # A worker that stops has given its shards away, perhaps to nobody yet. It need not wait for
+            # runs that are overdue.
+            runs = [run for run in self._owned.active() if run.token in overdue]
+            self._loop_port.lost_hold(runs, void=False)
+        if shards:
+            self._look_at_held(shards, held, overdue)
+
+    def _look_at_held(self, shards: list[int], held: list[HeldVisit], overdue: set[int]) -> None:
+        orphaned = [visit.run for visit in held if visit.orphaned]
+        overdue = overdue & {visit.run for visit in held}
         if overdue:
-            overdue -= self._loop_port.overdue([row for row in rows if row[4] in overdue])
+            overdue -= self._loop_port.overdue([v for v in held if v.run in overdue])
         if overdue or orphaned:
             self._recover(shards, orphaned, list(overdue))
-            rows = self._session.call("read_held", shards=numbers(shards))
+            held = read_held(self._session, shards)
             self._loop_port.shards_changed()
-        self._loop_port.held_read(rows)
+        self._loop_port.held_read(held)
 
     def _recover(self, shards: list[int], orphaned: list[int], overdue: list[int]) -> None:
         """What a layer does about a visit that is parked is committed with it, or neither is."""
         with self._session.transaction():
-            freed = self._session.fetch(
-                "recover", shards=shards, orphaned=orphaned, overdue=overdue
+            freed = self._session.rows(
+                SQL["recover"], Recovered, shards=shards, orphaned=orphaned, overdue=overdue
             )
-            if parked := [NewlyParked(row[2], row[1], row[6]) for row in freed if row[5]]:
-                self._session.walk(self._loop_port.parked(parked))
+            parked = [NewlyParked(v.queue, v.key, v.payload or "") for v in freed if v.parked]
+            if parked:
+                self._session.follow(self._loop_port.parked(parked))
         crash_points.passed("visits.recovered")
-        for _, key, queue, crashes, was_orphaned, is_parked, *_ in freed:
-            facts = {"queue": queue, "key": key, "crashes": crashes, "parked": is_parked}
-            log.warning("visit.recovered", extra={**facts, "orphaned": was_orphaned})
+        for visit in freed:
+            facts = {"queue": visit.queue, "key": visit.key, "crashes": visit.crashes}
+            facts |= {"parked": visit.parked, "orphaned": visit.orphaned}
+            log.warning("visit.recovered", extra=facts)
 
-    def _release_lost(self) -> set[int]:
-        """A hold may arrive after its run was given up: then nobody would ever clear it. Answers what
-        I hold."""
-        me = self._owned.worker_id
-        rows = self._session.call("read_own_holds", worker_id=me)
-        held = [row[1] for row in rows]
-        self._let_go_of_late({row[1] for row in rows if row[2]})
+    def _clear_lost(self, own: Sequence[OwnHold]) -> None:
+        """Clear holds that arrived after their runs were given up: nobody else would."""
         # A run is in hand before its hold is sent, so what is not in hand now has ended.
-        lost = [run for run in held if run not in self._owned.runs]
+        lost = [hold.run for hold in own if hold.run not in self._owned.runs]
         if lost:
-            self._session.call("release_holds", worker_id=me, runs=lost)
+            self._session.run(SQL["release_holds"], worker_id=self._owned.worker_id, runs=lost)
             self._loop_port.shards_changed()
-        return set(held)
-
-    def _let_go_of_late(self, late: set[int]) -> None:
-        """A worker that stops has given its shards away, perhaps to nobody yet: it looks itself which of
-        its runs are late at two looks running. It need not wait for those."""
-        twice, self._late = late & self._late, late
-        runs = [run for run in self._owned.active() if run.token in twice]
-        if runs and self._owned.closed:
-            self._loop_port.lost_hold(runs, void=False)
 
     def _let_go_of_lost(self, held: set[int]) -> None:
-        """Runs whose visits were deleted (by their hold, or because no hold could be had), and those that
-        were overtaken: another worker may have done that, whose word was lost.
+        """Stop runs whose visits were deleted, and let go of those that were overtaken.
 
-        At two looks running, for one that has just settled itself is not to be stopped.
+        Another worker may have done that, whose word was lost. Two looks must agree: a run that has just
+        settled itself is not to be stopped.
         """
         doubtful = [
             run
-            for run in [*self._owned.active(), *self._loop_port.hanging_runs()]
+            for run in [*self._owned.active(), *self._loop_port.runner.hanging.hopeful()]
             if not run.settled and run.token not in held and (run.held or run.hold_at)
         ]
         lost: dict[int, str] = {}
         if doubtful:
-            rows = self._session.call("find_gone", **gone_arguments(doubtful))
-            lost = lost_of(doubtful, rows)
+            found = self._session.rows(SQL["find_gone"], LostRun, **gone_arguments(doubtful))
+            lost = lost_of(doubtful, found)
+        twice = [run for run in doubtful if run.token in lost and run.token in self._lost]
         for void in (True, False):
-            words = ("gone", "changed") if void else ("overtaken",)
-            runs = [r for r in doubtful if lost.get(r.token) in words and r.token in self._lost]
-            if runs:
-                self._loop_port.lost_hold(runs, void=void)
-        self._lost = lost
-
-    def _list_hanging(self) -> None:
-        """Name the runs that hang in my row, for operators."""
-        listed, me = self._loop_port.hanging(), self._owned.worker_id
-        if self._listed_by != me:  # a new row, which names none
-            self._listed, self._listed_by = [], me
-        if listed != self._listed:
-            text = msgspec.json.encode(listed).decode()
-            self._session.call("list_hanging", worker_id=me, hanging=text)
-            self._listed = listed
+            runs = [run for run in twice if (lost[run.token] != "overtaken") == void]
+            self._loop_port.lost_hold(runs, void=void)
+        self._lost = lost.keys()
 
 
-def gone_arguments(runs: Sequence[Run]) -> dict[str, Any]:
+def read_held(session: Session, shards: Collection[int]) -> list[HeldVisit]:
+    """What runs hold in these shards."""
+    return session.rows(SQL["read_held"], HeldVisit, shards=numbers(list(shards)))
+
+
+def hold(session: Session, runs: Sequence[Timed], worker_id: UUID | None) -> set[int]:
+    """Hold the visits of these runs; returns the tokens of those that have theirs."""
+    if not runs:
+        return set()
+    return set(session.rows(SQL["hold"], int, **hold_arguments(runs, worker_id)))
+
+
+def mark_held(runs: Sequence[Timed], held: Collection[int]) -> list[Run]:
+    """The runs that have their holds know it from here on, and are returned."""
+    found = [run for run, _ in runs if run.token in held]
+    for run in found:
+        run.held = True
+    return found
+
+
+def gone_arguments(runs: Sequence[Run]) -> dict[str, object]:
     """The arguments of find_gone.sql."""
-    return {
-        "shards": [run.visit.shard for run in runs],
-        "keys": [run.visit.key for run in runs],
-        "queues": [run.visit.queue for run in runs],
+    return find_values(runs) | {
         "ids": [run.visit.id for run in runs],
         "versions": [run.visit.version for run in runs],
         "runs": [run.token for run in runs],
     }
 
 
-def lost_of(runs: Sequence[Run], rows: Sequence[Any]) -> dict[int, str]:
-    """What find_gone.sql says of runs, by token. One that never had a hold has lost nothing but a visit
-    that is gone: it was offered meanwhile."""
+def lost_of(runs: Sequence[Run], found: Sequence[LostRun]) -> dict[int, str]:
+    """What find_gone.sql says of runs, by token.
+
+    A run that never had a hold has lost only a visit that is gone. Else the visit was offered meanwhile.
+    """
     had_hold = {run.token for run in runs if run.held}
-    return {token: what for token, what in rows if what == "gone" or token in had_hold}
+    return {run: what for run, what in found if what == "gone" or run in had_hold}
 
 
-def hold_arguments(
-    runs: Sequence[tuple[Run, float | None]], worker_id: UUID | None
-) -> dict[str, Any]:
-    """The arguments of hold.sql: runs, each with its work timeout."""
-    return {
-        "shards": [run.visit.shard for run, _ in runs],
-        "keys": [run.visit.key for run, _ in runs],
-        "queues": [run.visit.queue for run, _ in runs],
+def hold_arguments(runs: Sequence[Timed], worker_id: UUID | None) -> dict[str, object]:
+    """The arguments of hold.sql."""
+    return find_values([run for run, _ in runs]) | {
         "versions": [run.visit.version for run, _ in runs],
         "runs": [run.token for run, _ in runs],
         "started": [run.started for run, _ in runs],

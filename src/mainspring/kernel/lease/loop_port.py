@@ -1,55 +1,57 @@
 """The port between the heart's thread and the event loop: what the heart asks and tells its worker.
 
-Called from the heart's thread. A question is answered at once from what the loop shows; what changes
-the loop's state is passed on to the loop.
+Called from the heart's thread. It returns at once what the loop shows, and passes on to the loop what
+changes the loop's state.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from mainspring.db.database import Database
 from mainspring.db.steps import Steps
-from mainspring.db.until_reachable import until_reachable
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
-from mainspring.kernel.layer import Layer, NewlyParked
-from mainspring.kernel.limits.bucket import Bucket
+from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked
+from mainspring.kernel.limits.turns import Turn
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
-from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run, Visit
 
 log = logging.getLogger("mainspring")
-# A visit that has waited here so long for a slot may be another worker's (seconds): tasks that take no
-# time would else go to and fro.
+# A visit that has waited here so long for a slot may go to another worker (seconds). Sooner, tasks that
+# take no time would go to and fro.
 SHARE_AFTER = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class PartNeed:
-    """A limited queue: whether this worker could use (more of) it, and what it runs."""
+class QueueRow(NamedTuple):
+    """A queue's settings, as operators have them."""
 
-    queue: str
-    wants: bool
-    running: int
+    name: str
+    pool: str
+    hold_after: float
+    work_timeout: float | None
+    concurrency: int | None
+    rate: float | None
+    group_concurrency: int | None
+    group_rate: float | None
+    paused: bool
+    policy: str
 
 
 class LoopPort:
-    """A worker's answers to its heart."""
+    """What a worker shows its heart, and what it does when told."""
 
     loop: asyncio.AbstractEventLoop
 
     def __init__(
         self,
-        database: Database,
         owned: Owned,
         buffer: Buffer,
         reader: Reader,
@@ -57,20 +59,17 @@ class LoopPort:
         *,
         pool: str,
         watched: Mapping[str, QueueState],
-        begin: Callable[[Coroutine[Any, Any, None]], None],
         leave: Callable[[], None],
         end: Callable[[], None],
         layers: Sequence[Layer],
     ) -> None:
         self._layers = layers
-        self._database = database
         self.owned = owned
         self.buffer = buffer
         self.reader = reader
         self.runner = runner
         self._pool = pool
         self._watched = watched
-        self._begin = begin  # a coroutine of the worker's life
         self._leave = leave  # the heart gives everything and takes nothing
         self._end = end  # the heart stops beating
         self._looked_at = 0  # the change of shards that the loop has last looked at
@@ -78,55 +77,41 @@ class LoopPort:
         self._suspects_done_at = -1
         self.turned_away_by: MixedPool | None = None
         # While the pool's workers have different code: the turn classes of queues, by any of it.
-        self.turns_of: Mapping[str, Collection[str]] = {}
+        self._turns_of: Mapping[str, Collection[str]] = {}
 
     def open(self) -> None:
         """Called in the loop that the heart's thread is to reach."""
         self.loop = asyncio.get_running_loop()
 
-    def tell(self, action: Callable[..., None], *values: Any) -> None:
+    def tell(self, action: Callable[..., None], *values: object) -> None:
         """Call something in the event loop. From any thread."""
         try:
             self.loop.call_soon_threadsafe(action, *values)
         except RuntimeError:
             self._end()  # the event loop was closed without a stop: nothing can run any more
 
-    def settings_read(self, rows: Sequence[Any]) -> None:
+    def settings_read(self, rows: Sequence[QueueRow]) -> None:
         self.tell(self._apply_settings, rows)
 
-    def _apply_settings(self, rows: Sequence[Any]) -> None:
+    def _apply_settings(self, rows: Sequence[QueueRow]) -> None:
         """Operators' settings as they stand now."""
         now = clock.local()
         for row in rows:
-            (
-                name,
-                pool,
-                _,
-                hold_after,
-                work_timeout,
-                _,
-                concurrency,
-                rate,
-                group_size,
-                group_rate,
-                paused,
-                policy,
-            ) = row
-            if (watched := self._watched.get(name)) is not None:
-                watched.set_policy(policy)
+            if (watched := self._watched.get(row.name)) is not None:
+                watched.set_policy(row.policy)
                 continue
-            queue = self.buffer.queues[name]
-            queue.hold_after = hold_after
-            queue.work_timeout = work_timeout
-            queue.set_policy(policy)
+            queue = self.buffer.queues[row.name]
+            queue.hold_after = row.hold_after
+            queue.work_timeout = row.work_timeout
+            queue.set_policy(row.policy)
             # A newer version has put it into another pool, whose workers run it from now on.
-            elsewhere = pool != self._pool
-            queue.limit(paused=paused or elsewhere, concurrency=concurrency, rate=rate)
-            if queue.groups.limit(group_size, group_rate, now):
+            paused = row.paused or row.pool != self._pool
+            queue.limit(paused=paused, concurrency=row.concurrency, rate=row.rate)
+            if queue.groups.limit(row.group_concurrency, row.group_rate, now):
                 self.buffer.release_groups()
         self.buffer.release_turns()
         done = (
-            self.reader.complete
+            self.reader.intake.complete
             and not (self.runner.suspects.waiting or self.runner.suspects.running)
             and not self.buffer.behind_groups()
             and not self.buffer.holds_any(self.owned.is_suspect)
@@ -135,30 +120,28 @@ class LoopPort:
         self.reader.wake()
         self.runner.fill()
 
-    def held_read(self, rows: Sequence[Any]) -> None:
-        self.tell(self._apply_held, rows)
+    def turns_known(self, turns_of: Mapping[str, Collection[str]]) -> None:
+        self._turns_of = turns_of
 
-    def _apply_held(self, rows: Sequence[Any]) -> None:
+    def held_read(self, held: Sequence[HeldVisit]) -> None:
+        self.tell(self._apply_held, held)
+
+    def _apply_held(self, held: Sequence[HeldVisit]) -> None:
         """What runs of other workers hold in my shards counts for turns and groups."""
-        groups: dict[str, dict[str, int]] = {name: {} for name in self.buffer.queues}
-        turns: set[tuple[str, str]] = set()
-        for _, key, queue_name, group, _, holder, _, _, _ in rows:
-            if holder == self.owned.worker_id:
+        groups: dict[str, Counter[str]] = {name: Counter() for name in self.buffer.queues}
+        turns: set[Turn] = set()
+        for visit in held:
+            if visit.holder == self.owned.worker_id:
                 continue
-            turns.update((turn, key) for turn in self.turns_of.get(queue_name, ()))
-            queue = self.buffer.queues.get(queue_name)
-            if queue is None:
+            turns.update((turn, visit.key) for turn in self._turns_of.get(visit.queue, ()))
+            if (queue := self.buffer.queues.get(visit.queue)) is None:
                 continue
-            if group is not None:
-                groups[queue_name][group] = groups[queue_name].get(group, 0) + 1
+            if visit.grp is not None:
+                groups[visit.queue][visit.grp] += 1
             if queue.settings.turns is not None:
-                turns.add((queue.settings.turns, key))
-        changed = turns != self.buffer.turns.foreign
-        self.buffer.turns.foreign = turns
-        for name, held in groups.items():
-            changed = changed or held != self.buffer.queues[name].groups.foreign
-            self.buffer.queues[name].groups.foreign = held
-        if changed:
+                turns.add((queue.settings.turns, visit.key))
+        changed = [self.buffer.queues[name].groups.set_foreign(of) for name, of in groups.items()]
+        if self.buffer.turns.set_foreign(turns) or any(changed):
             self.buffer.release_groups()
             self.reader.sweep_soon()
             self.runner.fill()
@@ -181,9 +164,9 @@ class LoopPort:
         self.owned.loop_looked(gone)
         self.reader.restart()
 
-    def overdue(self, rows: Sequence[Any]) -> set[int]:
+    def overdue(self, held: Sequence[HeldVisit]) -> set[int]:
         """The runs that layers recover by rules of their own."""
-        return {token for layer in self._layers for token in layer.take_overdue(rows)}
+        return {token for layer in self._layers for token in layer.take_overdue(held)}
 
     def parked(self, visits: Sequence[NewlyParked]) -> Steps[None]:
         """What layers do about visits that are being parked."""
@@ -191,40 +174,25 @@ class LoopPort:
             yield from layer.parked(visits)
 
     def lost_hold(self, runs: Sequence[Run], *, void: bool) -> None:
-        self.tell(self.overtaken, runs, void)
+        if runs:
+            self.tell(self.overtaken, runs, void)
 
     def overtaken(self, runs: Sequence[Run], void: bool) -> None:
-        """Their visits go on without them. What will come of them counts no more (`void`: deleted, or the
-        newest run's alone counts), or if it is the first; either way their slots can be free."""
+        """Their visits go on without them, so their slots can be free.
+
+        Their results count if they are the first. `void`: they count no more, for the visit is deleted or
+        only the newest run's counts.
+        """
         for run in runs:
             if not void:
-                self.runner.let_hang(run)
+                self.runner.hanging.let_hang(run)
             elif run.stopped is None:
                 log.info("run.called_off", extra={"queue": run.visit.queue, "key": run.visit.key})
-                self.runner.call_off(run)
+                self.runner.hanging.call_off(run)
 
     def clock_jumped(self, seconds: float) -> None:
         log.warning("clock.jumped", extra={"seconds": round(seconds, 3)})
-        self.tell(self._follow_clock, seconds)
-
-    def _follow_clock(self, seconds: float) -> None:
-        self.reader.restart()
-        if seconds < 0:
-            self._begin(until_reachable(lambda: self._step_back(-seconds)))
-
-    async def _step_back(self, seconds: float) -> None:
-        """What was due by the old clock is due by the new one."""
-        connection = await self._database.connect("clock")
-        try:
-            values = {"queues": list(self.buffer.queues), "seconds": seconds}
-            rows = await self._database.fetch(
-                connection, SQL["step_back"], *SQL["step_back"].arguments(values)
-            )
-        finally:
-            await connection.close(timeout=5)
-        if rows:
-            log.info("clock.followed", extra={"visits": len(rows)})
-            self.reader.restart()
+        self.tell(self.reader.clock_jumped, seconds)
 
     def fenced(self) -> None:
         # Told first: a thread that is interrupted ends at once, and its run must be known as stopped.
@@ -255,19 +223,12 @@ class LoopPort:
 
     def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.waited_by_shard(clock.local(), SHARE_AFTER, queues)
-
-    def hanging_runs(self) -> list[Run]:
-        """Those that may still have a result: until their visits are gone."""
-        return self.runner.hanging.hopeful()
-
-    def hanging(self) -> list[dict[str, Any]]:
-        return self.runner.hanging.listed()
+        return self.buffer.choice.waited_by_shard(clock.local(), SHARE_AFTER, queues)
 
     def free_slots(self) -> int:
         if self.owned.closed:
             return 0
-        return max(0, self.runner.free - self.buffer.startable(clock.local()))
+        return max(0, self.runner.free - self.buffer.choice.startable(clock.local()))
 
     def hold_after(self, run: Run) -> tuple[float, float | None]:
         queue = self.buffer.queues[run.visit.queue]
@@ -278,35 +239,13 @@ class LoopPort:
             (q.hold_after for q in self.buffer.queues.values() if q.hold_after > 0), default=1.0
         )
 
-    def part_needs(self) -> list[PartNeed]:
-        needs = []
-        for queue in self.buffer.queues.values():
-            if queue.concurrency is None and queue.rate is None:
-                continue
-            wants = bool(queue.wants_part or queue.buffered) and not self.owned.closed
-            queue.wants_part = False  # set again by the next start that it keeps back
-            needs.append(PartNeed(queue.name, wants, queue.running))
-        return needs
+    def limited_queues(self) -> list[QueueState]:
+        """Queues of which this worker may start no more than its part of their limits."""
+        queues = self.buffer.queues.values()
+        return [q for q in queues if q.concurrency is not None or q.rate is not None]
 
-    def part_shrink(self, queue: str, size: int, rate: float) -> int:
-        """At once, so that the heart may lend to others what this worker no longer uses."""
-        state = self.buffer.queues[queue]
-        with self.owned.gate:
-            state.part = size
-            if state.bucket is not None:
-                state.bucket.change(rate, clock.local())
-            return state.running
-
-    def part_set(self, queue: str, size: int, rate: float, anew: bool = False) -> None:
-        """Under the gate and at once, so that no later shrink is undone by an earlier word.
-        `anew`: begin without a token."""
-        state, now = self.buffer.queues[queue], clock.local()
-        with self.owned.gate:
-            state.part = size
-            if state.bucket is None or anew:
-                state.bucket = Bucket(rate, now)
-            else:
-                state.bucket.change(rate, now)
+    def fill_soon(self) -> None:
+        """Slots look for what they can start."""
         self.tell(self.runner.fill)
 
     def suspects_done(self) -> bool:

@@ -1,6 +1,6 @@
 """Parts: this worker's part of the limits of queues.
 
-Asked for on demand, given back when not used, changed only under the queue row's lock. What the
+Asked for on demand, given back when not used, changed only under the lock of the queue's row. What the
 table lends to others this worker has stopped using before it commits.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import psycopg
 
+from mainspring.db.session import Session
 from mainspring.kernel import clock
-from mainspring.kernel.lease.loop_port import LoopPort, PartNeed
-from mainspring.kernel.lease.session import Session
-from mainspring.kernel.limits.bucket import Part, next_rate, next_size
+from mainspring.kernel.lease.loop_port import LoopPort
+from mainspring.kernel.limits.bucket import Part, QueueLimits, next_part
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.statements import SQL
 
 # While a worker waits for its part of a limit it looks this often (seconds).
 EVERY = 0.1
@@ -36,62 +38,46 @@ class Parts:
     def keep(self) -> None:
         """Bring every part in line with what is needed and what the others have."""
         self._kept_at = clock.local()
-        needs = self._loop_port.part_needs()
-        # One row that somebody has is waited for at a look, lest there be no time to beat; in turn.
-        for need in sorted(needs, key=lambda need: self._locked_at.get(need.queue, 0.0)):
+        queues = self._loop_port.limited_queues()
+        wants = {queue.name: queue.ask_part() and not self._owned.closed for queue in queues}
+        self.unmet = any(wants.values())
+        # At most one row that somebody has is waited for, lest there be no time to beat; in turn.
+        for queue in sorted(queues, key=lambda queue: self._locked_at.get(queue.name, 0.0)):
             try:
-                self._keep(need)
+                self._keep(queue, wants[queue.name])
             except psycopg.errors.LockNotAvailable:
-                self._locked_at[need.queue] = clock.local()
+                self._locked_at[queue.name] = clock.local()
                 break
-            self._locked_at.pop(need.queue, None)
-        self.unmet = any(need.wants for need in needs)
+            self._locked_at.pop(queue.name, None)
 
     def lose(self) -> None:
         """The worker's row is gone, and its parts with it."""
-        for need in self._loop_port.part_needs():
-            self._loop_port.part_shrink(need.queue, 0, 0.0)
+        for queue in self._loop_port.limited_queues():
+            self._give(queue, 0, 0.0)
 
-    def _keep(self, need: PartNeed) -> None:
-        queue, me = need.queue, self._owned.worker_id
-        with self._session.transaction():
+    def _keep(self, queue: QueueState, wants: bool) -> None:
+        session, me = self._session, self._owned.worker_id
+        with session.transaction():
             # The row's lock also waits for a commit of my own whose answer was lost.
-            limits = self._session.fetch("lock_queue", queue=queue)
-            if not limits:
+            limits = session.first(SQL["lock_queue"], QueueLimits, queue=queue.name)
+            if limits is None:
                 return
-            concurrency, rate = limits[0]
-            rows = self._session.fetch("read_parts", queue=queue)
-            others = {row[0]: Part(row[1], row[2], row[3]) for row in rows}
-            mine = others.pop(me, Part(0, 0.0, False))
-            part = self._next(need, mine, list(others.values()), concurrency, rate)
+            parts = session.rows(SQL["read_parts"], Part, queue=queue.name)
+            mine = next((p for p in parts if p.worker_id == me), Part(0, 0.0, False, me))
+            others = [part for part in parts if part.worker_id != me]
+            part = next_part(limits, mine, others, wants=wants, running=queue.running)
+            # Shrink before grow: here and now, so that the commit may lend it to others.
+            running = self._give(queue, min(mine.size, part.size), min(mine.rate, part.rate))
+            part = part._replace(size=max(part.size, min(mine.size, running)))
             if part != mine:
-                self._session.fetch(
-                    "keep_part",
-                    queue=queue,
-                    worker_id=me,
-                    size=part.size,
-                    rate=part.rate,
-                    wants=part.wants,
-                )
+                session.run(SQL["keep_part"], queue=queue.name, **part._asdict())
         # A token that was left over from an earlier part is the others' by now.
-        anew = mine.rate == 0 and any(other.rate > 0 for other in others.values())
-        self._loop_port.part_set(queue, part.size, part.rate, anew)
+        anew = mine.rate == 0 and any(other.rate > 0 for other in others)
+        self._give(queue, part.size, part.rate, anew=anew)
+        self._loop_port.fill_soon()
 
-    def _next(
-        self,
-        need: PartNeed,
-        mine: Part,
-        others: list[Part],
-        concurrency: int | None,
-        rate: float | None,
-    ) -> Part:
-        wants, size, share = need.wants, 0, 0.0
-        if concurrency is not None:
-            size = next_size(concurrency, mine.size, others, wants=wants, running=need.running)
-        if rate is not None:
-            share = next_rate(rate, mine.rate, others, wants=wants)
-        # Shrink before grow: here and now, so that the commit may lend it to others.
-        running = self._loop_port.part_shrink(
-            need.queue, min(mine.size, size), min(mine.rate, share)
-        )
-        return Part(max(size, min(mine.size, running)), share, wants)
+    def _give(self, queue: QueueState, size: int, rate: float, *, anew: bool = False) -> int:
+        """Under the gate, so that no start goes by an older part; returns how many run."""
+        with self._owned.gate:
+            queue.give_part(size, rate, clock.local(), anew=anew)
+            return queue.running

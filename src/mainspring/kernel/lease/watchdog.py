@@ -1,12 +1,11 @@
 """The watchdog: ends a process whose runs could not be stopped when its lease ends.
 
-It is a thread of the interpreter's own that needs no lock of it, so neither a task that never lets go
-of the interpreter nor a heart that hangs keeps it from its work. Each beat puts it off. When the lease
-has ended and nothing runs any more, there is nothing to end: whoever sees that calls it off.
+It is a thread of the interpreter's own, which needs no lock. So neither a task that never lets go of the
+interpreter nor a heart that hangs can keep it from its work. Each beat puts it off. When the lease has
+ended and nothing runs any more, whoever sees that calls it off.
 
-Who started the process learns by a mark in a file as which worker it was last known, and whether the
-database was being asked in vain when the watchdog came: then the network ended the process, and none of
-its runs did.
+A mark in a file tells who started the process as which worker it was last known. It also tells whether the
+database was being asked in vain when the watchdog came: then the network ended the process, and no run did.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from uuid import UUID
 from mainspring.kernel import clock
 from mainspring.kernel.owned import Owned
 
-# Of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
+# Parts of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
 FENCE_AFTER = 0.7
 EXIT_AFTER = 0.9
 EXIT_CODE = 1  # the interpreter's choice
@@ -42,7 +41,7 @@ class Watchdog:
     def beaten(self, sent: float) -> None:
         """A beat that was sent then is answered: the lease is in force anew."""
         with self._gate:
-            self._owned.good_until = sent + self._lease * FENCE_AFTER
+            self._owned.lease_until(sent + self._lease * FENCE_AFTER)
             self._ends_at = sent + self._lease * EXIT_AFTER
             if self._on:
                 left = self._ends_at - clock.local()
@@ -50,7 +49,7 @@ class Watchdog:
         self._write()
 
     def asking(self) -> None:
-        """From here on the database is asked; what comes to pass until `answered` is its doing."""
+        """The database is being asked: an end of the process before `answered` is the network's doing."""
         self._asking = True
         self._write()
 
@@ -75,8 +74,8 @@ class Watchdog:
 
 
 def read_mark(mark: int, code: int) -> tuple[UUID | None, bool]:
-    """Of a process that has just ended: as which worker, if it had joined a pool, and whether its watchdog
-    did it while the database did not answer."""
+    """Of a process that has just ended: which worker it was, if it had joined a pool, and whether its
+    watchdog ended it while the database did not answer."""
     written = os.pread(mark, _MARK.size, 0)
     if len(written) < _MARK.size:
         return None, False

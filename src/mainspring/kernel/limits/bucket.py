@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
 
 
 class Bucket:
@@ -60,13 +61,30 @@ class Bucket:
         return max(1.0, self._rate / 10)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What one worker has of a queue's limits, and whether it could use more."""
 
     size: int
     rate: float
     wants: bool
+    worker_id: UUID | None = None
+
+
+class QueueLimits(NamedTuple):
+    concurrency: int | None
+    rate: float | None
+
+
+def next_part(
+    limits: QueueLimits, mine: Part, others: Sequence[Part], *, wants: bool, running: int
+) -> Part:
+    """My part of a queue's limits after a look at the others'."""
+    size, rate = 0, 0.0
+    if limits.concurrency is not None:
+        size = next_size(limits.concurrency, mine.size, others, wants=wants, running=running)
+    if limits.rate is not None:
+        rate = next_rate(limits.rate, mine.rate, others, wants=wants)
+    return mine._replace(size=size, rate=rate, wants=wants)
 
 
 def next_size(limit: int, mine: int, others: Sequence[Part], *, wants: bool, running: int) -> int:

@@ -13,12 +13,8 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 
 from mainspring.kernel.limits.bucket import Bucket
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Position, Visit
-
-# A full group keeps so many visits in memory: enough to go on without a read for each. Where there are
-# many groups each keeps fewer: about so many in all, and one at least.
-KEEPS = 32
-KEEPS_IN_ALL = 4000
 
 
 class Group:
@@ -49,7 +45,8 @@ def _order(visit: Visit) -> tuple[int, Position]:
 class Groups:
     """The groups of one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, tuning: Tuning = DEFAULT) -> None:
+        self._tuning = tuning
         self.concurrency: int | None = None
         self.rate: float | None = None
         # Runs of other workers that hold visits of a group in my shards, as of the last beat.
@@ -67,7 +64,8 @@ class Groups:
     @property
     def keeps(self) -> int:
         """How many visits a full group keeps here."""
-        return max(1, min(KEEPS, KEEPS_IN_ALL // max(1, len(self._groups))))
+        tuning = self._tuning
+        return max(1, min(tuning.group_keeps, tuning.groups_keep // max(1, len(self._groups))))
 
     def limit(self, concurrency: int | None, rate: float | None, now: float) -> bool:
         """Set the limits; whether they changed."""
@@ -78,6 +76,11 @@ class Groups:
                 group.bucket = None if rate is None else Bucket(rate, now)
         self.concurrency, self.rate = concurrency, rate
         return True
+
+    def set_foreign(self, foreign: dict[str, int]) -> bool:
+        """What runs of other workers hold in my shards; whether that has changed."""
+        changed, self.foreign = foreign != self.foreign, foreign
+        return changed
 
     def admit(self, visit: Visit, now: float) -> str:
         """Whether a visit may start: 'started' (and counted), 'kept' here, or 'left' in the database."""

@@ -30,6 +30,11 @@ class Turns:
         for visits in self._waiting.values():
             yield from visits
 
+    def set_foreign(self, foreign: set[Turn]) -> bool:
+        """What other workers hold in my shards; whether that has changed."""
+        changed, self.foreign = foreign != self.foreign, foreign
+        return changed
+
     def take(self, turn: Turn, visit: Visit) -> Literal["taken", "waits", "foreign"]:
         """Take the turn for this visit, or let it wait; a foreign one cannot be waited for."""
         if turn in self._waiting:

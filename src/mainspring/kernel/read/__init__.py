@@ -1,8 +1,10 @@
 """Reading: due visits of this worker's shards come from the database into memory.
 
-background.py  when visits of background priorities (0 to 2) may be read beside other work
-cursor.py      up to where each level (a queue and a priority) was read
-listener.py    listens for notifications, so that an idle worker starts within milliseconds
-reader.py      decides when to read, and brings due visits into the buffer
-sql/           the statements that they send, one a file
+after_settle.py  what follows from a settle: places are free, visits that go on are read again
+cursor.py        up to where each level (a queue and a priority) was read
+intake.py        decides what is read next, and when: cursors, looks back, sweeps and sleep
+listener.py      listens for notifications, so that an idle worker starts within milliseconds
+orders.py        what the intake tells the reader to do
+reader.py        reads what the intake says, and brings due visits into the buffer
+sql/             the statements that they send, one a file
 """

@@ -8,26 +8,13 @@ by it. What nobody knew of is found by the sweep, which reads behind the cursors
 
 from __future__ import annotations
 
-from mainspring.kernel.visit import END, START, Position, Visit
-
-# Transactions no longer than this are seen by a look back; the sweep and the hints see the others.
-# Not every read looks back: while vacuum is held off, each would walk over all that was just settled.
-OVERLAP = 0.5  # seconds
+from mainspring.kernel.visit import END, START, Position
 
 
 class Cursor:
     """The reading position of one level."""
 
-    __slots__ = (
-        "_back",
-        "complete",
-        "known_until",
-        "more",
-        "position",
-        "priority",
-        "queue",
-        "reading",
-    )
+    __slots__ = ("_back", "complete", "more", "position", "priority", "queue", "reading")
 
     def __init__(self, queue: str, priority: int) -> None:
         self.queue = queue
@@ -36,26 +23,24 @@ class Cursor:
         self.more = True  # there may be unread visits after it
         self.complete = False  # read to its end since the last restart
         self.reading = False
-        self.known_until = 0.0  # the local moment until which a busy worker's looks leave it alone
         self._back: Position = END  # the earliest step back since the read was sent
+
+    @property
+    def level(self) -> tuple[str, int]:
+        return (self.queue, self.priority)
 
     def sent(self) -> None:
         self.reading = True
         self.more = False
         self._back = END
 
-    def answered(self, last: Visit | None, *, full: bool, now: float) -> None:
-        """A page has come: everything due by `now`, unless it was full."""
-        close = max(self.position, (now - OVERLAP, ""))
-        reached = close if last is None else last.position
+    def answered(self, last: Position | None, *, full: bool, close: float) -> None:
+        """A page has come, up to `last` (None: nothing). What may yet be committed is due after `close`."""
+        reached = max(self.position, (close, "")) if last is None else last
         self.position = min(reached, self._back)
         self.more = full or self._back < END
         self.complete = self.complete or not self.more
         self.reading = False
-
-    def look_back(self, now: float) -> None:
-        """Read the last moments again: a transaction may have committed behind the cursor."""
-        self.step_back(now - OVERLAP)
 
     def failed(self) -> None:
         """The read did not come back: nothing was learned."""

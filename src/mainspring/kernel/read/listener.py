@@ -10,10 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from mainspring.db.database import backoff
-from mainspring.db.reconnecting import Line
+from mainspring.db.database import Connection
+from mainspring.db.reconnecting import Line, Reconnecting
 
 log = logging.getLogger("mainspring")
 CHANNEL = "mainspring"
@@ -46,7 +45,7 @@ class Listener:
         self._later: set[str] = set()  # words that will be
 
     async def run(self) -> None:
-        tries = 0
+        reconnecting = Reconnecting("listen.waiting", first=0.2)
         while True:
             try:
                 connection = await self._line.get()
@@ -54,16 +53,13 @@ class Listener:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 await connection.add_listener(CHANNEL, self._heard)
                 self._connected()  # what was said while nobody listened is found by reading
-                tries = 0
+                reconnecting.worked()
                 await self._stay(connection, lost)
             except Exception as error:
-                if tries % 20 == 0:
-                    log.warning("listen.waiting", extra={"error": str(error)})
                 await self._line.lost()
-                await asyncio.sleep(backoff(tries, first=0.2))
-                tries += 1
+                await reconnecting.wait(error)
 
-    async def _stay(self, connection: Any, lost: asyncio.Event) -> None:
+    async def _stay(self, connection: Connection, lost: asyncio.Event) -> None:
         """Until the connection is lost; a question now and then finds one that died silently."""
         while not lost.is_set():
             try:
@@ -73,7 +69,7 @@ class Listener:
                 await connection.execute("select 1", timeout=10)
         raise ConnectionError("the listening connection was closed")
 
-    def _heard(self, _connection: Any, _process: int, _channel: str, payload: object) -> None:
+    def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
         """Anybody who is connected can say anything: what makes no sense is passed over."""
         try:
             self._understand(str(payload))

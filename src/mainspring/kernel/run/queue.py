@@ -34,13 +34,12 @@ class QueueState:
     policy: str = ""  # JSON, as the database has it
     groups: Groups = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
-    one_by_one: bool = (
-        False  # each start of it is weighed anew: it has turns, or a share, or no slots
-    )
+    one_by_one: bool = False  # each start is weighed anew: it has turns, a share, or no slots
 
     def __post_init__(self) -> None:
         s = self.settings
-        self.one_by_one = s.turns is not None or s.share is not None or s.beside
+        self.one_by_one = s.turns is not None or s.share is not None or not s.needs_slot
+        self.limited = self._is_limited()
 
     @property
     def name(self) -> str:
@@ -50,6 +49,12 @@ class QueueState:
     def buffered(self) -> int:
         return sum(map(len, self.levels))
 
+    @property
+    def waiting(self) -> list[Visit]:
+        """All that wait for a slot or for room in their group, in no order."""
+        kept = [visit for group in self.groups for visit in group.kept]
+        return [*kept, *(visit for level in self.levels for visit in level)]
+
     def least_priority(self) -> int:
         """The least priority that waits here; below all if nothing does."""
         return next((p for p in PRIORITIES if self.levels[p]), -1)
@@ -57,7 +62,31 @@ class QueueState:
     def limit(self, *, paused: bool, concurrency: int | None, rate: float | None) -> None:
         """Operators' settings as they stand."""
         self.paused, self.concurrency, self.rate = paused, concurrency, rate
-        self.limited = paused or concurrency is not None or rate is not None
+        self.limited = self._is_limited()
+
+    def _is_limited(self) -> bool:
+        s = self.settings
+        own = s.slots is not None or s.endpoint is not None
+        return own or self.paused or self.concurrency is not None or self.rate is not None
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nothing of it starts, and so nothing is read: it is paused, or its endpoint is away."""
+        endpoint = self.settings.endpoint
+        return self.paused or (endpoint is not None and endpoint.is_away)
+
+    def ask_part(self) -> bool:
+        """Whether it could use (more of) its part: the next start that it keeps back says so again."""
+        wants, self.wants_part = bool(self.wants_part or self.buffered), False
+        return wants
+
+    def give_part(self, size: int, rate: float, now: float, *, anew: bool = False) -> None:
+        """Its part of the limits from now on, without a token if `anew`. Called under the gate."""
+        self.part = size
+        if self.bucket is None or anew:
+            self.bucket = Bucket(rate, now)
+        else:
+            self.bucket.change(rate, now)
 
     def set_policy(self, policy: str) -> None:
         """Tell the layer what operators have changed."""
@@ -78,7 +107,13 @@ class QueueState:
 
     def ready_at(self, now: float) -> float:
         """When a visit of it may start as far as the queue is concerned."""
-        if self.paused:
+        if self.is_shut:
+            return math.inf
+        endpoint = self.settings.endpoint
+        if endpoint is not None and not endpoint.has_room(self.running):
+            return math.inf
+        slots = self.settings.slots
+        if slots is not None and self.running >= slots:
             return math.inf
         if self.concurrency is not None and self.running >= self.part:
             self.wants_part = True

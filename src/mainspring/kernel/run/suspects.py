@@ -12,15 +12,13 @@ from heapq import heapify, heappop, heappush
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.visit import Position, Run, Visit
 
-# So many visits that a dead worker may have been running are tried at once.
-SUSPECTS_AT_ONCE = 4
-# A try that has lasted so long (seconds) makes room for the next, alone where it is the last: what kills
-# a worker mostly does so soon, and a hundred runs of an hour must not wait for each other.
-TRY_SECONDS = 5.0
-LAST_TRY_SECONDS = 60.0
-# And so many of those that wait for their try are put back at once. All of them, at the end of each
-# try, cost half a core and a third of the rate where two thousand waited.
-SUSPECTS_PUT_BACK = 2 * SUSPECTS_AT_ONCE
+
+def may_try(*, is_last: bool, trying: int, last: int, at_once: int) -> bool:
+    """Whether a suspect may begin beside those that are tried, of which so many have their last try.
+
+    A few at a time. One that a further death would park is alone, lest it be parked for what another did.
+    """
+    return trying == 0 if is_last else last == 0 and trying < at_once
 
 
 class Suspects:
@@ -28,6 +26,7 @@ class Suspects:
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
+        self._tuning = buffer.tuning
         self._waiting: list[tuple[int, Position, int, Visit]] = []  # a heap, the most urgent first
         self.running = 0
         self._last = 0  # of those, the ones that a further death would park
@@ -42,22 +41,19 @@ class Suspects:
         return bool(self._waiting) and not self.running
 
     def may_begin(self, visit: Visit) -> bool:
-        """A few at a time, each alone that a further death would park, lest it be parked for what another
-        one did."""
-        if self._is_last(visit):
-            return self.running == 0
-        return self._last == 0 and self.running < SUSPECTS_AT_ONCE
+        """A few at a time (see may_try). One that may not is kept for its try."""
+        is_last, at_once = self._is_last(visit), self._tuning.suspects
+        if may_try(is_last=is_last, trying=self.running, last=self._last, at_once=at_once):
+            return True
+        heappush(self._waiting, (-visit.priority, visit.position, id(visit), visit))
+        return False
 
     def _is_last(self, visit: Visit) -> bool:
         return visit.crashes + 1 >= self._buffer.queues[visit.queue].settings.crash_limit
 
-    def keep(self, visit: Visit) -> None:
-        """It waits for its try."""
-        heappush(self._waiting, (-visit.priority, visit.position, id(visit), visit))
-
     def put_back(self) -> None:
         """The most urgent ones, to be tried if they may."""
-        for _ in range(min(SUSPECTS_PUT_BACK, len(self._waiting))):
+        for _ in range(min(self._tuning.suspects_put_back, len(self._waiting))):
             self._buffer.place(heappop(self._waiting)[-1])
 
     def began(self, run: Run) -> None:
@@ -74,7 +70,8 @@ class Suspects:
 
     def seconds(self, run: Run) -> float:
         """After how long a try makes room for the next."""
-        return LAST_TRY_SECONDS if self._is_last(run.visit) else TRY_SECONDS
+        is_last = self._is_last(run.visit)
+        return self._tuning.last_try_seconds if is_last else self._tuning.try_seconds
 
     def drop(self, unwanted: Callable[[Visit], bool]) -> None:
         """Forget those that wait in shards that are no longer mine."""

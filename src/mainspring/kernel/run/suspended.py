@@ -1,10 +1,19 @@
-"""The rest of a handler that has suspended: a slot goes on with it in the run's own context."""
+"""Calling a handler: up to where it first suspends, and then the rest of it, in the run's own context."""
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
+from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.visit import Run
+
+# The run that the code at hand belongs to: known in its context, its threads and its background tasks.
+running: contextvars.ContextVar[Run | None] = contextvars.ContextVar(
+    "mainspring.running", default=None
+)
+_EMPTY = contextvars.Context()
 _SENT: Any = object()
 
 
@@ -39,3 +48,21 @@ class Suspended:
 
     def close(self) -> None:
         self._run(self._coroutine.close)
+
+
+def begin(run: Run) -> Suspended | Outcome:
+    """Call its handler up to where it first suspends. Returns what is left of it, or what it came to."""
+    in_context = _EMPTY.copy().run
+    coroutine = run.settings.handler(run)
+    try:
+        first = in_context(_send_first, run, coroutine)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    return Suspended(coroutine, in_context, first)
+
+
+def _send_first(run: Run, coroutine: Any) -> Any:
+    """Begin in the run's context, which knows the run."""
+    running.set(run)
+    return coroutine.send(None)

@@ -1,5 +1,5 @@
-"""What a settle says and is told: arguments and answers of settle.sql and its short forms, settle_done.sql
-and settle_bundle.sql. Pure, no I/O.
+"""What a settle says and is told: arguments and answers of settle.sql and its short form, settle_done.sql.
+Pure, no I/O.
 
 The settler sends many runs at once; a task's own transaction and an actor elsewhere send one.
 """
@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from mainspring.db.literals import numbers, quoted, texts, words
+from mainspring.db.steps import Record
+from mainspring.failure_text import ERROR_BYTES, clean_text
 from mainspring.kernel.outcome import (
     DONE,
     Again,
@@ -24,12 +26,13 @@ from mainspring.kernel.outcome import (
     Failed,
     Outcome,
     Parked,
+    Postponed,
     Retry,
     Writer,
 )
-from mainspring.kernel.retry import ERROR_BYTES, clean_text
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run
 
 _encode = msgspec.json.Encoder().encode
@@ -37,25 +40,23 @@ _encode = msgspec.json.Encoder().encode
 PLAIN, OTHER, SETTLED = "plain", "other", "settled"
 BatchKind = Writer | str  # of results that are settled together
 _version = attrgetter("visit.version")
-# From so many runs on a bundle costs less than a row each in a batch with others. Payloads longer than
-# this (characters) have a row each: an array of them is made whole in the server's memory.
-BUNDLE_LEAST = 250
-_BUNDLE_PAYLOAD = 2_000
-# Between the queue and the rest of what the runs of a bundle have in common; no queue's name contains it.
-_UNIT = "\x1f"
-_KIN = 8  # characters with which ids of the same 65 seconds begin
 
 
-def lock_arguments(batch: Sequence[Run]) -> tuple[list[int], list[str], list[str]]:
-    """Shards, keys and queues: the arguments of lock_free.sql and find_visits.sql."""
-    return (
-        [run.visit.shard for run in batch],
-        [run.visit.key for run in batch],
-        [run.visit.queue for run in batch],
-    )
+class SettleAnswer(NamedTuple):
+    """For a run by its number; number 0 says how many were settled now."""
+
+    n: int
+    answer: str
 
 
-def in_order(rows: Sequence[Any], count: int) -> list[str]:
+class DoneAnswer(NamedTuple):
+    """How many were settled, and their tokens if not all were."""
+
+    settled: int
+    runs: list[int] | None
+
+
+def in_order(rows: Sequence[Record], count: int) -> list[str]:
     """The answers by run: all are settled but those that are named."""
     answers = ["settled"] * count
     settled = 0
@@ -69,14 +70,19 @@ def in_order(rows: Sequence[Any], count: int) -> list[str]:
     return answers
 
 
-def settle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
+def settle_arguments(batch: Sequence[Run], worker_id: object) -> Sequence[object]:
+    """The arguments of settle.sql, in their order."""
+    return SQL["settle"].arguments(settle_values(batch, worker_id))
+
+
+def settle_values(batch: Sequence[Run], worker_id: object) -> dict[str, object]:
     """The arguments of settle.sql."""
     visits = [run.visit for run in batch]
     results = [getattr(run.outcome, "result", None) for run in batch]
     details = [_detail(run) for run in batch]
     ids = [_id(run) for run in batch]
     any_pass = [run.settings is not None and run.settings.any_pass for run in batch]
-    values = {
+    return {
         "shards": numbers([visit.shard for visit in visits]),
         "keys": texts([visit.key for visit in visits]),
         "queues": texts([visit.queue for visit in visits]),
@@ -88,10 +94,8 @@ def settle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
         "results": texts(results) if any(results) else None,
         "details": texts(details) if any(details) else None,
         "ids": words([id or "null" for id in ids]) if any(ids) else None,
-        "addresses": quoted([visit.address for visit in visits]),
         "worker_id": worker_id,
     }
-    return SQL["settle"].arguments(values)
 
 
 def is_plain(run: Run) -> bool:
@@ -115,97 +119,54 @@ def kind_of(run: Run) -> BatchKind:
     if (form is Done or form is Again) and outcome.writer is not None:
         writer: Writer = outcome.writer
         return writer
-    if not is_plain(run):
-        return OTHER
-    visit = run.visit
-    queue, priority, head = visit.queue, visit.priority, visit.key[:_KIN]
-    return f"{queue}{_UNIT}{priority}{head}" if _joins(run, queue, priority, head) else PLAIN
+    return PLAIN if is_plain(run) else OTHER
 
 
 def by_kind(runs: Sequence[Run]) -> Iterable[tuple[BatchKind, Sequence[Run]]]:
-    """Runs as they are settled together. Those that followed each other in a slot are nearly all of one
-    kin, which is asked first: to find the kind of each would be a tenth of what a short run costs."""
-    first = runs[0].visit
-    kind = kind_of(runs[0])
-    if is_kin(kind):
-        queue, priority, head = first.queue, first.priority, first.key[:_KIN]
-        settings = runs[0].settings
-        for run in runs:
-            if run.settings is not settings or not _joins(run, queue, priority, head):
-                break
-        else:
-            return [(kind, runs)]
+    """Runs as they are settled together. Those that followed each other in a slot are nearly all alike and
+    plain, which is asked first: to find the kind of each would be a tenth of what a short run costs."""
+    settings = runs[0].settings
+    if kind_of(runs[0]) is PLAIN and all(
+        run.outcome == DONE
+        and run.settings is settings
+        and not (run.settled or run.held or run.strayed)
+        and run.visit.address is not None
+        for run in runs
+    ):
+        return [(PLAIN, runs)]
     return [(kind, list(same)) for kind, same in groupby(runs, kind_of)]
 
 
-def _joins(run: Run, queue: str, priority: int, head: str) -> bool:
-    """Whether a run can be in a bundle of this queue and priority, with keys that begin so, as far as its
-    queue's settings do not forbid it (`is_plain`)."""
-    visit = run.visit
-    return (
-        run.outcome == DONE
-        and not (run.settled or run.held or run.strayed or visit.attempt)
-        and visit.address is not None
-        and visit.group is None
-        and visit.priority == priority
-        and visit.queue == queue
-        and visit.key.startswith(head)
-        and len(visit.payload) <= _BUNDLE_PAYLOAD
-        and str(visit.id) == visit.key
-    )
-
-
-def is_kin(kind: BatchKind) -> bool:
-    """Whether runs of this kind can become a bundle of history together."""
-    return isinstance(kind, str) and _UNIT in kind
-
-
-def short_form(kind: BatchKind, *, bundled: bool) -> str | None:
-    """The statement that settles runs of a kind, if not the long one."""
-    if is_kin(kind) and bundled:
-        return "settle_bundle"
-    return "settle_done" if kind == PLAIN or is_kin(kind) else None
-
-
-def bundle_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
-    """The arguments of settle_bundle.sql, as those of settle_done.sql."""
-    keys = [run.visit.key for run in batch]
-    first = batch[0].visit
-    values = _done_values(sorted(batch, key=_version), worker_id)
-    values |= {"queue": first.queue, "priority": first.priority}
-    values |= {"first_key": min(keys), "last_key": max(keys)}
-    return SQL["settle_bundle"].arguments(values)
-
-
-def done_arguments(batch: Sequence[Run], worker_id: Any) -> Sequence[Any]:
-    """The arguments of settle_done.sql."""
+def done_values(
+    batch: Sequence[Run],
+    worker_id: object,
+    bundle_from: int | None = None,
+    tuning: Tuning = DEFAULT,
+) -> dict[str, object]:
+    """The arguments of settle_done.sql, in the order of versions. Times as whole microseconds: the server
+    reads them faster."""
     batch = sorted(batch, key=_version)
-    values = _done_values(batch, worker_id)
-    results = [run.outcome.result for run in batch]
-    values["results"] = texts(results) if any(results) else None
-    return SQL["settle_done"].arguments(values)
-
-
-def _done_values(batch: Sequence[Run], worker_id: Any) -> dict[str, Any]:
-    """Of runs in the order of their versions. Times as whole microseconds: the server reads them faster."""
     visits = [run.visit for run in batch]
+    results = [run.outcome.result for run in batch]
     return {
         "addresses": quoted([visit.address for visit in visits]),
         "versions": numbers([visit.version for visit in visits]),
         "runs": numbers([run.token for run in batch]),
         "started": numbers([int(run.started * 1e6) for run in batch]),
         "took": numbers([int(run.seconds * 1e6) for run in batch]),
+        "results": texts(results) if any(results) else None,
         "worker_id": worker_id,
         "count": len(batch),
+        "bundle_from": bundle_from,
+        "payload_most": tuning.bundle_payload,
     }
 
 
-def done_in_order(rows: Sequence[Any], batch: Sequence[Run]) -> list[str]:
+def done_in_order(found: DoneAnswer, batch: Sequence[Run]) -> list[str]:
     """The answers of a short form by run. What it did not find is to be sent again, and judged."""
-    [(count, tokens)] = rows
-    if count == len(batch):
-        return ["settled"] * count
-    settled = set(tokens or ())
+    if found.settled == len(batch):
+        return ["settled"] * found.settled
+    settled = set(found.runs or ())
     answers = []
     for run in batch:
         run.strayed = run.token not in settled
@@ -247,6 +208,10 @@ def _detail(run: Run) -> str | None:
         case Retry(after=after, error_type=kind, error=error):
             detail |= {"outcome": "retry", "delay": after, "attempt": run.visit.attempt + 1}
             detail |= {"error_type": kind, "error": error}
+        case Postponed(after=after, error=error, crash=crash):
+            # As again, but what is counted stays, and history is told nothing.
+            detail |= {"outcome": "again", "delay": after, "attempt": run.visit.attempt}
+            detail |= {"error": error, "kept": True, "crash": crash, "quiet": True}
         case Parked(error_type=kind, error=error):
             detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
             detail |= {"error_type": kind, "error": error}

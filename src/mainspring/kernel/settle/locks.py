@@ -7,35 +7,51 @@ written, and runs whose visit is gone or somebody else's are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
+from uuid import UUID
 
 from mainspring.db.literals import numbers, texts, words
-from mainspring.kernel.settle.batches import lock_arguments
+from mainspring.db.steps import Steps, rows
+from mainspring.db.tx import Tx
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
 
 
-async def lock_visits(connection: Any, runs: Sequence[Run]) -> list[str]:
+class FoundVisit(NamedTuple):
+    queue: str
+    key: str
+    id: UUID
+
+
+class LockedVisit(NamedTuple):
+    n: int  # of the run, from 1
+    answer: str
+
+
+async def lock_visits(tx: Tx, runs: Sequence[Run]) -> list[str]:
     """How the visit of each run stands, locked until the transaction ends unless 'locked' or 'gone'.
 
     'same': as it was read. 'moved': offered again meanwhile, so it stays due when it is settled.
     'settled': by this run before, its answer was lost. 'locked': somebody has it, try again soon.
     'gone': the result counts for nothing.
     """
-    locking = SQL["lock_visits"]
-    rows = await connection.fetch(locking.numbered, *locking.arguments(lock_values(runs)))
-    answers = {row["n"] - 1: row["answer"] for row in rows}
+    return await tx.follow(lock_steps(runs))
+
+
+def lock_steps(runs: Sequence[Run]) -> Steps[list[str]]:
+    """The same as steps."""
+    locked = yield from rows(SQL["lock_visits"], LockedVisit, **lock_values(runs))
+    answers = {n - 1: answer for n, answer in locked}
     if len(answers) < len(runs):
-        finding = SQL["find_visits"]
-        rows = await connection.fetch(finding.numbered, *finding.arguments(find_values(runs)))
-        there = {(row["queue"], row["key"]) for row in rows}
+        found = yield from rows(SQL["find_visits"], FoundVisit, **find_values(runs))
+        there = {(visit.queue, visit.key) for visit in found}
         for n, run in enumerate(runs):
-            found = (run.visit.queue, run.visit.key) in there
-            answers.setdefault(n, "locked" if found else "gone")
+            is_there = (run.visit.queue, run.visit.key) in there
+            answers.setdefault(n, "locked" if is_there else "gone")
     return [answers[n] for n in range(len(runs))]
 
 
-def lock_values(runs: Sequence[Run]) -> dict[str, Any]:
+def lock_values(runs: Sequence[Run]) -> dict[str, object]:
     """The arguments of lock_visits.sql."""
     visits = [run.visit for run in runs]
     return {
@@ -49,7 +65,10 @@ def lock_values(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def find_values(runs: Sequence[Run]) -> dict[str, Any]:
-    """The arguments of find_visits.sql."""
-    shards, keys, queues = lock_arguments(runs)
-    return {"shards": shards, "keys": keys, "queues": queues}
+def find_values(runs: Sequence[Run]) -> dict[str, object]:
+    """The arguments of find_visits.sql and lock_free.sql."""
+    return {
+        "shards": [run.visit.shard for run in runs],
+        "keys": [run.visit.key for run in runs],
+        "queues": [run.visit.queue for run in runs],
+    }

@@ -12,4 +12,4 @@ update mainspring.visit v
 set held_until = mainspring.now() + make_interval(secs => m.work_timeout)
 from mine m
 where v.shard = m.shard and v.key = m.key and v.queue = m.queue
-returning v.pass, v.held_until
+returning v.pass as run, v.held_until

@@ -18,4 +18,4 @@ set pass = mainspring.token(), holder = null, started_at = mainspring.now(),
 from free f
 where v.shard = f.shard and v.key = f.key and v.queue = f.queue
 returning v.shard, v.key, v.queue, v.id, v.grp, v.priority, date_part('epoch', v.due_at) as due, v.version, least(v.attempt, 2147483645) as attempt, v.crashes,
-  case when v.expires_at is not null then greatest(least(v.expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at, v.payload::text as payload, v.pass, extract(epoch from v.started_at)::double precision as started, v.held_until
+  case when v.expires_at is not null then greatest(least(v.expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at, v.payload::text as payload, v.pass as run, extract(epoch from v.started_at)::double precision as started, v.held_until

@@ -5,22 +5,18 @@ batch.py       the state of one commit: the changes of a batch, what became of e
 change.py      what one settled visit does to its process, worked out before anything is
                written
 close.py       promises are closed, who waited goes on, and the last end finishes the process
-commit.py      many changes of many processes in one transaction
-end_rows.py    what becomes of task rows, as the columns that end_tasks.sql takes
+commit.py      many changes of many processes in one transaction: by the settler, which calls a
+               writer, or apart from it
 external.py    what tasks wait for outside the graph, in a commit: signals, times and child
                processes
 insert.py      what decisions add to their graphs: tasks, edges, counts of open inputs, and
                scopes
 lock.py        the locks of a commit: processes, then visits, then task rows, each in one
                order
-settle_one.py  settling one run apart from the settler: its change and its visit, in the
-               caller's transaction
 signals.py     buffered when early, the same id is the same signal (P15)
 start.py       four rows in anyone's transaction, nothing locked (P6)
 task_input.py  what a task is run with
 visits.py      the visits of processes: which queue, key, shard and payload each has
 waiting.py     tasks that wait outside the graph: for a signal, a time, a child process
-writer.py      the writer of decisions: what the settler calls to commit the changes of many
-               runs with their settles
 sql/           the statements that they send, one a file
 """

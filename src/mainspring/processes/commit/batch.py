@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from mainspring.db.sql import Statement
 from mainspring.kernel import EARLIEST, Run, Verdict, new_id, tokens
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import (
@@ -28,8 +26,6 @@ from mainspring.processes.commit.visits import (
     queue_of,
     task_visit,
 )
-
-Step = tuple[Statement, dict[str, Any]]
 
 
 class Torn(RuntimeError):
@@ -51,7 +47,7 @@ class CommitBatch:
         runs: Sequence[Run] = (),
         waiting: bool = False,
         serves: Serves = lambda queue, shard: False,
-        settle: dict[str, Any] | None = None,
+        settle: Mapping[str, object] | None = None,
         worker_id: UUID | None = None,
     ) -> None:
         self.changes = changes
@@ -62,18 +58,28 @@ class CommitBatch:
         self.waiting = waiting  # for a structural change under way, instead of leaving it alone
         self.serves = serves  # what the committing worker will start itself
         self.worker_id = worker_id  # of the worker that starts what it serves
-        # The arguments of settle.sql, if every change is a plain success: see locking.settle_visits.
+        # The arguments of settle.sql, if every change is a plain success: see lock.settle_visits.
         self.settle = settle
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
         self.task_inputs: dict[int, TaskInput] = {}  # by the version of the visit
         self.offers: list[NewVisit] = []  # that may be there already
+        self.looks: set[str] = set()  # processes that must be looked at
         self.roots: dict[str, str] = {}
         self.types: dict[str, str] = {}
         self.engines: dict[str, str] = {}  # the queue in which the engine works for each process
         self.root_closed: set[str] = set()
         self._tokens: list[int] = []  # drawn and not used yet
         self.now = EARLIEST
+
+    def took(
+        self, id: str, root: str, type: str, engine: str, now: datetime, root_closed: bool
+    ) -> None:
+        """A process is locked, and may be changed."""
+        self.roots[id], self.types[id], self.engines[id] = root, type, engine
+        self.now = now
+        if root_closed:
+            self.root_closed.add(id)
 
     def ready(
         self,

@@ -6,8 +6,8 @@ it links to is listed. `commit.py` writes many changes of many processes in one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -39,7 +39,7 @@ class NewTask(msgspec.Struct):
     edges: tuple[tuple[str, str], ...] = ()
     options: TaskOptions | None = None
     scope_id: str | None = None
-    undo: Any = None
+    undo: object = None  # JSON
     step: int = 0
 
 
@@ -50,7 +50,7 @@ class NewScope(msgspec.Struct):
     process_id: str
     parent: str | None
     opened_by: str
-    on_error: Any
+    on_error: object  # JSON
     promise: str
     timeout: float | None
 
@@ -61,7 +61,7 @@ class Waiting(msgspec.Struct):
     kind: str  # signal, timer, child
     name: str | None = None
     seconds: float | None = None
-    until: Any = None
+    until: datetime | None = None
     child: str | None = None
 
 
@@ -95,7 +95,7 @@ class TaskChange(msgspec.Struct, eq=False):
     scope_id: str | None = None
     tasks: Sequence[NewTask] = ()
     scopes: Sequence[NewScope] = ()
-    attrs: dict[str, Any] | None = None
+    attrs: Mapping[str, object] | None = None
     waiting: Waiting | None = None
     # A signal that the task takes: its name and id.
     signal: tuple[str, str] | None = None
@@ -115,6 +115,16 @@ class TaskChange(msgspec.Struct, eq=False):
     doubted: bool = False  # a commit that had it failed: each step is looked at in the next
 
     @property
+    def is_outside(self) -> bool:
+        """Its task waits outside the graph from here on, or did until now."""
+        return self.waiting is not None or self.signal is not None or self.was_external
+
+    def must_park(self, error: Failure) -> None:
+        """It cannot be carried out: the task waits for an operator."""
+        self.failing = self.park = True
+        self.error = error
+
+    @property
     def is_plain(self) -> bool:
         """A success: whatever the commit finds, its visit is done."""
         return not (
@@ -127,8 +137,13 @@ class TaskChange(msgspec.Struct, eq=False):
         )
 
 
-def change_of(task_input: TaskInput, decision: Decision) -> TaskChange:
-    """A decision as a change. `validate` has found nothing against it."""
+def change_of(
+    task_input: TaskInput, decision: Decision, *, failing: bool = True, park: bool = False
+) -> TaskChange:
+    """A decision as a change. `validate` has found nothing against it.
+
+    An error is one to be caught or to park the task, unless it is not `failing`; see TaskChange.
+    """
     change = TaskChange(
         task_input.process_id,
         task_input.task_id,
@@ -140,7 +155,7 @@ def change_of(task_input: TaskInput, decision: Decision) -> TaskChange:
         background=task_input.background,
     )
     if decision.error is not None:
-        change.failing = True
+        change.failing, change.park = failing, park
         change.promise, change.outcome, change.error = task_input.promise, "err", decision.error
         return change
     if not decision.children and decision.returned is None:

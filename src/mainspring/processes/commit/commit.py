@@ -1,27 +1,55 @@
 """The decision commit: many changes of many processes in one transaction.
 
-A generator of statements without I/O, so that the settler (asyncpg) and a task's own transaction
-(psycopg) walk the same steps. Lock order: processes by id (shared), visits, task rows by id in one
-pass, wait rows by task, new visits, process rows. Every step is a statement of its own: what it
+`Commit` is a generator of statements without I/O, so that the settler (asyncpg) and a task's own
+transaction (psycopg) walk the same steps. Lock order: processes by id (shared), visits, task rows by id
+in one pass, wait rows by task, new visits, process rows. Every step is a statement of its own: what it
 sees is what was committed before its locks were had.
+
+`Decisions` is the writer by which the settler commits many runs; `change_steps` settles one run apart
+from the settler.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
 
-from mainspring.kernel import Again
+import msgspec
+
+from mainspring.db.database import Connection
+from mainspring.db.steps import Steps, rows
+from mainspring.kernel import (
+    KERNEL_SQL,
+    Again,
+    Done,
+    Outcome,
+    Run,
+    SettleAnswer,
+    Verdict,
+    WorkerPort,
+    clock,
+    in_order,
+    settle_values,
+)
 from mainspring.processes.commit import close, external, insert, lock
 from mainspring.processes.commit.batch import CommitBatch
 from mainspring.processes.commit.change import TaskChange
-from mainspring.processes.steps import Steps
+
+# Decisions that are committed together; batches of 100 to 500 cost alike, smaller ones more.
+BATCH = 250
+# Decisions with more children than `WIDE` are committed by fours, with more than `WIDEST` alone: what a
+# transaction writes, and what its statements keep in memory, is bounded by the children.
+WIDE = 16
+WIDE_BATCH = 4
+WIDEST = 1000
 
 
 class Commit(CommitBatch):
     """One transaction of changes."""
 
-    def steps(self) -> Steps[Any]:
+    def steps(self) -> Steps[None]:
         """Write the changes; what is not to be settled says so in `verdicts`."""
         taken = yield from lock.lock_processes(self)
         if self.settle is not None and not any(self.verdicts):
@@ -35,33 +63,157 @@ class Commit(CommitBatch):
         if taken:
             yield from self._write(taken)
 
-    def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps[Any]:
+    def structural_steps(self, root: str, type: str, now: datetime, engine: str) -> Steps[None]:
         """The same for the changes of one process that the caller has locked for itself alone."""
-        id = self.changes[0].process_id
-        self.roots[id], self.types[id], self.now = root, type, now
-        self.engines[id] = engine
-        self.root_closed.add(id)
+        self.took(self.changes[0].process_id, root, type, engine, now, root_closed=True)
         yield from self._write(list(range(len(self.changes))))
 
-    def _write(self, taken: list[int]) -> Steps[Any]:
+    def _write(self, taken: list[int]) -> Steps[None]:
         found = yield from external.look_outside(self, taken)
         changes = [self.changes[n] for n in taken if not self.changes[n].seeks] + list(found)
         if not changes:
             return
-        state = yield from lock.lock_tasks(changes)
-        changes = [change for change in changes if lock.still_counts(self, change, found, state)]
+        locked = yield from lock.lock_tasks(changes)
+        changes = [change for change in changes if lock.still_counts(self, change, found, locked)]
         for change in changes:
             if change.keeps:
                 self.verdicts[self.place_of(change)] = Again(after=1.0)
         yield from external.start_children(self, changes)
-        yield from self._grow_and_end(changes, state)
+        yield from self._grow_and_end(changes, locked)
 
-    def _grow_and_end(self, changes: list[TaskChange], state: dict[str, Any] | None) -> Steps[Any]:
-        yield from insert.insert(self, changes, state or {})
+    def _grow_and_end(
+        self, changes: list[TaskChange], locked: Mapping[str, lock.LockedTask] | None
+    ) -> Steps[None]:
+        yield from insert.insert(self, changes, locked or {})
         yield from close.judge(self, changes)
-        yield from close.end(changes, state)
-        yield from external.take(changes)
+        yield from close.end(changes, locked)
+        outside = [change for change in changes if change.is_outside]
+        if outside:
+            yield from external.take(outside)
         yield from close.release(self, changes)
-        yield from external.wait_outside(self, changes)
+        if outside:
+            yield from external.wait_outside(self, outside)
         yield from close.offer(self, changes)
         yield from close.finish(self, changes)
+
+
+class Decisions:
+    """The writer of changes: they and the settles of their runs are one transaction."""
+
+    overlaps = True  # they lock in one order: as well two lines of a worker as two workers
+    stands = False
+
+    def __init__(
+        self,
+        shard_count: int,
+        most: int,
+        committed: Callable[[Commit], None],
+        worker: WorkerPort,
+    ) -> None:
+        self.most = most
+        self._worker = worker
+        self._shard_count = shard_count
+        self._committed = committed
+        # The batch that is being committed on a connection; one that breaks takes its batch along.
+        self._open: WeakKeyDictionary[Connection, Commit] = WeakKeyDictionary()
+
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
+        changes = [_change_of(run) for run in runs]
+        settle, worker_id = None, self._worker.worker_id
+        if worker_id is not None and all(change.is_plain for change in changes):
+            settle = settle_values(runs, worker_id)
+        commit = self._open[connection] = Commit(
+            changes,
+            self._shard_count,
+            runs=runs,
+            serves=self._worker.serves,
+            settle=settle,
+            worker_id=worker_id,
+        )
+        try:
+            await connection.follow(commit.steps())
+        except BaseException:
+            for run, change in zip(runs, changes, strict=True):
+                run.change = msgspec.structs.replace(change, doubted=True)
+            raise
+        await _count(connection, runs, commit)
+        return commit.verdicts
+
+    def committed(self, connection: Connection) -> None:
+        """Told by the settler."""
+        self._committed(self._open.pop(connection))
+
+
+class DecisionWriters:
+    """The writers of one worker, by how wide decisions are."""
+
+    def __init__(
+        self, shard_count: int, committed: Callable[[Commit], None], worker: WorkerPort
+    ) -> None:
+        self._batched, self._wide, self._alone = (
+            Decisions(shard_count, most, committed, worker) for most in (BATCH, WIDE_BATCH, 1)
+        )
+
+    def settles(self, run: Run, change: TaskChange) -> Outcome:
+        """The run is over, and this is what it changes."""
+        if change.state is not None and '"deadline"' in run.visit.payload:
+            unneeded = [(change.process_id, "", f"deadline/{change.task}")]
+            change = msgspec.structs.replace(change, unneeded=unneeded)
+        run.change = change
+        width = len(change.tasks)
+        if width > WIDEST:
+            return Done(writer=self._alone)
+        return Done(writer=self._wide if width > WIDE else self._batched)
+
+    def settles_later(self, run: Run, make: Callable[[], TaskChange]) -> Outcome:
+        """The same, but the change is made when it is written: many wait as what they are made of."""
+        run.change = make
+        return Done(writer=self._wide)
+
+
+def _change_of(run: Run) -> TaskChange:
+    """What the run noted; a wide one is made only now."""
+    noted: TaskChange | Callable[[], TaskChange] = run.change
+    return noted if isinstance(noted, TaskChange) else noted()
+
+
+async def _count(connection: Connection, runs: Sequence[Run], commit: Commit) -> None:
+    """Results that came too late to count, and what else the changes say."""
+    counted = []
+    for run, change, verdict in zip(runs, commit.changes, commit.verdicts, strict=True):
+        name = "late_result" if verdict == "gone" else change.counts if verdict is None else None
+        if name is not None:
+            counted.append((run.visit.queue, name))
+    if counted:
+        actors, names = [actor for actor, _ in counted], [name for _, name in counted]
+        await connection.run(KERNEL_SQL["count"], actors=actors, names=names)
+
+
+# -- one run, apart from the settler
+
+
+def settle_steps(run: Run, outcome: Outcome, worker_id: UUID | None = None) -> Steps[str]:
+    """Write a run's outcome to its visit, in the caller's transaction; returns what settle.sql does.
+
+    But "before" where this run was settled earlier: perhaps by somebody else, so its outcome need not be
+    this one.
+    """
+    seconds = max(0.0, clock.local() - run.began)
+    ended = msgspec.structs.replace(run, outcome=outcome, seconds=seconds)
+    answers = yield from rows(
+        KERNEL_SQL["settle"], SettleAnswer, **settle_values([ended], worker_id)
+    )
+    answer = in_order(answers, 1)[0]
+    return "before" if answer == "settled" and len(answers) > 1 else answer
+
+
+def change_steps(
+    run: Run, change: TaskChange, shard_count: int, worker_id: UUID | None = None
+) -> Steps[str]:
+    """Commit what a run changes and settle it: "settled", or why nothing was written."""
+    commit = Commit([change], shard_count, runs=[run], waiting=True)
+    yield from commit.steps()
+    verdict = commit.verdicts[0]
+    if isinstance(verdict, str):
+        return "before" if verdict == "settled" else verdict
+    return (yield from settle_steps(run, Done() if verdict is None else verdict, worker_id))

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import timedelta
 from itertools import count
-from typing import Any
 
 import msgspec
 
 from mainspring.db.literals import as_rows
+from mainspring.db.steps import Steps, first, rows, run
 from mainspring.errors import IdInUse
 from mainspring.kernel import Again
 from mainspring.processes.commit.batch import CommitBatch
 from mainspring.processes.commit.change import NewProcess, TaskChange
 from mainspring.processes.commit.start import Started, start_steps
-from mainspring.processes.commit.waiting import closing_of
+from mainspring.processes.commit.waiting import ExternalTask, WaitingSignal, closing_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, Steps
 from mainspring.tasks.declare.promise import Failure
 
 
-def look_outside(
-    batch: CommitBatch, taken: list[int]
-) -> Generator[Step, list[Any], dict[TaskChange, int]]:
+def look_outside(batch: CommitBatch, taken: list[int]) -> Steps[dict[TaskChange, int]]:
     """What the visits of signals, timers and children find to close, each with its visit."""
     seeking = [n for n in taken if batch.changes[n].seeks]
     if not seeking:
         return {}
     ids = sorted({batch.changes[n].process_id for n in seeking})
-    externals = yield SQL["read_externals"], {"ids": ids}
-    signals: dict[tuple[str, str], list[Any]] = {}
-    if any(row[2] == "signal" for row in externals):
-        for row in (yield SQL["read_signals"], {"ids": ids}):
-            signals.setdefault((row[0], row[1]), []).append(row)
+    externals = yield from rows(SQL["read_externals"], ExternalTask, ids=ids)
+    signals: dict[tuple[str, str | None], list[WaitingSignal]] = {}
+    if any(external.kind == "signal" for external in externals):
+        for signal in (yield from rows(SQL["read_signals"], WaitingSignal, ids=ids)):
+            signals.setdefault((signal.process_id, signal.name), []).append(signal)
     visit_of = {batch.changes[n].process_id: n for n in seeking}
     timing = [batch.changes[n] for n in seeking if batch.changes[n].seeks == "timer"]
     timers = {change.task: change.background for change in timing}
     found: dict[TaskChange, int] = {}
-    for row in externals:
-        waiting = signals.get((row[0], row[3]), [])
-        change = closing_of(row, waiting, now=batch.now, timers=timers)
+    for external in externals:
+        waiting = signals.get((external.process_id, external.name), [])
+        change = closing_of(external, waiting, now=batch.now, timers=timers)
         if change is not None:
-            change.background = timers.get(change.task)
             found[change] = visit_of[change.process_id]
-    early = {row[1]: row[4] for row in externals if row[4] is not None and row[4] > batch.now}
+    early = {e.task: e.due_at for e in externals if e.due_at is not None and e.due_at > batch.now}
     closed = {change.task for change in found}
     for n in seeking:
         task = batch.changes[n].task
@@ -53,26 +48,27 @@ def look_outside(
     return found
 
 
-def take(changes: list[TaskChange]) -> Steps[Any]:
+def take(changes: list[TaskChange]) -> Steps[None]:
     """Signals that are taken, and rows of tasks that wait outside no longer."""
     taking = [change for change in changes if change.signal is not None]
     if taking:
-        values = {
-            "processes": [change.process_id for change in taking],
-            "names": [change.signal[0] for change in taking if change.signal],
-            "ids": [change.signal[1] for change in taking if change.signal],
-            "tasks": [change.task for change in taking],
-            "generations": [change.generation for change in taking],
-        }
-        rows = yield SQL["take_signals"], values
-        if len(rows) != len(taking):
+        taken = yield from rows(
+            SQL["take_signals"],
+            str,
+            processes=[change.process_id for change in taking],
+            names=[change.signal[0] for change in taking if change.signal],
+            ids=[change.signal[1] for change in taking if change.signal],
+            tasks=[change.task for change in taking],
+            generations=[change.generation for change in taking],
+        )
+        if len(taken) != len(taking):
             raise TimeoutError("a signal was taken by another task meanwhile")  # sent again
     outside = [c.task for c in changes if c.was_external and c.state != "external"]
     if outside:
-        yield SQL["drop_externals"], {"tasks": outside}
+        yield from run(SQL["drop_externals"], tasks=outside)
 
 
-def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
+def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
     """Tasks that wait for a signal, a time or a child from here on."""
     items = []
     for change in changes:
@@ -102,10 +98,10 @@ def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
                 visit = msgspec.structs.replace(visit, priority=change.background)
             batch.offers.append(visit)
     if items:
-        yield SQL["insert_externals"], {"items": as_rows(items)}
+        yield from run(SQL["insert_externals"], items=as_rows(items))
 
 
-def start_children(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
+def start_children(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
     """Child processes begin in the commit by which their task begins to wait for them."""
     for change in changes:
         if change.child is None or change.waiting is None:
@@ -113,14 +109,13 @@ def start_children(batch: CommitBatch, changes: list[TaskChange]) -> Steps[Any]:
         try:
             started = yield from _start_child(change.child, batch.shard_count)
         except IdInUse as error:
-            change.failing = change.park = True
             text = f"{error}; a child is never one that is there already: derive its id from its parent's"
-            change.error = Failure("mainspring.errors.IdInUse", text, cause=change.task)
+            change.must_park(Failure("mainspring.errors.IdInUse", text, cause=change.task))
             continue
         change.waiting.child = started.id
 
 
-def _start_child(child: NewProcess, shard_count: int) -> Generator[Step, list[Any], Started]:
+def _start_child(child: NewProcess, shard_count: int) -> Steps[Started]:
     """Under its id. After a restart the child of before has that: this one's has a number besides."""
     parent = child.parent
     for number in count(parent.generation):
@@ -140,16 +135,15 @@ def _start_child(child: NewProcess, shard_count: int) -> Generator[Step, list[An
                 )
             )
         except IdInUse:
-            former = yield (
+            former = yield from first(
                 SQL["find_former_child"],
-                {
-                    "type": child.type,
-                    "key": key,
-                    "parent": parent.process_id,
-                    "task": parent.task,
-                    "generation": parent.generation,
-                },
+                str,
+                type=child.type,
+                key=key,
+                parent=parent.process_id,
+                task=parent.task,
+                generation=parent.generation,
             )
-            if not former:
+            if former is None:
                 raise
     raise AssertionError("numbers do not end")

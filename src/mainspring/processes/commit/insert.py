@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
 from mainspring.db.literals import as_rows, documents, numbers, texts, words
+from mainspring.db.steps import Steps, run
 from mainspring.processes.commit.batch import CommitBatch, Torn
 from mainspring.processes.commit.change import FIRST_OF, NewTask, TaskChange
+from mainspring.processes.commit.lock import LockedTask
 from mainspring.processes.commit.task_input import NO_OPTIONS, TaskInput
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps
 
 
-def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any]) -> Steps[Any]:
+def insert(
+    batch: CommitBatch, changes: list[TaskChange], locked: Mapping[str, LockedTask]
+) -> Steps[None]:
     """Children, edges and counts, before anything is closed: what this batch closes is counted
     as open here and released after."""
     tasks: list[NewTask] = []
@@ -25,7 +28,7 @@ def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any])
         # A promise that a tail call moves on is open too: its new fulfiller is made here.
         made = {task.id for task in change.tasks} | {task.promise for task in change.tasks}
         for task in change.tasks:
-            open_inputs, is_stopped = _inputs(task, made, state)
+            open_inputs, is_stopped = _inputs(task, made, locked)
             if is_stopped:
                 open_inputs = 0
             tasks.append(task)
@@ -39,17 +42,17 @@ def insert(batch: CommitBatch, changes: list[TaskChange], state: dict[str, Any])
                 if not task.edges:
                     batch.hand_over(_task_input(task))
     if tasks:
-        yield SQL["insert_tasks"], _values(tasks, waits, counted)
+        yield from run(SQL["insert_tasks"], **_values(tasks, waits, counted))
     scopes = [scope for change in changes for scope in change.scopes]
     if scopes:
-        yield SQL["insert_scopes"], {"items": as_rows(scopes)}
+        yield from run(SQL["insert_scopes"], items=as_rows(scopes))
     for scope in scopes:
         if scope.timeout is not None:
             due_at = batch.now + timedelta(seconds=scope.timeout)
             batch.offers.append(batch.asked_look(scope.process_id, due_at))
 
 
-def _inputs(task: NewTask, made: set[str], state: dict[str, Any]) -> tuple[int, bool]:
+def _inputs(task: NewTask, made: set[str], locked: Mapping[str, LockedTask]) -> tuple[int, bool]:
     """How many inputs are open, and whether it need not wait for them: one that is closed is an
     error that stops it, or the first of a first_of."""
     open_inputs = 0
@@ -60,12 +63,12 @@ def _inputs(task: NewTask, made: set[str], state: dict[str, Any]) -> tuple[int, 
         if promise in made:
             open_inputs += 1
             continue
-        row = state.get(promise)
-        if row is None:
+        linked = locked.get(promise)
+        if linked is None:
             raise Torn(f"task {task.id} waits for promise {promise}, which does not exist")
-        if row[2] is None:
+        if linked.outcome is None:
             open_inputs += 1
-        elif task.actor == FIRST_OF or (row[2] == "err" and kind in ("value", "order")):
+        elif task.actor == FIRST_OF or (linked.outcome == "err" and kind in ("value", "order")):
             is_stopped = True
     return open_inputs, is_stopped
 
@@ -90,7 +93,7 @@ def _task_input(task: NewTask) -> TaskInput:
 
 def _values(
     tasks: list[NewTask], waits: list[int], counted: list[tuple[str, str, int]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The arguments of insert_tasks.sql. Columns that few tasks need are left out where none does."""
     edges = [
         (task.process_id, promise, task.id, kind, pos)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from mainspring.db.batcher import Batcher
 from mainspring.db.literals import words
+from mainspring.db.steps import Steps, rows
 from mainspring.kernel import BACKGROUND_BELOW, DEFAULT_PRIORITY, Visit
+from mainspring.processes.connections import Lines
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.promise import Failure
 
@@ -96,24 +98,38 @@ def decode_options(text: str | None) -> TaskOptions:
     return NO_OPTIONS if text is None else _options.decode(text)
 
 
-def task_input_of(row: Sequence[Any]) -> TaskInput:
+class StoredTask(NamedTuple):
     """A row of read_tasks.sql."""
-    (id, process_id, promise, actor, state, generation, args, version, scope, step, how, inputs) = (
-        row
-    )
-    options = decode_options(how)
+
+    id: str
+    process_id: str
+    promise: str
+    actor: str
+    state: str
+    generation: int
+    args: str
+    args_version: int
+    scope_id: str | None
+    step: int
+    options: str | None
+    inputs: str | None  # JSON
+
+
+def task_input_of(row: StoredTask) -> TaskInput:
+    """A task as it is handed out, from its row."""
+    options = decode_options(row.options)
     return TaskInput(
-        process_id,
-        id,
-        promise,
-        actor,
-        state,
-        generation,
-        args,
-        version,
-        scope,
-        step,
-        () if inputs is None else tuple(map(_input, _inputs.decode(inputs))),
+        row.process_id,
+        row.id,
+        row.promise,
+        row.actor,
+        row.state,
+        row.generation,
+        row.args,
+        row.args_version,
+        row.scope_id,
+        row.step,
+        () if row.inputs is None else tuple(map(_input, _inputs.decode(row.inputs))),
         priority=options.priority,
         is_undo=options.shielded,
     )
@@ -138,54 +154,35 @@ def _input(raw: _RawInput) -> InputValue:
     )
 
 
-def read_arguments(wanted: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def read_values(wanted: Sequence[tuple[str, str]]) -> dict[str, object]:
     """The arguments of read_tasks.sql for pairs of process and task."""
     return {"processes": words([p for p, _ in wanted]), "ids": words([t for _, t in wanted])}
+
+
+def read_steps(wanted: Sequence[tuple[str, str]]) -> Steps[list[TaskInput]]:
+    """What tasks are run with, by pairs of process and task; those that are there."""
+    found = yield from rows(SQL["read_tasks"], StoredTask, **read_values(wanted))
+    return list(map(task_input_of, found))
 
 
 class TaskInputs:
     """Reads what tasks are handed out with: one read at a time, of all that were asked for meanwhile."""
 
-    def __init__(self, fetch: Any) -> None:
-        self._fetch = fetch  # (statement, values) -> rows, on a connection of the engine's
-        self._wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]] = {}
-        self._reader: asyncio.Task[None] | None = None
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._batcher = Batcher(self._read)
 
     async def load(self, process_id: str, task: str) -> TaskInput | None:
         """The task as it stands; None if there is no such row."""
-        key = (process_id, task)
-        future = self._wanted.get(key)
-        if future is None:
-            loop = asyncio.get_running_loop()
-            future = self._wanted[key] = loop.create_future()
-            if self._reader is None:
-                self._reader = loop.create_task(self._read_on())
-        return await asyncio.shield(future)
+        return await self._batcher((process_id, task))
 
-    async def _read_on(self) -> None:
-        try:
-            while self._wanted:
-                wanted, self._wanted = self._wanted, {}
-                await self._read(wanted)
-        finally:
-            self._reader = None
+    async def close(self) -> None:
+        """When the worker has stopped."""
+        await self._batcher.close()
 
-    async def _read(self, wanted: dict[tuple[str, str], asyncio.Future[TaskInput | None]]) -> None:
-        try:
-            rows = await self._fetch(SQL["read_tasks"], read_arguments(list(wanted)))
-            found = {h.task_id: h for h in map(task_input_of, rows)}
-        except BaseException as error:
-            for future in wanted.values():
-                if not future.done():
-                    future.set_exception(
-                        error
-                        if isinstance(error, Exception)
-                        else RuntimeError("the read was stopped")
-                    )
-                    future.exception()
-            if not isinstance(error, Exception):
-                raise
-            return
-        for (_, task), future in wanted.items():
-            if not future.done():
-                future.set_result(found.get(task))
+    async def _read(self, wanted: Sequence[tuple[str, str]]) -> list[TaskInput | None]:
+        found = await self._lines.rows(SQL["read_tasks"], StoredTask, **read_values(wanted))
+        by_id = {row.id: row for row in found}
+        return [
+            None if (row := by_id.get(task)) is None else task_input_of(row) for _, task in wanted
+        ]

@@ -8,15 +8,16 @@ lies with its group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
+from mainspring.db.steps import Steps, rows, run
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     KERNEL_SQL,
@@ -27,7 +28,6 @@ from mainspring.kernel import (
     shard_of,
     token,
 )
-from mainspring.processes.steps import Step
 
 QUEUE = "mainspring.process"
 _shard_of = lru_cache(20_000)(shard_of)  # a process is asked for at every step
@@ -133,7 +133,7 @@ class Payload(msgspec.Struct, frozen=True):
 
     process_id: str = msgspec.field(name="@")
     deadline: datetime | None = None
-    more: Any = None
+    more: object = None
 
 
 _payload = msgspec.json.Decoder(Payload)
@@ -146,7 +146,7 @@ def payload_of(visit: Visit | NewlyParked) -> Payload:
 
 def add_values(
     visits: Sequence[NewVisit], shard_count: int, serves: Serves, worker_id: UUID | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The arguments of the kernel's add_visits.sql. What this worker serves
     it starts itself, if `as_read` answers it; others that sleep must be told of the rest."""
     shards = _shards(visits, shard_count)
@@ -173,12 +173,12 @@ def add_values(
     }
 
 
-def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
+def insert_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, object]:
     """The arguments of the kernel's insert_new.sql."""
     return {**offer_values(visits, shard_count), "expires_ats": [None] * len(visits)}
 
 
-def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, Any]:
+def offer_values(visits: Sequence[NewVisit], shard_count: int) -> dict[str, object]:
     """The arguments of the kernel's offer.sql."""
     shards = _shards(visits, shard_count)
     return {
@@ -214,23 +214,59 @@ def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: flo
     ]  # fmt: skip
 
 
-def find_places(
-    visits: Sequence[tuple[str, str]],
-) -> Generator[Step, list[Any], dict[str, Any]]:
+class VisitPlace(NamedTuple):
+    """Where a visit lies: its primary key."""
+
+    shard: int
+    key: str
+    queue: str
+
+
+class DroppedVisit(NamedTuple):
+    """A visit that is gone."""
+
+    queue: str
+    key: str
+    was_held: bool  # by a run
+    version: int
+
+
+def find_places(visits: Sequence[tuple[str, str]]) -> Steps[list[VisitPlace]]:
     """Where the visits of tasks (queue, key) are: those in a group lie on its shard, not the process's."""
-    named = {"keys": [key for _, key in visits], "queues": [queue for queue, _ in visits]}
-    rows = yield KERNEL_SQL["find_places"], named
-    return {
-        "shards": [row[0] for row in rows],
-        "keys": [row[1] for row in rows],
-        "queues": [row[2] for row in rows],
-    }
+    keys, queues = [key for _, key in visits], [queue for queue, _ in visits]
+    return (yield from rows(KERNEL_SQL["find_places"], VisitPlace, keys=keys, queues=queues))
 
 
-def place_values(visits: Sequence[tuple[str, str, str]], shard_count: int) -> dict[str, Any]:
-    """(process, queue, key) as the shards, keys and queues of the kernel's statements."""
+def drop_steps(visits: Sequence[tuple[str, str]]) -> Steps[list[DroppedVisit]]:
+    """Delete the visits of tasks (queue, key), wherever they are and whoever holds them."""
+    places = yield from find_places(visits)
+    return (yield from rows(KERNEL_SQL["drop_visits"], DroppedVisit, **_columns(places)))
+
+
+def delete_steps(visits: Sequence[tuple[str, str, str]], shard_count: int) -> Steps[None]:
+    """Delete visits (process, queue, key) of the engine that are not needed any more."""
+    places = [
+        VisitPlace(_shard_of(process_id, shard_count), key, queue)
+        for process_id, queue, key in visits
+    ]
+    yield from run(KERNEL_SQL["delete_visits"], **_columns(places))
+
+
+def offer_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps[None]:
+    """Add visits, or merge them into those that are there."""
+    if visits:
+        yield from run(KERNEL_SQL["offer"], **offer_values(visits, shard_count))
+
+
+def insert_steps(visits: Sequence[NewVisit], shard_count: int) -> Steps[None]:
+    """Add visits where there are none."""
+    if visits:
+        yield from run(KERNEL_SQL["insert_new"], **insert_values(visits, shard_count))
+
+
+def _columns(places: Sequence[VisitPlace]) -> dict[str, object]:
     return {
-        "shards": [_shard_of(process_id, shard_count) for process_id, _, _ in visits],
-        "keys": [key for _, _, key in visits],
-        "queues": [queue for _, queue, _ in visits],
+        "shards": [place.shard for place in places],
+        "keys": [place.key for place in places],
+        "queues": [place.queue for place in places],
     }

@@ -7,9 +7,9 @@ their own insert is committed, so whoever comes last finds the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,7 +39,7 @@ class _Process(msgspec.Struct):
     type: str
     args: msgspec.Raw
     key: str | None = None
-    attrs: dict[str, Any] | None = None
+    attrs: dict[str, object] | None = None
     version: int = 1  # of the arguments
     at: datetime | None = None
     delay: float | None = None
@@ -97,47 +97,85 @@ def _child(args: str, task_input: TaskInput) -> NewProcess:
     )
 
 
-def closing_of(
-    row: Any, signals: list[Any], *, now: datetime, timers: Collection[str]
-) -> TaskChange | None:
-    """What is there to close an external task with (a row of read_externals.sql); None: nothing yet.
+class ExternalTask(NamedTuple):
+    """A row of read_externals.sql: a task that waits outside, and how its child stands, if it has one."""
 
-    A signal that was committed before the timer's decision wins; it is taken out of `signals`.
+    process_id: str
+    task: str
+    kind: str
+    name: str | None  # of a signal
+    due_at: datetime | None
+    promise: str
+    generation: int
+    scope_id: str | None
+    state: str | None  # of the child, as the next three
+    outcome: str | None
+    result: str | None
+    error: str | None
+    actor: str
+
+
+class WaitingSignal(NamedTuple):
+    """A row of read_signals.sql: a signal that nobody has taken."""
+
+    process_id: str
+    name: str
+    id: str
+    payload: str
+
+
+def closing_of(
+    waits: ExternalTask,
+    signals: list[WaitingSignal],
+    *,
+    now: datetime,
+    timers: Mapping[str, int | None],
+) -> TaskChange | None:
+    """What is there to close an external task with; None: nothing yet.
+
+    A signal that was committed before the timer's decision wins; it is taken out of `signals`. `timers`
+    are the tasks whose time has come, with the priority of what follows.
     """
-    process_id, task, kind, name, due_at, promise, generation, scope = row[:8]
-    change = TaskChange(process_id, task, "done", row[12], promise=promise, outcome="ok")
-    change.generation, change.scope_id, change.was_external = generation, scope, True
-    is_over = due_at is not None and due_at <= now and task in timers
-    if kind == "child":
-        return _closed_by_child(change, row)
-    if kind == "signal" and signals:
-        _, _, id, payload = signals.pop(0)
-        change.signal, change.result = (name, id), payload
+    change = TaskChange(
+        waits.process_id,
+        waits.task,
+        "done",
+        waits.actor,
+        promise=waits.promise,
+        outcome="ok",
+        generation=waits.generation,
+        scope_id=waits.scope_id,
+        was_external=True,
+        background=timers.get(waits.task),
+    )
+    if waits.kind == "child":
+        return _closed_by_child(change, waits)
+    if waits.kind == "signal" and signals:
+        signal = signals.pop(0)
+        change.signal, change.result = (signal.name, signal.id), signal.payload
         return change
-    if not is_over:
+    if waits.due_at is None or waits.due_at > now or waits.task not in timers:
         return None
-    if kind == "signal":
-        change.outcome = "err"
-        change.error = Failure(
-            "mainspring.errors.SignalTimeout", f"no signal {name!r} came in time", cause=task
-        )
+    if waits.kind == "signal":
+        text = f"no signal {waits.name!r} came in time"
+        return _failing(change, Failure("mainspring.errors.SignalTimeout", text, cause=waits.task))
     return change
 
 
-def _closed_by_child(change: TaskChange, row: Any) -> TaskChange | None:
-    state, outcome, result, error = row[8:12]
-    if state == "finished":
-        change.outcome, change.result = outcome, result
-        if outcome == "err":
-            failure = msgspec.json.decode(error, type=Failure) if error else None
-            change.error = failure or Failure("unknown", "no error was kept", cause=change.task)
-        return change
-    if state == "cancelled":
-        change.outcome = "err"
-        change.error = Failure(
-            "mainspring.errors.ProcessCancelled",
-            "the child process was cancelled",
-            cause=change.task,
+def _closed_by_child(change: TaskChange, waits: ExternalTask) -> TaskChange | None:
+    if waits.state == "cancelled":
+        text = "the child process was cancelled"
+        return _failing(
+            change, Failure("mainspring.errors.ProcessCancelled", text, cause=waits.task)
         )
-        return change
-    return None
+    if waits.state != "finished":
+        return None
+    if waits.outcome == "err":
+        if waits.error:
+            return _failing(change, msgspec.json.decode(waits.error, type=Failure))
+        return _failing(change, Failure("unknown", "no error was kept", cause=waits.task))
+    return msgspec.structs.replace(change, outcome=waits.outcome, result=waits.result)
+
+
+def _failing(change: TaskChange, error: Failure) -> TaskChange:
+    return msgspec.structs.replace(change, outcome="err", error=error)

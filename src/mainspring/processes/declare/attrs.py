@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from mainspring.errors import InvalidArguments
 from mainspring.shape import shape
-from mainspring.tasks.declare.signature import check_storable
+from mainspring.tasks.declare.storable import check_storable
 
 
-def check_attrs(attrs: Any) -> None:
+def check_attrs(attrs: object) -> None:
     """Refuse what cannot be an attribute, or cannot be stored as one."""
     if not isinstance(attrs, dict | None):
         raise InvalidArguments(

@@ -5,7 +5,7 @@ All of it is recorded and happens later; nothing here blocks, and none of it hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
@@ -14,12 +14,13 @@ import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
 from mainspring.processes.declare.attrs import check_attrs
-from mainspring.processes.record.draft import ScopeDraft
-from mainspring.processes.record.recorder import Recorder, current
+from mainspring.processes.record.callee import promises_of
+from mainspring.processes.record.recorder import Recorder, ScopeDraft, current
 from mainspring.shape import fault, shape
+from mainspring.tasks.declare.options import check_text, check_time
 from mainspring.tasks.declare.promise import Promise
-from mainspring.tasks.declare.signature import PAYLOAD_BYTES, check_storable, with_zone
-from mainspring.tasks.declare.task import check_text, check_time
+from mainspring.tasks.declare.signature import PAYLOAD_BYTES, with_zone
+from mainspring.tasks.declare.storable import check_storable
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -48,7 +49,7 @@ def gather(
 ) -> Promise[tuple[A, B, C, D]]: ...
 @overload
 def gather(*promises: Promise[Any]) -> Promise[tuple[Any, ...]]: ...
-def gather(*promises: Any) -> Promise[Any]:
+def gather(*promises: Promise[object] | Iterable[Promise[object]]) -> Promise[object]:
     """The values of several promises, in their order; the first failure is its failure.
 
     A list of promises can be an argument as it is; gather is for returning one.
@@ -56,7 +57,7 @@ def gather(*promises: Any) -> Promise[Any]:
     return current("gather(...)").builtin("@gather", {}, _several("gather", promises))
 
 
-def first_of(*promises: Any) -> Promise[First[Any]]:
+def first_of(*promises: Promise[Any] | Iterable[Promise[Any]]) -> Promise[First[Any]]:
     """The first of several promises that comes to its end; the others are called off.
 
     What is called off: those in whose result nothing else is interested.
@@ -124,7 +125,7 @@ class Signal(Generic[T]):
         args = {"name": self.name, "timeout": limit}
         return current(f"signal {self.name!r}").builtin("@signal", args)
 
-    def encode(self, value: Any) -> str:
+    def encode(self, value: object) -> str:
         """A payload as JSON, checked against the signal's type."""
         try:
             text = msgspec.json.encode(value)
@@ -153,7 +154,9 @@ class scope:
     the result, or what the handler came to.
     """
 
-    def __init__(self, *, on_error: Any = None, timeout: timedelta | float | None = None) -> None:
+    def __init__(
+        self, *, on_error: object = None, timeout: timedelta | float | None = None
+    ) -> None:
         self._handler = on_error
         self._timeout = None if timeout is None else seconds("timeout", timeout)
         if self._timeout == 0:
@@ -181,17 +184,17 @@ class scope:
         if kind is None:  # else the whole attempt is void
             self._promise = recorder.close_scope(draft)
 
-    def on_error(self, handler: Any, /, *args: Any, **kwargs: Any) -> None:
+    def on_error(self, handler: object, /, *args: object, **kwargs: object) -> None:
         """The call made when the scope has failed; a parameter of the type `Failure` gets why."""
         recorder, draft = self._inside("on_error")
         recorder.handle_errors(draft, handler, args, kwargs)
 
-    def returns(self, promise: Promise[Any]) -> None:
+    def returns(self, promise: Promise[object]) -> None:
         """Name the promise whose value the scope has."""
-        _, draft = self._inside("returns")
+        recorder, draft = self._inside("returns")
         if not isinstance(promise, Promise):
             raise InvalidArguments(f"returns takes the promise of a call, got {promise!r}")
-        draft.result = promise
+        recorder.name_result(draft, promise)
 
     @property
     def promise(self) -> Promise[Any]:
@@ -214,12 +217,8 @@ def seconds(name: str, given: timedelta | float | None) -> float:
     return float(value)
 
 
-def _several(what: str, given: tuple[Any, ...]) -> list[Promise[Any]]:
-    if len(given) == 1 and not isinstance(given[0], Promise):
-        given = tuple(given[0])
-    for promise in given:
-        if not isinstance(promise, Promise):
-            raise InvalidArguments(
-                f"{what} takes promises of calls, got {type(promise).__name__}: {promise!r}"
-            )
-    return list(given)
+def _several(what: str, given: Sequence[object]) -> list[Promise[object]]:
+    """The promises, given one by one or as a list of them."""
+    if len(given) == 1 and not isinstance(given[0], Promise) and isinstance(given[0], Iterable):
+        return promises_of(what, given[0])
+    return promises_of(what, given)

@@ -10,6 +10,7 @@ import psycopg
 
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, ProcessFailed
+from mainspring.processes.declare.decider_api import Signal
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
@@ -30,8 +31,8 @@ def check_own_id(id: str) -> None:
 class Sent(msgspec.Struct, frozen=True):
     """A signal on its way. The same id is the same signal."""
 
-    signal: Any  # a Signal, or the name of one
-    payload: Any = None
+    signal: Signal[Any] | str  # itself, or its name
+    payload: object = None
     id: str | None = None
     sent_by: str = ""
 
@@ -52,16 +53,16 @@ class ProcessLookup(Protocol):
     async def look_up_process(self, type: str, id: str) -> Found: ...
     def look_up_process_sync(self, type: str, id: str) -> Found: ...
     async def send_signal(
-        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[Any] | None
+        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[object] | None
     ) -> bool: ...
     def send_signal_sync(
-        self, process_id: str, sent: Sent, on: psycopg.Connection[Any] | None
+        self, process_id: str, sent: Sent, on: psycopg.Connection[object] | None
     ) -> bool: ...
     async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[Any] | None, *, compensate: bool
+        self, process_id: str, on: psycopg.AsyncConnection[object] | None, *, compensate: bool
     ) -> None: ...
     def request_cancel_sync(
-        self, process_id: str, on: psycopg.Connection[Any] | None, *, compensate: bool
+        self, process_id: str, on: psycopg.Connection[object] | None, *, compensate: bool
     ) -> None: ...
 
 
@@ -90,7 +91,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         It is there when the process's own promise is kept; other branches may still be open. While a
         step is parked it is waited for, and so is a database that goes away meanwhile.
         """
-        return await wait_for(  # type: ignore[no-any-return]
+        return await wait_for(
             lambda: self._lookup.look_up_process(self.type, self.id),
             self._ended,
             self._late,
@@ -108,12 +109,12 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
     async def signal(
         self,
-        signal: Any,
-        payload: Any = None,
+        signal: Signal[Any] | str,
+        payload: object = None,
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.AsyncConnection[Any] | None = None,
+        on: psycopg.AsyncConnection[object] | None = None,
     ) -> bool:
         """Send a signal; it is kept until the process waits for it. Answers whether it is new.
 
@@ -124,18 +125,18 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
     def signal_sync(
         self,
-        signal: Any,
-        payload: Any = None,
+        signal: Signal[Any] | str,
+        payload: object = None,
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.Connection[Any] | None = None,
+        on: psycopg.Connection[object] | None = None,
     ) -> bool:
         """The same for code that is not async."""
         return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
 
     async def cancel(
-        self, *, compensate: bool = True, on: psycopg.AsyncConnection[Any] | None = None
+        self, *, compensate: bool = True, on: psycopg.AsyncConnection[object] | None = None
     ) -> None:
         """Ask for the process to be cancelled, with its child processes: a worker does it next.
 
@@ -144,7 +145,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         await self._lookup.request_cancel(self.id, on, compensate=compensate)
 
     def cancel_sync(
-        self, *, compensate: bool = True, on: psycopg.Connection[Any] | None = None
+        self, *, compensate: bool = True, on: psycopg.Connection[object] | None = None
     ) -> None:
         """The same for code that is not async."""
         self._lookup.request_cancel_sync(self.id, on, compensate=compensate)

@@ -7,8 +7,9 @@ import typing
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
+from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
@@ -17,17 +18,11 @@ from mainspring.processes.declare.attrs import check_attrs
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.record.recorder import current
 from mainspring.tasks.declare.calls import Calls
+from mainspring.tasks.declare.options import KEY_BYTES, CallOptions, check_text, with_options
 from mainspring.tasks.declare.policy import declared
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
-from mainspring.tasks.declare.task import (
-    KEY_BYTES,
-    CallOptions,
-    Connection,
-    check_text,
-    with_options,
-)
 from mainspring.tasks.run.context import Context
 
 P = ParamSpec("P")
@@ -83,7 +78,7 @@ class StartOptions(CallOptions):
     """How a process is started, or a step of one called."""
 
     id: str | None = None
-    attrs: dict[str, Any] | None = None
+    attrs: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.if_taken not in ("existing", "refuse"):
@@ -108,11 +103,11 @@ class ProcessHost(Protocol):
     """What starts processes: the application."""
 
     async def start_process(
-        self, process: Process[Any, Any], args: str, options: StartOptions
-    ) -> ProcessHandle[Any]: ...
+        self, process: Process[P, R], args: str, options: StartOptions
+    ) -> ProcessHandle[R]: ...
     def start_process_sync(
-        self, process: Process[Any, Any], args: str, options: StartOptions
-    ) -> ProcessHandle[Any]: ...
+        self, process: Process[P, R], args: str, options: StartOptions
+    ) -> ProcessHandle[R]: ...
 
 
 class ProcessSignature(Signature):
@@ -120,11 +115,11 @@ class ProcessSignature(Signature):
 
     noun = "process"
 
-    def _result_type(self, declared: Any) -> Any:
+    def _result_type(self, declared: object) -> object:
         return unpromised(declared)
 
 
-def unpromised(declared: Any) -> Any:
+def unpromised(declared: object) -> object:
     """`Promise[T]` and `T | Promise[T]` as T."""
     if (typing.get_origin(declared) or declared) is Promise:
         return next(iter(typing.get_args(declared)), Any)
@@ -147,7 +142,7 @@ class Process(Calls[P, R]):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         settings: ProcessSettings,
         signature: Signature,
         host: ProcessHost,
@@ -180,11 +175,11 @@ class Process(Calls[P, R]):
     def call_options(self) -> CallOptions:
         return self._options
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Promise[R]:
         """In a decider: a step of the same process. Elsewhere: the function itself."""
         if (records := recorder.get()) is not None:
             return records.call(self, args, kwargs)  # type: ignore[arg-type]
-        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+        return self.function(*args, **kwargs)  # type: ignore[return-value]
 
     def options(
         self,
@@ -195,7 +190,7 @@ class Process(Calls[P, R]):
         at: datetime | None = None,
         delay: Seconds | None = None,
         priority: int | None = None,
-        on: Connection | None = None,
+        on: AnyConnection | None = None,
         **unknown: Never,
     ) -> Process[P, R]:
         """The same process with options for what is started through it.
@@ -224,7 +219,7 @@ class Process(Calls[P, R]):
         """In a decider, called: start a process of its own and promise its result."""
         return Child(self)
 
-    def call_child(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+    def call_child(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Promise[R]:
         options, begin = self._options, self.begin_of(self._options)
         how = {
             "key": options.id,
@@ -236,12 +231,12 @@ class Process(Calls[P, R]):
         return current(f"{self.name}.child(...)").child(self, args, kwargs, how)
 
     def map(
-        self, items: Iterable[Any], /, *, window: int | None = None, **named: Any
+        self, items: Iterable[object], /, *, window: int | None = None, **named: object
     ) -> Promise[list[R]]:
         """In a decider: a step for each item, at most about `window` of them at a time."""
         return current(f"{self.name}.map(...)").map(self, items, named, window=window)
 
-    def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _encode(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         return self.signature.encode(args, kwargs).decode()
 
 
@@ -251,8 +246,11 @@ class Child(Calls[P, R]):
     def __init__(self, process: Process[P, R]) -> None:
         self._process = process
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Promise[R]:
         return self._process.call_child(args, kwargs)
+
+
+AnyProcess: TypeAlias = Process[..., Any]
 
 
 class ProcessDecorator(Protocol):
@@ -261,15 +259,17 @@ class ProcessDecorator(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R]]], /
+        self, function: Callable[Concatenate[Context, P], Coroutine[object, Any, Promise[R]]], /
     ) -> Process[P, R]: ...
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | R]], /
+        self, function: Callable[Concatenate[Context, P], Coroutine[object, Any, Promise[R] | R]], /
     ) -> Process[P, R]: ...
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, Promise[R] | None]], /
+        self,
+        function: Callable[Concatenate[Context, P], Coroutine[object, Any, Promise[R] | None]],
+        /,
     ) -> Process[P, R | None]: ...
     @overload
     def __call__(
@@ -285,15 +285,15 @@ class ProcessDecorator(Protocol):
     ) -> Process[P, R | None]: ...
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, Promise[R]]], /
+        self, function: Callable[P, Coroutine[object, Any, Promise[R]]], /
     ) -> Process[P, R]: ...
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | R]], /
+        self, function: Callable[P, Coroutine[object, Any, Promise[R] | R]], /
     ) -> Process[P, R]: ...
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, Promise[R] | None]], /
+        self, function: Callable[P, Coroutine[object, Any, Promise[R] | None]], /
     ) -> Process[P, R | None]: ...
     @overload
     def __call__(self, function: Callable[P, Promise[R]], /) -> Process[P, R]: ...

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import QUEUE_LIMITS, check_limit, nearest
+from mainspring.operate import QUEUE_LIMITS, check_limit
+from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.policy import NAMES, RETRY, Policy, check, policy_of
 
+Settings = dict[str, object]  # by name
 KNOWN = (
     *(name for name in NAMES if name != "retry"),
     *(f"retry.{name}" for name in RETRY),
@@ -32,38 +34,71 @@ class Counts(msgspec.Struct, frozen=True):
     counts: dict[str, int]
 
 
-async def list_actors(database: Database, connection: Any) -> dict[str, dict[str, Any]]:
+class ActorLimits(NamedTuple):
+    """An actor's policy and limits: a row of lock_actor.sql."""
+
+    policy: str  # JSON
+    concurrency: int | None
+    rate: float | None
+    group_concurrency: int | None
+    group_rate: float | None
+
+    def limits(self) -> Settings:
+        """The limits by name."""
+        return {name: getattr(self, name) for name in QUEUE_LIMITS}
+
+
+class ListedActor(NamedTuple):
+    """A row of list_actors.sql."""
+
+    name: str
+    policy: str
+    concurrency: int | None
+    rate: float | None
+    group_concurrency: int | None
+    group_rate: float | None
+
+
+class CounterRow(NamedTuple):
+    """A row of list_counters.sql."""
+
+    actor: str
+    name: str
+    n: int
+
+
+async def list_actors(tx: Tx) -> dict[str, Settings]:
     """The actors and their settings as they are in force, defaults included."""
-    rows = await _ask(database, connection, "list_actors")
-    return {row[0]: _in_force(msgspec.json.decode(row[1]), row[2:]) for row in rows}
+    return {
+        actor.name: _in_force(_stored(actor.policy), ActorLimits(*actor[1:]).limits())
+        for actor in await tx.rows(SQL["list_actors"], ListedActor)
+    }
 
 
 async def change_actor(
-    database: Database, connection: Any, name: str, changes: Mapping[str, Any], *, source: str
-) -> dict[str, Any]:
-    """Change settings of an actor from now on; answers all of them. The workers are told at once."""
+    tx: Tx, name: str, changes: Mapping[str, object], *, source: str
+) -> Settings:
+    """Change settings of an actor from now on; returns all of them. The workers are told at once."""
     _check(changes)
-    rows = await _ask(database, connection, "lock_actor", name=name)
-    if not rows:
-        known = [row[0] for row in await _ask(database, connection, "list_actors")]
+    locked = await tx.first(SQL["lock_actor"], ActorLimits, name=name)
+    if locked is None:
+        known = [actor.name for actor in await tx.rows(SQL["list_actors"], ListedActor)]
         raise NotFound(
             f"no actor is named {name!r}{nearest(name, known)}; one is known from the first start of a "
             "worker of its pool on"
         )
-    policy: dict[str, Any] = msgspec.json.decode(rows[0][0])
-    limits = dict(zip(QUEUE_LIMITS, rows[0][1:], strict=True))
+    policy, limits = _stored(locked.policy), locked.limits()
     before = policy | limits
     for setting, value in changes.items():
         if setting in QUEUE_LIMITS:
             limits[setting] = value
         elif setting.startswith("retry."):
-            policy["retry"] = policy.get("retry", {}) | {setting.removeprefix("retry."): value}
+            retry = msgspec.convert(policy.get("retry", {}), dict[str, object])
+            policy["retry"] = retry | {setting.removeprefix("retry."): value}
         else:
             policy[setting] = value
-    await _ask(
-        database,
-        connection,
-        "change_actor",
+    await tx.run(
+        SQL["change_actor"],
         name=name,
         policy=_json(policy),
         source=source,
@@ -71,10 +106,10 @@ async def change_actor(
         after=_json(policy | limits),
         **limits,
     )
-    return _in_force(policy, list(limits.values()))
+    return _in_force(policy, limits)
 
 
-def _check(changes: Mapping[str, Any]) -> None:
+def _check(changes: Mapping[str, object]) -> None:
     if not changes:
         raise InvalidSetting(f"name a setting to change: {', '.join(KNOWN)}")
     for name, value in changes.items():
@@ -91,35 +126,38 @@ def _check(changes: Mapping[str, Any]) -> None:
             check({name: value})
 
 
-def _in_force(policy: Mapping[str, Any], limits: Any) -> dict[str, Any]:
+def _stored(policy: str) -> Settings:
+    return msgspec.json.decode(policy, type=dict[str, object])
+
+
+def _in_force(policy: Settings, limits: Settings) -> Settings:
     try:
         found = msgspec.structs.asdict(policy_of(policy))
     except InvalidSetting:  # made by hand: the workers go by the defaults
         found = msgspec.structs.asdict(Policy())
-    return found | dict(zip(QUEUE_LIMITS, limits, strict=True))
+    return found | limits
 
 
 async def count(
-    database: Database,
-    connection: Any,
+    tx: Tx,
     *,
     since: datetime | timedelta,
     actor: str | None = None,
 ) -> list[Counts]:
     """What was counted since a time (or for so long), by actor."""
     is_span = isinstance(since, timedelta)
-    values = {"since": None if is_span else since, "span": since if is_span else None}
-    rows = await _ask(database, connection, "list_counters", **values, actor=actor)
+    rows = await tx.rows(
+        SQL["list_counters"],
+        CounterRow,
+        since=None if is_span else since,
+        span=since if is_span else None,
+        actor=actor,
+    )
     found: dict[str, dict[str, int]] = {}
-    for name, counted, n in rows:
-        found.setdefault(name, {})[counted] = n
+    for row in rows:
+        found.setdefault(row.actor, {})[row.name] = row.n
     return [Counts(name, counts) for name, counts in found.items()]
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
-    statement = SQL[name]
-    return await database.fetch(connection, statement, *statement.arguments(values))

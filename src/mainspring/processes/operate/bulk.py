@@ -12,36 +12,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import (
-    BACKGROUND_BELOW,
-    OPERATIONS,
-    ItemResult,
-    Operation,
-    OperationKind,
-    OperationPage,
-    start_operation,
-)
+from mainspring.jobs import OPERATIONS, Operation, start_operation
+from mainspring.kernel import BACKGROUND_BELOW, ItemResult, OperationKind, OperationPage
 from mainspring.processes.commit.visits import NewVisit
-from mainspring.processes.operate.asked import ask_for, page_of
+from mainspring.processes.operate.asked import PacedOrder, ask_for, paced_page, page_of
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import run_steps
-from mainspring.processes.structural.change import (
-    FROM_SCRATCH,
+from mainspring.processes.structural.parked import ParkedTask, unpark_steps
+from mainspring.processes.structural.request import (
     ProcessRestart,
     request_cancel,
     request_look,
     request_restart,
     request_steps,
 )
-from mainspring.processes.structural.parked import ParkedTask, unpark_steps
-from mainspring.tasks.declare.task import check_priority
+from mainspring.processes.structural.restart import FROM_SCRATCH
+from mainspring.tasks.declare.options import check_priority
 
 # What an operator orders in masses goes behind live work, unless told otherwise.
 LOW_PRIORITY = BACKGROUND_BELOW - 1  # gives way to live work
@@ -110,11 +102,14 @@ class CancelProcesses:
     compensate: bool = True
 
 
+BulkOrder = RestartTasks | RestartProcesses | CheckProcesses | CancelProcesses
+OfProcesses = TypeVar("OfProcesses", RestartProcesses, CheckProcesses, CancelProcesses)
+
+
 async def order(
-    database: Database,
-    connection: Any,
+    connection: Connection,
     kind: str,
-    wanted: Any,
+    wanted: BulkOrder,
     *,
     source: str,
     dry_run: bool = False,
@@ -133,7 +128,7 @@ async def order(
             "or say everything=True (--all)"
         )
     begun = await start_operation(
-        database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run
+        connection.database, connection, KINDS[kind], wanted, source=source, dry_run=dry_run
     )
     if not begun.total and not dry_run:
         raise NotFound(f"nothing fits the filter: {msgspec.json.encode(meant).decode()}")
@@ -147,7 +142,7 @@ def _freeze_tasks(order: RestartTasks, now: datetime) -> RestartTasks:
     return replace(order, until=now if order.until is None else min(order.until, now))
 
 
-def _values(order: RestartTasks) -> dict[str, Any]:
+def _values(order: RestartTasks) -> dict[str, object]:
     w = order.wanted
     return {
         "type": w.type,
@@ -158,9 +153,8 @@ def _values(order: RestartTasks) -> dict[str, Any]:
     }
 
 
-async def _count_tasks(database: Database, connection: Any, order: RestartTasks) -> int:
-    rows = await _ask(database, connection, "count_parked_tasks", **_values(order))
-    return int(rows[0][0])
+async def _count_tasks(database: Database, connection: Connection, order: RestartTasks) -> int:
+    return await connection.one(SQL["count_parked_tasks"], int, **_values(order))
 
 
 class _Place(msgspec.Struct):
@@ -177,46 +171,50 @@ def _place(position: str) -> _Place:
 
 
 async def _page_tasks(
-    database: Database, connection: Any, order: RestartTasks, position: str | None, most: int
+    database: Database, connection: Connection, order: RestartTasks, position: str | None, most: int
 ) -> OperationPage:
     at = _Place() if position is None else _place(position)
-    most = _most(order, TASKS)
-    items = await _parked_from(database, connection, order, at, most)
+    most = paced_page(order, TASKS)
+    items = await _parked_from(connection, order, at, most)
     if not items and at.after is not None and at.round < ROUNDS:
         at = _Place(None, at.round + 1)
-        items = await _parked_from(database, connection, order, at, most)
+        items = await _parked_from(connection, order, at, most)
     if not items or (len(items) < most and at.round >= ROUNDS):
         return OperationPage(items, None)
     if len(items) == most:
-        following, wait = _Place(items[-1][0].task, at.round), 0.0
+        following, wait = _Place(items[-1].parked.task, at.round), 0.0
     else:
         following, wait = _Place(None, at.round + 1), ROUND_SECONDS if at.round > 1 else 0.0
     page = _paced(order, items, msgspec.json.encode(following).decode())
     return replace(page, wait=max(page.wait, wait))
 
 
+class _InRound(NamedTuple):
+    """A parked task, and the round in which it was found."""
+
+    parked: ParkedTask
+    round: int
+
+
 async def _parked_from(
-    database: Database, connection: Any, order: RestartTasks, at: _Place, most: int
-) -> list[tuple[ParkedTask, int]]:
-    values = {**_values(order), "after": at.after, "limit": most}
-    rows = await _ask(database, connection, "page_parked_tasks", **values)
-    return [(ParkedTask(*row), at.round) for row in rows]
+    connection: Connection, order: RestartTasks, at: _Place, most: int
+) -> list[_InRound]:
+    found = await connection.rows(
+        SQL["page_parked_tasks"], ParkedTask, **_values(order), after=at.after, limit=most
+    )
+    return [_InRound(parked, at.round) for parked in found]
 
 
 async def _restart_tasks(
-    database: Database,
-    connection: Any,
-    order: RestartTasks,
-    items: Sequence[tuple[ParkedTask, int]],
+    database: Database, connection: Connection, order: RestartTasks, items: Sequence[_InRound]
 ) -> list[ItemResult]:
-    tasks = [item for item, _ in items]
-    going = await run_steps(connection, unpark_steps(tasks, priority=order.priority))
+    tasks = [item.parked for item in items]
+    going = await connection.follow(unpark_steps(tasks, priority=order.priority))
     missed = [item.task for item in tasks if item.task not in going]
     busy: set[str] = set()
     if missed:
-        rows = await _ask(database, connection, "find_parked", tasks=missed)
-        busy = {row[0] for row in rows}
-    is_last_round = bool(items) and items[0][1] >= ROUNDS
+        busy = set(await connection.rows(SQL["find_parked"], str, tasks=missed))
+    is_last_round = bool(items) and items[0].round >= ROUNDS
     results = []
     for item in tasks:
         if item.task in going:
@@ -228,12 +226,7 @@ async def _restart_tasks(
     return results
 
 
-def _most(order: Any, most: int) -> int:
-    """A slow order goes by the second, not by the page."""
-    return most if order.rate is None else max(1, min(most, int(order.rate)))
-
-
-def _paced(order: Any, items: Sequence[Any], position: str | None) -> OperationPage:
+def _paced(order: PacedOrder, items: Sequence[object], position: str | None) -> OperationPage:
     return OperationPage(
         items, position, wait=0.0 if order.rate is None else len(items) / order.rate
     )
@@ -242,25 +235,32 @@ def _paced(order: Any, items: Sequence[Any], position: str | None) -> OperationP
 # -- processes
 
 
-def _freeze_processes(order: Any, now: datetime) -> Any:
+def _freeze_processes(order: OfProcesses, now: datetime) -> OfProcesses:
     wanted = order.wanted
     until = now if wanted.until is None else min(wanted.until, now)
     return replace(order, wanted=msgspec.structs.replace(wanted, until=until))
 
 
-async def _count_processes(database: Database, connection: Any, order: Any) -> int:
-    rows = await _ask(database, connection, "count_processes", **order.wanted.values())
-    return int(rows[0][0])
+async def _count_processes(
+    database: Database,
+    connection: Connection,
+    order: RestartProcesses | CheckProcesses | CancelProcesses,
+) -> int:
+    return await connection.one(SQL["count_processes"], int, **order.wanted.values())
 
 
 async def _page_processes(
-    database: Database, connection: Any, order: Any, position: str | None, most: int
+    database: Database,
+    connection: Connection,
+    order: CheckProcesses,
+    position: str | None,
+    most: int,
 ) -> OperationPage:
     before = None
     if position is not None:
         before = msgspec.json.decode(position, type=tuple[datetime, str])
-    most = _most(order, most)
-    found = await search(database, connection, order.wanted, before=before, limit=most)
+    most = paced_page(order, most)
+    found = await search(connection, order.wanted, before=before, limit=most)
     last = msgspec.json.encode(found[-1].position).decode() if len(found) == most else None
     return _paced(order, found, last)
 
@@ -281,14 +281,23 @@ def _cancel_of(order: CancelProcesses, process: FoundProcess) -> NewVisit | str:
     return request_cancel(process.id, order.priority, compensate=order.compensate)
 
 
+class BrokenProcess(NamedTuple):
+    """A row of check_processes.sql."""
+
+    id: str
+    rule: str
+    detail: str
+    task: str
+
+
 async def _check_processes(
-    database: Database, connection: Any, order: CheckProcesses, items: Sequence[FoundProcess]
+    database: Database, connection: Connection, order: CheckProcesses, items: Sequence[FoundProcess]
 ) -> list[ItemResult]:
     """What is broken is reported now, and looked at: that repairs what is safe and marks the rest."""
     ids = [item.id for item in items]
     broken: dict[str, str] = {}
-    for id, rule, detail, task in await _ask(database, connection, "check_processes", ids=ids):
-        broken.setdefault(id, f"{rule}: {detail} (task {task})")
+    for found in await connection.rows(SQL["check_processes"], BrokenProcess, ids=ids):
+        broken.setdefault(found.id, f"{found.rule}: {found.detail} (task {found.task})")
     source = f"operation {order.operation}"
     visits = [
         request_look(item.id, order.priority, source=source)
@@ -296,13 +305,8 @@ async def _check_processes(
         if item.state == "open" and item.id in broken
     ]
     if visits:
-        await run_steps(connection, request_steps(visits, database.shard_count))
+        await connection.follow(request_steps(visits, database.shard_count))
     return [ItemResult(item.type, item.id, broken.get(item.id)) for item in items]
-
-
-async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
-    statement = SQL[name]
-    return await database.fetch(connection, statement, *statement.arguments(values))
 
 
 KINDS: dict[str, OperationKind] = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import decoded
 from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL
@@ -41,7 +40,7 @@ class GraphTask(msgspec.Struct, frozen=True):
     scope_id: str | None
     created_at: datetime
     changed_at: datetime
-    error: dict[str, Any] | None
+    error: dict[str, object] | None
     external: str | None
     signal: str | None
     due_at: datetime | None
@@ -69,6 +68,41 @@ class GraphTask(msgspec.Struct, frozen=True):
         return "waiting" if self.state == "external" else self.state
 
 
+class GraphRow(NamedTuple):
+    """A row of read_graph.sql."""
+
+    id: str
+    created_by: str | None
+    promise: str
+    actor: str
+    state: str
+    outcome: str | None
+    generation: int
+    scope_id: str | None
+    created_at: datetime
+    changed_at: datetime
+    error: str | None  # JSON
+    external: str | None
+    signal: str | None
+    due_at: datetime | None
+    child: str | None
+    queue: str | None
+    visit_due_at: datetime | None
+    running: bool
+    parked_at: datetime | None
+    attempt: int | None
+    visit_error: str | None
+    inputs: str | None  # JSON
+    sent_by: str | None
+    sent_at: datetime | None
+
+    def task(self) -> GraphTask:
+        """With its error and its inputs read."""
+        error = msgspec.json.decode(self.error or "null", type=dict[str, object] | None)
+        inputs = msgspec.json.decode(self.inputs or "[]", type=list[tuple[str, str]])
+        return GraphTask(**{**self._asdict(), "error": error, "inputs": inputs})
+
+
 class Graph(msgspec.Struct, frozen=True):
     """A process with its tasks, oldest first. `cut`: there are more than are shown."""
 
@@ -78,29 +112,18 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 async def read_graph(
-    database: Database,
-    connection: Any,
+    tx: Tx,
     id: str,
     *,
     superseded: bool = False,
     most: int = MOST_TASKS,
 ) -> Graph:
     """The graph of a process, by its id or the user's."""
-    process = await find_process(database, connection, id)
-    statement = SQL["read_graph"]
-    values = {"id": process.id, "superseded": superseded, "limit": most + 1}
-    rows = await database.fetch(connection, statement, *statement.arguments(values))
-    tasks = [
-        GraphTask(
-            **{
-                **dict(row),
-                "error": decoded(row["error"]),
-                "inputs": [(promise, kind) for promise, kind in decoded(row["inputs"]) or []],
-            }
-        )
-        for row in rows
-    ]
-    return Graph(process, tasks[:most], cut=len(tasks) > most)
+    process = await find_process(tx, id)
+    rows = await tx.rows(
+        SQL["read_graph"], GraphRow, id=process.id, superseded=superseded, limit=most + 1
+    )
+    return Graph(process, [row.task() for row in rows[:most]], cut=len(rows) > most)
 
 
 def find_task(graph: Graph, named: str) -> str:

@@ -7,18 +7,23 @@ why = await app.operator.processes.why("order-7")
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from mainspring.db.database import Database
-from mainspring.kernel import Operation, ask, explaining
+from mainspring.db.database import Connection, Database
+from mainspring.db.pool import AsyncPool
+from mainspring.db.steps import Steps
+from mainspring.jobs import Operation
+from mainspring.kernel import KERNEL_SQL
+from mainspring.operate import explaining
 from mainspring.processes.operate import actors, bulk, graph, search, settings, why
-from mainspring.processes.operate.actors import Counts
+from mainspring.processes.operate.actors import Counts, Settings
 from mainspring.processes.operate.bulk import (
     LOW_PRIORITY,
+    BulkOrder,
     CancelProcesses,
     CheckProcesses,
     RestartProcesses,
@@ -35,24 +40,22 @@ from mainspring.processes.operate.search import (
 )
 from mainspring.processes.operate.settings import SettingChange
 from mainspring.processes.operate.why import ProcessWhy
-from mainspring.processes.steps import Step, run_steps
 from mainspring.processes.structural.cancel import Cancelling
-from mainspring.processes.structural.change import (
-    Answer,
-    ProcessRestart,
-    Structural,
-    closing,
-    refuse,
-)
+from mainspring.processes.structural.change import Answer, closing, refuse
 from mainspring.processes.structural.parked import Resolving
+from mainspring.processes.structural.request import ProcessRestart
+from mainspring.processes.structural.restart import Restarting
 from mainspring.tasks.declare.promise import Failure
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class OperatedProcesses(Protocol):
     """What has a database: the application."""
 
     async def database(self) -> Database: ...
-    async def pool(self) -> Any: ...
+    async def pool(self) -> AsyncPool: ...
 
 
 class ProcessOperator:
@@ -61,13 +64,17 @@ class ProcessOperator:
     def __init__(self, host: OperatedProcesses) -> None:
         self._host = host
 
-    async def _ask(self, question: Any, *args: Any, **kwargs: Any) -> Any:
-        database = await self._host.database()
+    async def _ask(
+        self,
+        question: Callable[Concatenate[Connection, P], Awaitable[R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
         pool = await self._host.pool()
         with explaining():
             async with pool.connection(transaction=True) as connection:
-                await ask(database, connection, "plan_anew")
-                return await question(database, connection, *args, **kwargs)
+                await connection.run(KERNEL_SQL["plan_anew"])
+                return await question(connection, *args, **kwargs)
 
     async def search(
         self,
@@ -77,32 +84,25 @@ class ProcessOperator:
         limit: int = 50,
     ) -> list[FoundProcess]:
         """Processes, newest first, a page at a time: `before` is the last one's position."""
-        found: list[FoundProcess] = await self._ask(
-            search.search, wanted or ProcessFilter(), before=before, limit=limit
-        )
-        return found
+        return await self._ask(search.search, wanted or ProcessFilter(), before=before, limit=limit)
 
     async def find(self, id: str) -> FoundProcess:
         """The process of an id, its own or the user's."""
-        found: FoundProcess = await self._ask(search.find_process, id)
-        return found
+        return await self._ask(search.find_process, id)
 
     async def graph(self, id: str, *, superseded: bool = False) -> Graph:
         """The tasks of a process and who waits for whom; `superseded`: earlier generations too."""
-        found: Graph = await self._ask(graph.read_graph, id, superseded=superseded)
-        return found
+        return await self._ask(graph.read_graph, id, superseded=superseded)
 
     async def why(self, id: str) -> ProcessWhy:
         """Why a process does not go on: named causes, each with what to do."""
-        found: ProcessWhy = await self._ask(why.explain, id)
-        return found
+        return await self._ask(why.explain, id)
 
     async def parked_groups(
         self, *, type: str | None = None, actor: str | None = None
     ) -> list[ParkedTaskGroup]:
         """Parked tasks by process type, actor and kind of error, the largest group first."""
-        found: list[ParkedTaskGroup] = await self._ask(search.group_parked, type=type, actor=actor)
-        return found
+        return await self._ask(search.group_parked, type=type, actor=actor)
 
     # -- orders
 
@@ -127,7 +127,7 @@ class ProcessOperator:
         """
         process = await self.find(id)
         order = ProcessRestart.starting(task, fresh_signals=fresh_signals)
-        change = Structural(process.id, (await self._host.database()).shard_count)
+        change = Restarting(process.id, (await self._host.database()).shard_count)
         return await self._alone(process.id, change.restart(order))
 
     async def restart_tasks(
@@ -207,10 +207,9 @@ class ProcessOperator:
 
     async def repairs(self, *, limit: int = 50) -> list[Repair]:
         """What was repaired, newest first: each is a defect that was found."""
-        found: list[Repair] = await self._ask(search.list_repairs, limit=limit)
-        return found
+        return await self._ask(search.list_repairs, limit=limit)
 
-    async def resolve(self, id: str, task: str, value: Any) -> Answer:
+    async def resolve(self, id: str, task: str, value: object) -> Answer:
         """Give the value of a parked task by hand: what depends on it goes on."""
         process = await self.find(id)
         text = msgspec.json.encode(value).decode()
@@ -222,19 +221,27 @@ class ProcessOperator:
         failure = Failure("mainspring.errors.GivenUp", message, cause=task)
         return await self._resolve(process.id, task, error=failure)
 
-    async def _resolve(self, process_id: str, task: str, **how: Any) -> Answer:
+    async def _resolve(
+        self, process_id: str, task: str, *, result: str | None = None, error: Failure | None = None
+    ) -> Answer:
         resolving = Resolving(process_id, (await self._host.database()).shard_count)
-        return await self._alone(process_id, resolving.resolve(task, **how))
+        return await self._alone(process_id, resolving.resolve(task, result=result, error=error))
 
-    async def _order(self, kind: str, what: Any, source: str, **how: bool) -> Operation:
-        begun: Operation = await self._ask(bulk.order, kind, what, source=source, **how)
-        return begun
+    async def _order(
+        self, kind: str, what: BulkOrder, source: str, *, dry_run: bool, everything: bool
+    ) -> Operation:
+        return await self._ask(
+            bulk.order, kind, what, source=source, dry_run=dry_run, everything=everything
+        )
 
-    async def _alone(self, process_id: str, steps: Generator[Step, list[Any], Answer]) -> Answer:
+    async def _alone(self, process_id: str, steps: Steps[Answer]) -> Answer:
         """A structural change at once; its mark is committed before, behind a pooler too."""
         pool = await self._host.pool()
-        async with closing(pool.fetch, process_id), pool.connection(transaction=True) as connection:
-            answer = await run_steps(connection, steps)
+        async with (
+            closing(pool.connection, process_id),
+            pool.connection(transaction=True) as connection,
+        ):
+            answer = await connection.follow(steps)
         return refuse(answer)  # after the commit, which takes the mark back
 
     # -- filters under a name
@@ -247,43 +254,37 @@ class ProcessOperator:
 
     async def templates(self) -> list[Template]:
         """The filters that were kept."""
-        found: list[Template] = await self._ask(search.list_templates)
-        return found
+        return await self._ask(search.list_templates)
 
     async def template(self, name: str) -> Template:
         """The filter of a name."""
-        found: Template = await self._ask(search.find_template, name)
-        return found
+        return await self._ask(search.find_template, name)
 
     # -- settings
 
-    async def settings(self) -> dict[str, dict[str, Any]]:
+    async def settings(self) -> dict[str, Settings]:
         """The settings of all process types, as they are in force."""
-        found: dict[str, dict[str, Any]] = await self._ask(settings.list_types)
-        return found
+        return await self._ask(settings.list_types)
 
     async def change_settings(
-        self, type: str, changes: Mapping[str, Any], *, source: str = ""
-    ) -> dict[str, Any]:
-        """Change settings of a process type while the engine runs; answers all of them."""
-        found: dict[str, Any] = await self._ask(settings.change, type, changes, source=source)
-        return found
+        self, type: str, changes: Mapping[str, object], *, source: str = ""
+    ) -> Settings:
+        """Change settings of a process type while the engine runs; returns all of them."""
+        return await self._ask(settings.change, type, changes, source=source)
 
-    async def actors(self) -> dict[str, dict[str, Any]]:
+    async def actors(self) -> dict[str, Settings]:
         """The settings of all actors (tasks and deciders), as they are in force."""
-        found: dict[str, dict[str, Any]] = await self._ask(actors.list_actors)
-        return found
+        return await self._ask(actors.list_actors)
 
     async def change_actor(
-        self, actor: str, changes: Mapping[str, Any], *, source: str = ""
-    ) -> dict[str, Any]:
-        """Change settings of an actor while the engine runs; answers all of them.
+        self, actor: str, changes: Mapping[str, object], *, source: str = ""
+    ) -> Settings:
+        """Change settings of an actor while the engine runs; returns all of them.
 
         Its policy (`work_timeout`, `accept`, `task_timeout`, ...), numbers of its retry policy
         (`retry.attempts`, ...) and its limits. The workers are told at once.
         """
-        found: dict[str, Any] = await self._ask(actors.change_actor, actor, changes, source=source)
-        return found
+        return await self._ask(actors.change_actor, actor, changes, source=source)
 
     async def setting_changes(
         self, type: str | None = None, *, actor: str | None = None, limit: int = 50
@@ -291,8 +292,7 @@ class ProcessOperator:
         """The changes that were made, of a process type, an actor or all, newest first, with who
         made them."""
         subject = f"process {type}" if type is not None else actor and f"actor {actor}"
-        found: list[SettingChange] = await self._ask(settings.list_changes, subject, limit=limit)
-        return found
+        return await self._ask(settings.list_changes, subject, limit=limit)
 
     # -- counters
 
@@ -301,5 +301,4 @@ class ProcessOperator:
     ) -> list[Counts]:
         """What recovery did, by actor: work timeouts, task timeouts, deaths of workers, results that
         came too late. All of an engine is their sum."""
-        found: list[Counts] = await self._ask(actors.count, since=since, actor=actor)
-        return found
+        return await self._ask(actors.count, since=since, actor=actor)

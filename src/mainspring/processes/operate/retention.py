@@ -7,9 +7,8 @@ same id never starts twice; nameless ones go altogether.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.processes.statements import SQL
 
 log = logging.getLogger("mainspring")
@@ -17,14 +16,11 @@ log = logging.getLogger("mainspring")
 BATCH = 200
 
 
-async def thin(database: Database, connection: Any, *, days: int) -> int:
-    """Thin all that is old; answers how many processes."""
-    statement = SQL["thin_processes"]
+async def thin(database: Database, connection: Connection, *, days: int) -> int:
+    """Thin all that is old; returns how many processes."""
     total = 0
     while True:
-        values = statement.arguments({"days": days, "limit": BATCH})
-        [row] = await database.fetch(connection, statement, *values)
-        count = int(row[0])
+        count = await connection.one(SQL["thin_processes"], int, days=days, limit=BATCH)
         total += count
         if count < BATCH:
             break

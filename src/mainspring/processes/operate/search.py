@@ -6,17 +6,18 @@ Filters are plain data: they are what operations take, and they can be kept unde
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from mainspring.db.database import Database
 from mainspring.db.literals import words
+from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import check_page, decoded, nearest
+from mainspring.kernel import check_page
+from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
-from mainspring.tasks.declare.task import check_text, check_time
+from mainspring.tasks.declare.options import check_text, check_time
 
 STATES = ("open", "finished", "cancelled")
 TEMPLATE_BYTES = 200
@@ -64,7 +65,7 @@ class ProcessFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     def decode(text: str) -> ProcessFilter:
         return msgspec.json.decode(text, type=ProcessFilter)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The arguments of search_processes.sql that it gives."""
         return {
             "type": self.type,
@@ -111,6 +112,27 @@ class FoundProcess(msgspec.Struct, frozen=True):
         return (self.created_at, self.id)
 
 
+class ProcessRow(NamedTuple):
+    """A row of search_processes.sql."""
+
+    id: str
+    type: str
+    key: str
+    state: str
+    attrs: str  # JSON
+    created_at: datetime
+    ended_at: datetime | None
+    generation: int
+    inconsistent: str | None
+    parked: int
+    cancelling: bool
+
+    def found(self) -> FoundProcess:
+        """With its attributes read."""
+        attrs = msgspec.json.decode(self.attrs, type=dict[str, Any])
+        return FoundProcess(**{**self._asdict(), "attrs": attrs})
+
+
 class ParkedTaskGroup(msgspec.Struct, frozen=True):
     """Parked tasks that failed alike."""
 
@@ -150,14 +172,18 @@ class Template(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
-async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
-    statement = SQL[name]
-    return await database.fetch(connection, statement, *statement.arguments(values))
+class TemplateRow(NamedTuple):
+    """A row of list_templates.sql."""
+
+    name: str
+    kind: str
+    filter: str  # JSON
+    created_by: str
+    created_at: datetime
 
 
 async def search(
-    database: Database,
-    connection: Any,
+    tx: Tx,
     wanted: ProcessFilter,
     *,
     before: tuple[datetime, str] | None = None,
@@ -167,29 +193,28 @@ async def search(
     values = wanted.values()
     among = None
     if wanted.task is not None and not values["parked"]:
-        among = await _with_task(database, connection, wanted.task)
-    rows = await _ask(
-        database,
-        connection,
-        "search_processes",
+        among = await _with_task(tx, wanted.task)
+    rows = await tx.rows(
+        SQL["search_processes"],
+        ProcessRow,
         **values,
         among=None if among is None else words(among),
         before_at=None if before is None else before[0],
         before_id=None if before is None else before[1],
         limit=check_page(limit),
     )
-    return [FoundProcess(**{**dict(row), "attrs": decoded(row["attrs"])}) for row in rows]
+    return [row.found() for row in rows]
 
 
-async def _with_task(database: Database, connection: Any, actor: str) -> list[str] | None:
+async def _with_task(tx: Tx, actor: str) -> list[str] | None:
     """The processes that have such a task, if they are few; of many a page is soon found."""
-    rows = await _ask(database, connection, "find_processes_of_task", actor=actor, most=FEW)
-    return [row[0] for row in rows] if len(rows) < FEW else None
+    found = await tx.rows(SQL["find_processes_of_task"], str, actor=actor, most=FEW)
+    return found if len(found) < FEW else None
 
 
-async def find_process(database: Database, connection: Any, id: str) -> FoundProcess:
+async def find_process(tx: Tx, id: str) -> FoundProcess:
     """The process of an id, or of a user's id that one type has; an error otherwise."""
-    found = await search(database, connection, ProcessFilter(id=id), limit=5)
+    found = await search(tx, ProcessFilter(id=id), limit=5)
     if not found:
         raise NotFound(
             f"no process has the id {id!r}: it was never committed, or it was dropped by age"
@@ -201,16 +226,14 @@ async def find_process(database: Database, connection: Any, id: str) -> FoundPro
 
 
 async def group_parked(
-    database: Database, connection: Any, *, type: str | None = None, actor: str | None = None
+    tx: Tx, *, type: str | None = None, actor: str | None = None
 ) -> list[ParkedTaskGroup]:
     """Parked tasks by process type, actor and fingerprint, the largest group first."""
-    rows = await _ask(database, connection, "group_parked", type=type, actor=actor)
-    return [ParkedTaskGroup(**dict(row)) for row in rows]
+    return await tx.rows(SQL["group_parked"], ParkedTaskGroup, type=type, actor=actor)
 
 
 async def save_template(
-    database: Database,
-    connection: Any,
+    tx: Tx,
     name: str,
     wanted: ProcessFilter,
     *,
@@ -224,29 +247,30 @@ async def save_template(
             f"the action of a template is one of {', '.join(ACTIONS)}, got {action!r}"
             f"{nearest(str(action), ACTIONS)}"
         )
-    await _ask(
-        database, connection, "save_template",
-        name=name, kind=action, filter=wanted.encode(), created_by=source,
-    )  # fmt: skip
+    await tx.run(
+        SQL["save_template"], name=name, kind=action, filter=wanted.encode(), created_by=source
+    )
 
 
-async def list_templates(
-    database: Database, connection: Any, *, name: str | None = None
-) -> list[Template]:
+async def list_templates(tx: Tx, *, name: str | None = None) -> list[Template]:
     """The filters that were kept."""
-    rows = await _ask(database, connection, "list_templates", name=name)
-    return [Template(r[0], r[1], ProcessFilter.decode(r[2]), r[3], r[4]) for r in rows]
+    rows = await tx.rows(SQL["list_templates"], TemplateRow, name=name)
+    return [
+        Template(
+            row.name, row.kind, ProcessFilter.decode(row.filter), row.created_by, row.created_at
+        )
+        for row in rows
+    ]
 
 
-async def find_template(database: Database, connection: Any, name: str) -> Template:
+async def find_template(tx: Tx, name: str) -> Template:
     """The filter of a name; an error that names the nearest otherwise."""
-    if found := await list_templates(database, connection, name=name):
+    if found := await list_templates(tx, name=name):
         return found[0]
-    known = [t.name for t in await list_templates(database, connection)]
+    known = [t.name for t in await list_templates(tx)]
     raise NotFound(f"no template is named {name!r}{nearest(name, known)}")
 
 
-async def list_repairs(database: Database, connection: Any, *, limit: int = 50) -> list[Repair]:
+async def list_repairs(tx: Tx, *, limit: int = 50) -> list[Repair]:
     """Repairs, newest first."""
-    rows = await _ask(database, connection, "list_repairs", limit=check_page(limit))
-    return [Repair(*row) for row in rows]
+    return await tx.rows(SQL["list_repairs"], Repair, limit=check_page(limit))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import decoded, nearest
+from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
 
 # By kind of subject: the settings, and the least and greatest seconds where they are times.
@@ -27,12 +27,29 @@ class SettingChange(msgspec.Struct, frozen=True):
 
     subject: str
     source: str
-    before: dict[str, Any]
-    after: dict[str, Any]
+    before: dict[str, object]
+    after: dict[str, object]
     changed_at: datetime
 
 
-def check(kind: str, changes: Mapping[str, Any]) -> None:
+class ChangeRow(NamedTuple):
+    """A row of list_setting_changes.sql."""
+
+    subject: str
+    source: str
+    before: str  # JSON
+    after: str  # JSON
+    changed_at: datetime
+
+
+class TypeSettings(NamedTuple):
+    """A row of list_types.sql."""
+
+    name: str
+    settings: str  # JSON
+
+
+def check(kind: str, changes: Mapping[str, object]) -> None:
     """Refuse settings that do not exist or are out of range."""
     known = KNOWN[kind]
     if not changes:
@@ -51,48 +68,47 @@ def check(kind: str, changes: Mapping[str, Any]) -> None:
             raise InvalidSetting(f"{name} must be 1 or more seconds, got {value!r}")
 
 
-async def register(
-    database: Database, connection: Any, types: Sequence[tuple[str, Mapping[str, Any]]]
-) -> None:
+async def register(tx: Tx, types: Sequence[tuple[str, Mapping[str, object]]]) -> None:
     """Store what the code declares of process types; a new declaration overrules operators."""
     if types:
-        await _ask(
-            database,
-            connection,
-            "register_types",
+        await tx.run(
+            SQL["register_types"],
             names=[name for name, _ in types],
             declared=[msgspec.json.encode(settings).decode() for _, settings in types],
         )
 
 
 async def change(
-    database: Database, connection: Any, name: str, changes: Mapping[str, Any], *, source: str
-) -> dict[str, Any]:
-    """Change settings of a process type from now on; answers all of them."""
+    tx: Tx, name: str, changes: Mapping[str, object], *, source: str
+) -> dict[str, object]:
+    """Change settings of a process type from now on; returns all of them."""
     check("process", changes)
-    values = {"name": name, "changes": msgspec.json.encode(changes).decode(), "source": source}
-    rows = await _ask(database, connection, "change_type", **values)
-    if not rows:
-        known = [row[0] for row in await _ask(database, connection, "list_types")]
-        raise NotFound(f"no process type is named {name!r}{nearest(name, known)}")
-    found: dict[str, Any] = decoded(rows[0][0])
-    return found
+    text = msgspec.json.encode(changes).decode()
+    after = await tx.first(SQL["change_type"], str, name=name, changes=text, source=source)
+    if after is None:
+        raise NotFound(f"no process type is named {name!r}{nearest(name, await list_types(tx))}")
+    return _decoded(after)
 
 
-async def list_types(database: Database, connection: Any) -> dict[str, dict[str, Any]]:
+async def list_types(tx: Tx) -> dict[str, dict[str, object]]:
     """The process types and their settings as they are in force."""
-    rows = await _ask(database, connection, "list_types")
-    return {row[0]: decoded(row[1]) for row in rows}
+    found = await tx.rows(SQL["list_types"], TypeSettings)
+    return {type.name: _decoded(type.settings) for type in found}
 
 
 async def list_changes(
-    database: Database, connection: Any, subject: str | None = None, *, limit: int = 50
+    tx: Tx, subject: str | None = None, *, limit: int = 50
 ) -> list[SettingChange]:
     """The changes that were made, of one subject or of all, newest first."""
-    rows = await _ask(database, connection, "list_setting_changes", subject=subject, limit=limit)
-    return [SettingChange(r[0], r[1], decoded(r[2]), decoded(r[3]), r[4]) for r in rows]
+    return [
+        SettingChange(
+            row.subject, row.source, _decoded(row.before), _decoded(row.after), row.changed_at
+        )
+        for row in await tx.rows(
+            SQL["list_setting_changes"], ChangeRow, subject=subject, limit=limit
+        )
+    ]
 
 
-async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
-    statement = SQL[name]
-    return await database.fetch(connection, statement, *statement.arguments(values))
+def _decoded(text: str) -> dict[str, object]:
+    return msgspec.json.decode(text, type=dict[str, object])

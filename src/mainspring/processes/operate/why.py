@@ -7,16 +7,19 @@ Whether a task is queued is looked up, never inferred; what holds its visit back
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from shlex import join
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
-from mainspring.kernel import VISIT_REMEDIES, decoded, why_visit
+from mainspring.db.database import Connection
+from mainspring.operate import VISIT_REMEDIES, why_visit
 from mainspring.phrases import instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL
+from mainspring.processes.structural.repair import ProcessViolation
+from mainspring.tasks.declare.promise import Failure
 
 MOST_TASKS = 20
 
@@ -59,9 +62,28 @@ class ProcessWhy(msgspec.Struct, frozen=True):
     causes: list[ProcessCause]
 
 
-async def explain(database: Database, connection: Any, id: str) -> ProcessWhy:
+class WaitingTask(NamedTuple):
+    """A row of read_causes.sql: a live task that waits for something other than the process's own tasks."""
+
+    id: str
+    actor: str
+    state: str
+    created_at: datetime
+    error: str | None  # JSON
+    external: str | None
+    signal: str | None
+    due_at: datetime | None
+    child: str | None
+    queue: str | None  # of its visit
+    remote: bool | None
+    held: bool
+    held_until: datetime | None
+    workers: int
+
+
+async def explain(connection: Connection, id: str) -> ProcessWhy:
     """Why a process does not go on, by its id or the user's."""
-    process = await find_process(database, connection, id)
+    process = await find_process(connection, id)
     if process.ended_at is not None:
         text = f"the process is {process.state} since {instant(process.ended_at)}"
         return ProcessWhy(process, [ProcessCause(process.state, text)])
@@ -70,62 +92,53 @@ async def explain(database: Database, connection: Any, id: str) -> ProcessWhy:
         causes.append(ProcessCause("cancelling", "it is being cancelled: its compensations run"))
     if process.inconsistent is not None:
         causes.append(ProcessCause("inconsistent", process.inconsistent))
-    for rule, detail, task in await _ask(database, connection, "read_violations", id=process.id):
-        causes.append(ProcessCause("broken_invariant", f"{rule}: {detail}", task))
-    rows = await _ask(database, connection, "read_causes", id=process.id, limit=MOST_TASKS)
-    if rows and not rows[0]["workers"]:
+    for broken in await connection.rows(SQL["read_violations"], ProcessViolation, id=process.id):
+        text = f"{broken.rule}: {broken.detail}"
+        causes.append(ProcessCause("broken_invariant", text, broken.task))
+    tasks = await connection.rows(SQL["read_causes"], WaitingTask, id=process.id, limit=MOST_TASKS)
+    if tasks and not tasks[0].workers:
         causes.append(ProcessCause("engine_off", "no worker is running"))
-    for row in rows:
-        causes.append(external_cause(row) or await _queued_cause(database, connection, row))
+    for task in tasks:
+        causes.append(external_cause(task) or await _queued_cause(connection, task))
     if not causes:
         causes.append(ProcessCause("nothing_open", "no task of it is queued or waits outside"))
     return ProcessWhy(process, causes)
 
 
-def external_cause(row: Any) -> ProcessCause | None:
+def external_cause(task: WaitingTask) -> ProcessCause | None:
     """The cause of a task that is parked or waits for something outside the graph."""
-    task = row["id"]
-    if row["state"] == "parked":
-        error = decoded(row["error"]) or {}
-        text = f"{row['actor']!r} is parked: {error.get('type', '')}: {error.get('message', '')}"
-        command = ["mainspring", "processes", "restart-tasks", "--task", row["actor"]]
+    if task.state == "parked":
+        error = msgspec.json.decode(task.error, type=Failure) if task.error else Failure("", "")
+        text = f"{task.actor!r} is parked: {error.type}: {error.message}"
+        command = ["mainspring", "processes", "restart-tasks", "--task", task.actor]
         advice = f"restart all such when their reason is gone: {join(command)}"
-        return ProcessCause("parked_task", text, task, advice)
-    until = "" if row["due_at"] is None else f" until {instant(row['due_at'])}"
-    match row["external"]:
+        return ProcessCause("parked_task", text, task.id, advice)
+    until = "" if task.due_at is None else f" until {instant(task.due_at)}"
+    match task.external:
         case "signal":
-            return ProcessCause(
-                "waiting_for_signal", f"it waits for the signal {row['signal']!r}{until}", task
-            )
+            text = f"it waits for the signal {task.signal!r}{until}"
+            return ProcessCause("waiting_for_signal", text, task.id)
         case "timer":
-            return ProcessCause("waiting_for_timer", f"it sleeps{until}", task)
+            return ProcessCause("waiting_for_timer", f"it sleeps{until}", task.id)
         case "child":
-            return ProcessCause(
-                "waiting_for_child", f"it waits for the process {row['child']}", task
-            )
+            text = f"it waits for the process {task.child}"
+            return ProcessCause("waiting_for_child", text, task.id)
     return None
 
 
-async def _queued_cause(database: Database, connection: Any, row: Any) -> ProcessCause:
-    if row["remote"] and row["held"]:
-        text = f"{row['actor']!r} is run by an actor elsewhere until {instant(row['held_until'])}"
-        return ProcessCause("running", text, row["id"])
-    found = await why_visit(database, connection, row["queue"], row["id"])
+async def _queued_cause(connection: Connection, task: WaitingTask) -> ProcessCause:
+    if task.remote and task.held and task.held_until is not None:
+        text = f"{task.actor!r} is run by an actor elsewhere until {instant(task.held_until)}"
+        return ProcessCause("running", text, task.id)
+    found = await why_visit(connection.database, connection, task.queue or "", task.id)
     first = found.causes[0]
     if (hanging := next((c for c in found.causes if c.name == "hanging"), None)) is not None:
         also = "" if first is hanging else f"; {first.text}"
-        return ProcessCause("hanging", f"{row['actor']!r}: {hanging.text}{also}", row["id"])
+        return ProcessCause("hanging", f"{task.actor!r}: {hanging.text}{also}", task.id)
     ahead = first.facts.get("ahead")
-    if row["remote"] and first.name == "no_worker":
-        text = f"{row['actor']!r} waits for an actor elsewhere to pull it"
-        return ProcessCause("waiting_for_remote", text, row["id"])
+    if task.remote and first.name == "no_worker":
+        text = f"{task.actor!r} waits for an actor elsewhere to pull it"
+        return ProcessCause("waiting_for_remote", text, task.id)
     if first.name == "about_to_run" and ahead:
-        return ProcessCause(
-            "backlog", f"{row['actor']!r} is queued behind {ahead} others", row["id"]
-        )
-    return ProcessCause(first.name, f"{row['actor']!r}: {first.text}", row["id"], first.advice)
-
-
-async def _ask(database: Database, connection: Any, name: str, /, **values: Any) -> list[Any]:
-    statement = SQL[name]
-    return await database.fetch(connection, statement, *statement.arguments(values))
+        return ProcessCause("backlog", f"{task.actor!r} is queued behind {ahead} others", task.id)
+    return ProcessCause(first.name, f"{task.actor!r}: {first.text}", task.id, first.advice)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Protocol
 
 import msgspec
 
@@ -39,14 +39,32 @@ class PromiseInput(Protocol):
     @property
     def promise(self) -> str: ...
     @property
+    def kind(self) -> str: ...
+    @property
     def outcome(self) -> str | None: ...
     @property
     def result(self) -> str | None: ...
     @property
-    def error(self) -> Any: ...
+    def error(self) -> Failure | None: ...
 
 
-def kind_of(parameter_type: Any) -> str:
+class CalledSignature(Protocol):
+    """What the writer of a call's arguments must know of who is called: a signature, or a part of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def types(self) -> Mapping[str, object]: ...
+    @property
+    def fields(self) -> Sequence[str]: ...
+    @property
+    def required(self) -> Set[str]: ...
+    def encode(self, positional: Sequence[object], named: Mapping[str, object], /) -> bytes: ...
+    def check_argument(self, name: str, text: bytes, /) -> None: ...
+    def check_values(self, payload: bytes, arguments: object, /) -> None: ...
+
+
+def kind_of(parameter_type: object) -> str:
     """How a parameter of this type takes a promise: value, outcome or handle."""
     found = {typing.get_origin(part) or part for part in _parts(parameter_type)}
     if Promise in found:
@@ -54,7 +72,7 @@ def kind_of(parameter_type: Any) -> str:
     return "outcome" if Outcome in found else "value"
 
 
-def _parts(kind: Any) -> Iterable[Any]:
+def _parts(kind: object) -> Iterable[object]:
     yield kind
     for part in typing.get_args(kind):
         yield from _parts(part)
@@ -63,7 +81,7 @@ def _parts(kind: Any) -> Iterable[Any]:
 class _Form:
     """What the writer must know of a signature, looked up once: it is asked for every call."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: CalledSignature) -> None:
         self.signature = signature  # kept alive, for it is known by its identity
         self.kinds = {name: kind_of(kind) for name, kind in signature.types.items()}
         self.is_plain = all(kind == "value" for kind in self.kinds.values())
@@ -72,18 +90,18 @@ class _Form:
 _forms: dict[int, _Form] = {}
 
 
-def _form_of(signature: Signature) -> _Form:
+def _form_of(signature: CalledSignature) -> _Form:
     found = _forms.get(id(signature))
     if found is None or found.signature is not signature:
         found = _forms[id(signature)] = _Form(signature)
     return found
 
 
-def _is_outcome(kind: Any) -> bool:
+def _is_outcome(kind: object) -> bool:
     return (typing.get_origin(kind) or kind) is Outcome
 
 
-Place = Callable[[Promise[Any], str], int]
+Place = Callable[[Promise[object], str], int]
 
 
 class ArgumentWriter:
@@ -98,14 +116,14 @@ class ArgumentWriter:
         self._place = place
         self._kind = "value"
 
-    def _hole(self, value: Any) -> str:
+    def _hole(self, value: object) -> str:
         if not isinstance(value, Promise):
             raise TypeError(f"objects of type {type(value).__name__} are unsupported")
         self.has_holes = True
         return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
 
     def write(
-        self, signature: Signature, bound: Mapping[str, Any], place: Place | None = None
+        self, signature: CalledSignature, bound: Mapping[str, object], place: Place | None = None
     ) -> str:
         """The arguments of a call as JSON, checked as far as they are there."""
         self.has_holes = False
@@ -140,7 +158,7 @@ class ArgumentWriter:
             )
         return payload.decode()
 
-    def _argument(self, signature: Signature, name: str, value: Any) -> bytes:
+    def _argument(self, signature: CalledSignature, name: str, value: object) -> bytes:
         kind = signature.types[name]
         if (
             self._kind == "outcome"
@@ -171,8 +189,8 @@ class ArgumentWriter:
         return piece
 
 
-def nested(args: str, name: str, about: Mapping[str, Any]) -> str:
-    """Written arguments as one of several values; what marks their holes stays in front."""
+def nested(args: str, name: str, about: Mapping[str, object]) -> str:
+    """CalledSignature arguments as one of several values; what marks their holes stays in front."""
     rest = msgspec.json.encode(about).decode().removeprefix("{")
     found = _START.match(args)
     if found is None:
@@ -243,6 +261,8 @@ def with_error(args: str, failure: Failure) -> str:
 
 
 class _Without:
+    """A signature without one of its parameters."""
+
     def __init__(self, signature: Signature, name: str) -> None:
         self._signature = signature
         self.name = signature.name
@@ -252,7 +272,7 @@ class _Without:
         self.check_argument = signature.check_argument
         self.check_values = signature.check_values
 
-    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+    def encode(self, positional: Sequence[object], named: Mapping[str, object]) -> bytes:
         for name in named:
             if name not in self.types:
                 raise InvalidArguments(f"{self.name!r} has no parameter {name!r}")
@@ -264,6 +284,6 @@ class _Without:
         return text
 
 
-def without(signature: Signature, name: str) -> Any:
+def without(signature: Signature, name: str) -> CalledSignature:
     """A signature without one of its parameters, which is filled in later."""
     return _Without(signature, name)

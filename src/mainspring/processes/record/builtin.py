@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from mainspring.processes.record.arguments import outcome_json
+from mainspring.processes.record.arguments import PromiseInput, outcome_json
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.record.map import decide_chunk
 from mainspring.tasks.declare.promise import Failure
 
 
-def decide(actor: str, args: str, inputs: Sequence[Any]) -> Decision:
+def decide(actor: str, args: str, inputs: Sequence[PromiseInput]) -> Decision:
     """The decision of a built-in actor. `inputs[n]` is edge n."""
     match actor:
         case "@map":
@@ -30,13 +29,16 @@ def decide(actor: str, args: str, inputs: Sequence[Any]) -> Decision:
     raise ValueError(f"{actor!r} is not decided from its inputs alone")
 
 
-def _values(args: str, inputs: Sequence[Any]) -> list[str]:
-    of: list[int] = msgspec.json.decode(args).get("of", [])
-    return [_value(inputs[n]) for n in of]
+def _values(args: str, inputs: Sequence[PromiseInput]) -> list[str]:
+    return [_value(inputs[n]) for n in msgspec.json.decode(args, type=_Of).of]
 
 
-def _value(given: Any) -> str:
-    if getattr(given, "kind", "value") == "outcome":
+class _Of(msgspec.Struct):
+    of: list[int] = []  # which edges its inputs are
+
+
+def _value(given: PromiseInput) -> str:
+    if given.kind == "outcome":
         return outcome_json(given)
     return given.result if given.result is not None else "null"
 
@@ -49,12 +51,7 @@ def _concatenated(lists: Sequence[str]) -> str:
     return _list([inner for text in lists if (inner := text.strip()[1:-1].strip())])
 
 
-def _passed_on(given: Any) -> Decision:
+def _passed_on(given: PromiseInput) -> Decision:
     if given.outcome == "err":
-        error = given.error
-        if not isinstance(error, Failure):
-            error = (
-                msgspec.convert(error, Failure) if error else Failure("unknown", "no error kept")
-            )
-        return Decision(error=error)
+        return Decision(error=given.error or Failure("unknown", "no error kept"))
     return Decision(result=given.result)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +20,8 @@ from mainspring.kernel import PRIORITIES
 from mainspring.processes.record.arguments import read_holes
 from mainspring.shape import fault
 from mainspring.tasks.declare.promise import Failure
-from mainspring.tasks.declare.signature import PAYLOAD_BYTES, check_storable
+from mainspring.tasks.declare.signature import PAYLOAD_BYTES
+from mainspring.tasks.declare.storable import check_storable
 
 # Children of one decision. Past it: .map(), whose children are made by hidden deciders.
 CHILDREN_LIMIT = 20_000
@@ -41,6 +42,7 @@ BUILTINS = frozenset(
 )
 
 Ref = int | str
+T = TypeVar("T")
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     children: tuple[ChildTask, ...] = ()
     scopes: tuple[Scope, ...] = ()
-    attrs: dict[str, Any] | None = None  # united with the process's
+    attrs: dict[str, object] | None = None  # united with the process's
     returned: Ref | None = None
     result: str | None = None  # JSON; None is null
     error: Failure | None = None
@@ -127,7 +129,7 @@ def validate(
     return None
 
 
-def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
+def _problems(decision: Decision, given: Collection[str], limit: int) -> Iterator[str]:
     children = decision.children
     is_recorded = type(decision) is Recorded
     if len(children) > limit:
@@ -154,7 +156,7 @@ def _problems(decision: Decision, given: Collection[str], limit: int) -> Any:
         yield f"the result {problem}"
 
 
-def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Any:
+def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Iterator[str]:
     edges = child.edges
     if not child.actor or (child.actor.startswith("@") and child.actor not in BUILTINS):
         yield f"task {n} has the actor {child.actor!r}, which is none"
@@ -174,7 +176,7 @@ def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Any:
         yield f"{_named(n, child)} has a hole for input {number}, and {len(edges)} inputs"
 
 
-def _of_options(n: int, child: ChildTask, decision: Decision) -> Any:
+def _of_options(n: int, child: ChildTask, decision: Decision) -> Iterator[str]:
     if child.scope is not None and not 0 <= child.scope < len(decision.scopes):
         yield f"{_named(n, child)} is in scope {child.scope}, which the decision does not open"
     if child.undo is not None:
@@ -196,7 +198,7 @@ def _named(n: int, child: ChildTask) -> str:
     return f"task {n} ({child.actor})"
 
 
-def _of_scope(n: int, scope: Scope, decision: Decision) -> Any:
+def _of_scope(n: int, scope: Scope, decision: Decision) -> Iterator[str]:
     if scope.parent is not None and not 0 <= scope.parent < n:
         yield f"scope {n} lies in scope {scope.parent}, which is not opened before it"
     if not 0 <= scope.result < len(decision.children):
@@ -209,7 +211,7 @@ def _of_scope(n: int, scope: Scope, decision: Decision) -> Any:
         yield f"scope {n} has the timeout {scope.timeout!r}, which is not more than 0 seconds"
 
 
-def _of_undo(what: str, undo: Undo) -> Any:
+def _of_undo(what: str, undo: Undo) -> Iterator[str]:
     if not undo.actor or undo.actor.startswith("@"):
         yield f"{what} has the actor {undo.actor!r}, which is none"
     if (problem := _of_json(undo.args, _object)) is not None:
@@ -236,11 +238,11 @@ def _unknown(what: str, ref: Ref) -> str:
     return f"{what} the promise of task {ref}, which the decision has not made before it"
 
 
-_any = msgspec.json.Decoder(Any)
-_object = msgspec.json.Decoder(dict[str, Any])
+_any = msgspec.json.Decoder(object)
+_object = msgspec.json.Decoder(dict[str, object])
 
 
-def _of_json(text: str, decoder: Any) -> str | None:
+def _of_json(text: str, decoder: msgspec.json.Decoder[T]) -> str | None:
     if len(text) > PAYLOAD_BYTES:
         return f"must be at most {PAYLOAD_BYTES} bytes, got {len(text)}; store them elsewhere"
     try:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from mainspring.errors import InvalidSetting, PromiseMisused
+from mainspring.processes.record.callee import Callee
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.tasks.declare.promise import Promise
 
 if TYPE_CHECKING:
-    from mainspring.processes.record.recorder import Callee, Recorder
+    from mainspring.processes.record.recorder import Recorder
 
 MAP = "@map"
 CHUNK = 256
@@ -44,11 +45,11 @@ _chunk_decoder = msgspec.json.Decoder(MapChunk)
 def record_map(
     recorder: Recorder,
     callee: Callee,
-    items: Iterable[Any],
-    named: dict[str, Any],
+    items: Iterable[object],
+    named: dict[str, object],
     *,
     window: int | None,
-) -> Promise[list[Any]]:
+) -> Promise[Any]:
     """Record a call of `callee` for each item: its first parameter; `named` are the same for all."""
     if isinstance(items, Promise):
         raise PromiseMisused(
@@ -68,7 +69,7 @@ def record_map(
         )
     size = CHUNK if window is None else min(CHUNK, window)
     back = None if window is None else max(1, window // size)
-    chunks: list[Promise[Any]] = []
+    chunks: list[Promise[object]] = []
     for start in range(0, len(calls), size):
         before = [chunks[-back]] if back is not None and len(chunks) >= back else []
         args = {

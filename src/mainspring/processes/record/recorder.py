@@ -7,37 +7,55 @@ thrown away, so the children of a failed attempt never exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
 from mainspring.processes.record.arguments import ArgumentWriter, nested, without
+from mainspring.processes.record.callee import (
+    Callee,
+    check_options,
+    check_step,
+    is_callee,
+    promises_after,
+)
 from mainspring.processes.record.decision import (
     CHILDREN_LIMIT,
     KINDS,
+    ChildTask,
     Decision,
+    Edge,
     Recorded,
     Ref,
+    Scope,
     Undo,
 )
-from mainspring.processes.record.draft import Draft, ScopeDraft
 from mainspring.processes.record.map import record_map
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
-from mainspring.tasks.declare.task import CallOptions
+
+# Promises by how the decision names them, each with the strongest kind it is used by.
+Edges = dict[Ref, str]
 
 
-class Callee(Protocol):
-    """What can be called in a decider: a task or a process."""
+@dataclass(slots=True)
+class ScopeDraft:
+    """A scope under way: what was made in it, and what it will come to."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def signature(self) -> Signature: ...
-    @property
-    def call_options(self) -> CallOptions: ...
+    number: int
+    parent: int | None
+    timeout: float | None
+    members: list[int] = field(default_factory=list)
+    on_error: Undo | None = None
+    result: Promise[object] | None = None
+    leave: int | None = None  # the child that ends it, once it is left
+
+    def scope(self) -> Scope:
+        assert self.leave is not None, "a scope is closed by its with block"
+        return Scope(self.leave, self.parent, self.on_error, self.timeout)
 
 
 class Recorder:
@@ -55,69 +73,89 @@ class Recorder:
         self.decider = decider
         self.limit = limit
         self._version_of = version_of
-        self._drafts: list[Draft] = []
+        self._children: list[ChildTask] = []
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
-        self._attrs: dict[str, Any] = {}
+        self._attrs: dict[str, object] = {}
         self._writer: ArgumentWriter | None = None
         self._concluded = False
 
     # -- recording
 
-    def call(self, task: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[Any]:
+    def call(
+        self, task: Callee, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Promise[Any]:
         """Record the call of a task or an inline process."""
         self._check_open(f"{task.name}(...)")
         options = task.call_options
         check_options(task.name, options)
-        _check_step(task.name, options)
-        draft = self._draft(task.name)
-        draft.args = self._write(draft, task.signature, args, kwargs)
-        draft.delay = None if options.delay is None else options.delay.total_seconds()
-        draft.at, draft.priority, draft.group = options.at, options.priority, options.group
-        draft.args_version = self._version_of(task.name)
-        return self._add(draft)
+        check_step(task.name, options)
+        edges: Edges = {}
+        text = self._write(edges, task.signature, args, kwargs)
+        return self._add(
+            ChildTask(
+                task.name,
+                text,
+                _edges(edges),
+                self._version_of(task.name),
+                self._scope,
+                delay=None if options.delay is None else options.delay.total_seconds(),
+                at=options.at,
+                priority=options.priority,
+                group=options.group,
+            )
+        )
 
     def child(
         self,
         process: Callee,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        how: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        how: Mapping[str, object],
     ) -> Promise[Any]:
         """Record the start of a child process, which waits for the promises among its arguments."""
         self._check_open(f"{process.name}.child(...)")
         check_options(process.name, process.call_options)
-        draft = self._draft("@process")
-        text = self._write(draft, process.signature, args, kwargs)
-        if "handle" in draft.edges.values():
+        edges: Edges = {}
+        text = self._write(edges, process.signature, args, kwargs)
+        if "handle" in edges.values():
             raise InvalidArguments(
                 f"{process.name}.child(...) cannot be given a promise as such, which belongs to this "
                 "process; declare the parameter with the value's own type, or as an Outcome"
             )
         version = self._version_of(process.name)
         about = {"type": process.name, "version": version, **how}
-        draft.args = nested(text, "args", about)
-        return self._add(draft)
+        args_text = nested(text, "args", about)
+        return self._add(ChildTask("@process", args_text, _edges(edges), scope=self._scope))
 
     def _write(
-        self, draft: Draft, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        edges: Edges,
+        signature: Signature,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
     ) -> str:
         """The arguments of a call as JSON; the promises among them, and in `after`, are edges."""
         after = kwargs.pop("after", ()) if "after" not in signature.types else ()
 
-        def place(promise: Promise[Any], kind: str) -> int:
-            return self._link(draft, promise, kind)
+        def place(promise: Promise[object], kind: str) -> int:
+            return self._link(edges, promise, kind)
 
         if self._writer is None:
             self._writer = ArgumentWriter(place)
         text = self._writer.write(signature, signature.bind(args, kwargs), place)
-        for promise in _promises("after", after):
-            self._link(draft, promise, "order")
+        for promise in promises_after(after):
+            self._link(edges, promise, "order")
         return text
 
     def map(
-        self, task: Callee, items: Iterable[Any], named: dict[str, Any], *, window: int | None
-    ) -> Promise[list[Any]]:
+        self,
+        task: Callee,
+        items: Iterable[object],
+        named: dict[str, object],
+        *,
+        window: int | None,
+    ) -> Promise[Any]:
         """Record a call for each of many items, in chunks."""
         self._check_open(f"{task.name}.map(...)")
         return record_map(self, task, items, named, window=window)
@@ -125,50 +163,52 @@ class Recorder:
     def builtin(
         self,
         actor: str,
-        args: Mapping[str, Any],
-        inputs: Sequence[Promise[Any]] = (),
+        args: Mapping[str, object],
+        inputs: Sequence[Promise[object]] = (),
         kind: str = "value",
-        after: Sequence[Promise[Any]] = (),
+        after: Sequence[Promise[object]] = (),
     ) -> Promise[Any]:
         """Record a task of the engine's own; its argument `of` says which edges its inputs are."""
         self._check_open(actor)
-        draft = self._draft(actor)
+        edges: Edges = {}
         # One promise may stand in several places, and is one edge all the same.
-        of = [self._link(draft, promise, kind) for promise in inputs]
-        draft.args = msgspec.json.encode({**args, "of": of} if of else dict(args)).decode()
+        of = [self._link(edges, promise, kind) for promise in inputs]
+        text = msgspec.json.encode({**args, "of": of} if of else dict(args)).decode()
         for promise in after:
-            self._link(draft, promise, "order")
-        return self._add(draft)
+            self._link(edges, promise, "order")
+        return self._add(ChildTask(actor, text, _edges(edges), scope=self._scope))
 
-    def _draft(self, actor: str) -> Draft:
-        return Draft(actor, scope=self._open[-1].number if self._open else None)
+    @property
+    def _scope(self) -> int | None:
+        """The innermost open scope."""
+        return self._open[-1].number if self._open else None
 
-    def _add(self, draft: Draft) -> Promise[Any]:
-        number = len(self._drafts)
+    def _add(self, child: ChildTask) -> Promise[Any]:
+        number = len(self._children)
         if number >= self.limit:
             raise InvalidDecision(
                 f"{self.decider} makes more than {self.limit} tasks in one decision; "
                 "use task.map(items), which makes them in chunks"
             )
-        self._drafts.append(draft)
+        self._children.append(child)
         if self._open:
             self._open[-1].members.append(number)
-        return Promise(number, f"{draft.actor} (call {number + 1} of {self.decider})", self)
+        return Promise(number, f"{child.actor} (call {number + 1} of {self.decider})", self)
 
-    def _link(self, draft: Draft, promise: Promise[Any], kind: str) -> int:
-        """Make the promise an edge of the draft; answers its number among the draft's inputs."""
+    def _link(self, edges: Edges, promise: Promise[object], kind: str) -> int:
+        """Make the promise an edge; returns its number among the inputs."""
         ref = self.ref(promise)
         if kind != "handle":
-            self._check_scope(draft, promise, ref, kind)
-        had = draft.edges.get(ref)
+            self._check_scope(self._scope, promise, ref, kind)
+        had = edges.get(ref)
         if had is None:
-            draft.edges[ref] = kind
-            return len(draft.edges) - 1
+            edges[ref] = kind
+            return len(edges) - 1
         if KINDS.index(kind) < KINDS.index(had):
-            draft.edges[ref] = kind
-        return list(draft.edges).index(ref)
+            edges[ref] = kind
+        return list(edges).index(ref)
 
-    def ref(self, promise: Promise[Any]) -> Ref:
+    def ref(self, promise: Promise[object]) -> Ref:
         """How the decision names a promise; refuses one that this decider has no right to."""
         if promise.maker is self:
             return promise.ref
@@ -184,11 +224,13 @@ class Recorder:
             "pass it as an argument, to a parameter of the type Promise[T]"
         )
 
-    def _check_scope(self, draft: Draft, promise: Promise[Any], ref: Ref, kind: str) -> None:
+    def _check_scope(
+        self, scope: int | None, promise: Promise[object], ref: Ref, kind: str
+    ) -> None:
         """What is made in a scope with a handler leaves it through the scope's own promise."""
         if not self._scopes or not isinstance(ref, int) or kind == "outcome":
             return
-        around = set(self._around(draft.scope))
+        around = set(self._around(scope))
         for number in self._around(self._scope_of(ref)):
             if number in around:
                 return
@@ -201,7 +243,7 @@ class Recorder:
 
     def _scope_of(self, ref: int) -> int | None:
         """The scope in which a promise has its value: that of a scope is one further out."""
-        made_in = self._drafts[ref].scope
+        made_in = self._children[ref].scope
         if made_in is not None and self._scopes[made_in].leave == ref:
             return self._scopes[made_in].parent
         return made_in
@@ -212,19 +254,21 @@ class Recorder:
             number = self._scopes[number].parent
 
     def compensate(
-        self, ref: Ref, undo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, ref: Ref, undo: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """Say how a recorded call is undone."""
         self._check_open("compensate(...)")
         assert isinstance(ref, int)
-        draft = self._drafts[ref]
-        if draft.actor.startswith("@"):
-            raise PromiseMisused(f"{draft.actor[1:]!r} has no effect that could be undone")
+        step = self._children[ref]
+        if step.actor.startswith("@"):
+            raise PromiseMisused(f"{step.actor[1:]!r} has no effect that could be undone")
+        if not is_callee(undo):
+            raise InvalidArguments(f"expected a task or a process, got {undo!r}")
 
-        def own(promise: Promise[Any], kind: str) -> int:
+        def own(promise: Promise[object], kind: str) -> int:
             if self.ref(promise) != ref:
                 raise PromiseMisused(
-                    f"the compensation of {draft.actor!r} takes {promise!r}: it may take plain values "
+                    f"the compensation of {step.actor!r} takes {promise!r}: it may take plain values "
                     "and the promise of the step that it undoes"
                 )
             if kind != "outcome":
@@ -234,17 +278,16 @@ class Recorder:
                 )
             return 0
 
-        draft.undo = self._undo(undo, args, kwargs, own)
+        undone = self._undo(undo, args, kwargs, own)
+        self._children[ref] = msgspec.structs.replace(step, undo=undone)
 
     def _undo(
         self,
         callee: Callee,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        place: Callable[[Promise[Any], str], int],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        place: Callable[[Promise[object], str], int],
     ) -> Undo:
-        if not hasattr(callee, "signature"):
-            raise InvalidArguments(f"expected a task or a process, got {callee!r}")
         writer = ArgumentWriter(place)
         text = writer.write(callee.signature, callee.signature.bind(args, kwargs))
         return Undo(callee.name, text, self._version_of(callee.name), writer.has_holes)
@@ -253,28 +296,31 @@ class Recorder:
 
     def open_scope(self, timeout: float | None) -> ScopeDraft:
         self._check_open("scope(...)")
-        parent = self._open[-1].number if self._open else None
-        scope = ScopeDraft(len(self._scopes), parent, timeout)
+        scope = ScopeDraft(len(self._scopes), self._scope, timeout)
         self._scopes.append(scope)
         self._open.append(scope)
         return scope
 
     def handle_errors(
-        self, scope: ScopeDraft, handler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        scope: ScopeDraft,
+        handler: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
     ) -> None:
         """Name the call that is made when the scope fails; its Failure parameter gets the error."""
         self._check_open("on_error(...)")
-        if not hasattr(handler, "signature"):
+        if not is_callee(handler):
             raise InvalidArguments(
                 f"on_error takes a task or a process, got {handler!r}; declare it with @app.task"
             )
-        signature: Signature = handler.signature
+        name, signature = handler.name, handler.signature
         bound = signature.bind(args, kwargs)
         error = next((n for n, kind in signature.types.items() if kind is Failure), None)
 
-        def none(promise: Promise[Any], _: str) -> NoReturn:
+        def none(promise: Promise[object], _: str) -> NoReturn:
             raise PromiseMisused(
-                f"the handler {handler.name!r} takes {promise!r}, which may have no value when the "
+                f"the handler {name!r} takes {promise!r}, which may have no value when the "
                 "scope has failed: give it plain values"
             )
 
@@ -283,15 +329,19 @@ class Recorder:
             text = writer.write(without(signature, error), bound)
             hole = f'"@":"{writer.word}","{error}":"{writer.word}:error:0"'
             text = "{" + hole + ("" if text == "{}" else "," + text[1:-1]) + "}"
-            scope.on_error = Undo(handler.name, text, self._version_of(handler.name))
+            scope.on_error = Undo(name, text, self._version_of(name))
         else:
             scope.on_error = self._undo(handler, args, kwargs, none)
+
+    def name_result(self, scope: ScopeDraft, promise: Promise[object]) -> None:
+        """The value of the promise is what the scope comes to."""
+        scope.result = promise
 
     def close_scope(self, scope: ScopeDraft) -> Promise[Any]:
         """Leave the scope: a task of its own waits for everything in it and has its result."""
         result = [] if scope.result is None else [scope.result]
         named = {self.ref(p) for p in result}
-        rest = [Promise[Any](n, maker=self) for n in scope.members if n not in named]
+        rest = [Promise[object](n, maker=self) for n in scope.members if n not in named]
         promise = self.builtin("@leave", {}, result, after=rest)
         assert isinstance(promise.ref, int)
         scope.leave = promise.ref
@@ -306,19 +356,19 @@ class Recorder:
         """The version in which arguments of this actor are written now."""
         return self._version_of(actor)
 
-    def set_attrs(self, attrs: Mapping[str, Any]) -> None:
+    def set_attrs(self, attrs: Mapping[str, object]) -> None:
         self._check_open("set_attrs(...)")
         self._attrs.update(attrs)
 
-    def conclude(self, returned: Any, encode: Callable[[Any], str | None]) -> Decision:
+    def conclude(self, returned: object, encode: Callable[[object], str | None]) -> Decision:
         """The decision of a decider that returned this."""
         self._concluded = True
         self._writer = None  # it knows the recorder: a circle would be left to the collector
-        children = tuple([draft.child() for draft in self._drafts])
+        children = tuple(self._children)
         scopes = tuple([draft.scope() for draft in self._scopes])
         attrs = self._attrs or None
         if isinstance(returned, Promise):
-            self._check_scope(Draft("return"), returned, self.ref(returned), "value")
+            self._check_scope(None, returned, self.ref(returned), "value")
             return Recorded(children, scopes, attrs, returned=self.ref(returned))
         return Recorded(children, scopes, attrs, result=encode(returned))
 
@@ -330,36 +380,8 @@ class Recorder:
             )
 
 
-def _promises(what: str, given: Any) -> Sequence[Promise[Any]]:
-    if isinstance(given, Promise):
-        return (given,)
-    several: tuple[Any, ...] = tuple(given)
-    for promise in several:
-        if not isinstance(promise, Promise):
-            raise InvalidArguments(
-                f"{what} takes promises of calls, got {type(promise).__name__}: {promise!r}"
-            )
-    return several
-
-
-def check_options(name: str, options: CallOptions) -> None:
-    """Refuse what is for calls from outside."""
-    refused = {"key": options.key, "expires_at": options.expires_at, "on": options.on}
-    for option, value in refused.items():
-        if value is not None:
-            raise InvalidArguments(
-                f"{name}.options({option}=...) does not apply in a decider: a step belongs to its "
-                "process and is committed with it; use at, delay, priority or group"
-            )
-
-
-def _check_step(name: str, options: CallOptions) -> None:
-    for option in ("id", "attrs"):
-        if getattr(options, option, None) is not None:
-            raise InvalidArguments(
-                f"{name}.options({option}=...) does not apply to a step, which is a part of its "
-                f"process; use {name}.options({option}=...).child(...), or set_attrs(...)"
-            )
+def _edges(edges: Edges) -> tuple[Edge, ...]:
+    return tuple([Edge(promise, kind) for promise, kind in edges.items()])
 
 
 def current(what: str) -> Recorder:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
+from mainspring.db.steps import Steps, first, one, rows
 from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
-from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit, clean_text
+from mainspring.failure_text import clean_text
+from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit
 from mainspring.processes.commit.change import TaskChange, change_of
-from mainspring.processes.commit.settle_one import change_steps, settle_steps
+from mainspring.processes.commit.commit import change_steps, settle_steps
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.ticket import Pulled, Ticket
-from mainspring.processes.run.actor_policy import add_stored_timeouts
+from mainspring.processes.run.actor_policy import with_stored_timeouts
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.not_run import stopped
 from mainspring.tasks.declare.policy import Policy, policy_of
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.run.queue import never_run
 
-T = TypeVar("T")
-Steps = Generator[Step, list[Any], T]
 MOST = 1000  # tasks pulled at once
 # By which payloads of processes' visits are known, and their task timeouts (visits.py, `Payload`).
 PULLED = {"mark": "@", "until": "deadline"}
@@ -38,7 +38,54 @@ class HeldTask(msgspec.Struct):
     """A visit that was just held."""
 
     run: Run
-    held_until: Any
+    held_until: datetime
+
+
+class RemoteActor(NamedTuple):
+    """A row of read_remote.sql."""
+
+    policy: str  # JSON
+    paused: bool
+    served: bool  # by workers themselves
+    limited: bool
+    now: float
+
+
+class PulledVisit(NamedTuple):
+    """A row of pull_visits.sql: a visit as a run reads it, and its run."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    grp: str | None
+    priority: int
+    due: float
+    version: int
+    attempt: int
+    crashes: int
+    expires_at: datetime | None
+    payload: str
+    run: int
+    started: float
+    held_until: datetime
+
+    @property
+    def visit(self) -> Visit:
+        return Visit(*self[:12])
+
+
+class RoomLeft(NamedTuple):
+    """A row of count_room.sql."""
+
+    room: int | None  # None: the limits were lifted a moment ago
+
+
+class BeatVisit(NamedTuple):
+    """A row of beat_visits.sql."""
+
+    run: int
+    held_until: datetime
 
 
 class FailedInput(msgspec.Struct, frozen=True):
@@ -60,35 +107,39 @@ def next_pause(deadline: float, polls: int) -> float | None:
 
 
 def pull_steps(actor: str, limit: int) -> Steps[list[HeldTask]]:
-    rows = yield SQL["read_remote"], {"queue": actor}
-    if not rows:
+    found = yield from first(SQL["read_remote"], RemoteActor, queue=actor)
+    if found is None:
         raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
-    policy, paused, served, limited, _ = rows[0]
-    if served:
+    if found.served:
         raise InvalidSetting(
             f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
         )
-    if paused:
+    if found.paused:
         return []
-    most = (yield from _room(actor, limit)) if limited else limit
+    most = (yield from _room(actor, limit)) if found.limited else limit
     if most <= 0:
         return []
-    work_timeout = stored_policy(policy).work_timeout
-    values = {"queue": actor, "most": most, "work_timeout": work_timeout, **PULLED}
-    held = yield KERNEL_SQL["pull_visits"], values
+    work_timeout = stored_policy(found.policy).work_timeout
+    pulled = yield from rows(
+        KERNEL_SQL["pull_visits"],
+        PulledVisit,
+        queue=actor,
+        most=most,
+        work_timeout=work_timeout,
+        **PULLED,
+    )
     settings = QueueSettings(name=actor, handler=never_run)
     return [
-        HeldTask(Run(Visit(*row[:12]), row[12], row[13], 0.0, settings=settings), row[14])
-        for row in held
+        HeldTask(Run(held.visit, held.run, held.started, 0.0, settings=settings), held.held_until)
+        for held in pulled
     ]
 
 
 def _room(actor: str, limit: int) -> Steps[int]:
     """How many may be pulled: counted under a lock, by a statement that began when it was there."""
     yield KERNEL_SQL["lock_queue"], {"queue": actor}
-    rows = yield SQL["count_room"], {"queue": actor}
-    room: int | None = rows[0][0]  # None: the limits were lifted a moment ago
-    return limit if room is None else min(limit, room)
+    found = yield from one(SQL["count_room"], RoomLeft, queue=actor)
+    return limit if found.room is None else min(limit, found.room)
 
 
 def stopped_of(
@@ -96,9 +147,9 @@ def stopped_of(
 ) -> list[tuple[Run, TaskChange]]:
     """Tasks whose input failed: they fail too, without being handed out."""
     ended = []
-    for one, task_input, _ in found:
+    for held, task_input, _ in found:
         if (given := task_input.failed_input) is not None:
-            ended.append((one.run, stopped(task_input, given.promise, given.error)))
+            ended.append((held.run, stopped(task_input, given.promise, given.error)))
     return ended
 
 
@@ -109,18 +160,27 @@ def pulled_of(found: Sequence[tuple[HeldTask, TaskInput, Pulled]]) -> list[Pulle
 def beat_steps(ticket: Ticket) -> Steps[str]:
     """Move the recovery time of an attempt: "kept", or "stop" if it counts no longer. "busy": somebody
     has the row, and nothing is known; beat again soon, and go on meanwhile."""
-    rows = yield SQL["read_remote"], {"queue": ticket.queue}
-    values = {
-        "shards": [ticket.shard],
-        "keys": [ticket.task],
-        "queues": [ticket.queue],
-        "passes": [ticket.run],
-        "work_timeouts": [(stored_policy(rows[0][0]) if rows else Policy()).work_timeout],
-    }
-    if (yield KERNEL_SQL["beat_visits"], values):
+    actor = yield from first(SQL["read_remote"], RemoteActor, queue=ticket.queue)
+    policy = Policy() if actor is None else stored_policy(actor.policy)
+    kept = yield from first(
+        KERNEL_SQL["beat_visits"],
+        BeatVisit,
+        shards=[ticket.shard],
+        keys=[ticket.task],
+        queues=[ticket.queue],
+        passes=[ticket.run],
+        work_timeouts=[policy.work_timeout],
+    )
+    if kept is not None:
         return "kept"
-    place = {"shard": ticket.shard, "key": ticket.task, "queue": ticket.queue, "pass": ticket.run}
-    [(held,)] = yield SQL["has_pass"], place
+    held = yield from one(
+        SQL["has_pass"],
+        bool,
+        shard=ticket.shard,
+        key=ticket.task,
+        queue=ticket.queue,
+        run=ticket.run,
+    )
     return "busy" if held else "stop"
 
 
@@ -142,8 +202,11 @@ def settle_answer(
     elif (problem := validate(answer, {given.promise for given in task_input.inputs})) is not None:
         raise InvalidDecision(problem.message)
     change = change_of(task_input, answer)
-    yield from add_stored_timeouts(change.tasks)
-    change.unneeded = [(task_input.process_id, "", f"deadline/{task_input.task_id}")]
+    change = msgspec.structs.replace(
+        change,
+        tasks=(yield from with_stored_timeouts(change.tasks)),
+        unneeded=[(task_input.process_id, "", f"deadline/{task_input.task_id}")],
+    )
     return (yield from change_steps(run, change, shard_count, worker_id))
 
 

@@ -17,15 +17,11 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.database import Database
+from mainspring.db.steps import Steps, first, one, run
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import KERNEL_SQL, QueueSettings, RetryPolicy
-from mainspring.processes.commit.settle_one import change_steps
-from mainspring.processes.commit.task_input import (
-    TaskInput,
-    in_background,
-    read_arguments,
-    task_input_of,
-)
+from mainspring.processes.commit.commit import change_steps
+from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.commit.visits import payload_of
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.record.arguments import fill
@@ -33,6 +29,7 @@ from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.pulling import (
     FailedInput,
     HeldTask,
+    RemoteActor,
     accepted,
     beat_steps,
     busy,
@@ -49,7 +46,6 @@ from mainspring.processes.remote.pulling import (
 from mainspring.processes.remote.ticket import Pulled, Ticket
 from mainspring.processes.run.actor_policy import retry_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps
 from mainspring.shape import shape
 from mainspring.tasks.declare.policy import Policy
 from mainspring.tasks.declare.signature import encode_result
@@ -105,8 +101,8 @@ class Remote:
         while True:
             held = await host.run_steps(pull_steps(actor, limit))
             found = await host.run_steps(self._load(held)) if held else []
-            for run, change in stopped_of(found):
-                await host.run_steps(change_steps(run, change, shard_count, id_of(worker)))
+            for ended, change in stopped_of(found):
+                await host.run_steps(change_steps(ended, change, shard_count, id_of(worker)))
             if pulled := pulled_of(found):
                 return pulled
             if (pause := next_pause(deadline, polls)) is None:
@@ -123,7 +119,7 @@ class Remote:
             await asyncio.sleep(PAUSE)
         return found != "stop"
 
-    async def complete(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
+    async def complete(self, ticket: str, value: object = None, *, worker: str = "remote") -> str:
         """Bring a task's result: "accepted", or "already" if this very attempt's was taken before.
 
         Raises `Refused` if the attempt no longer counts, also where its time ran out.
@@ -171,8 +167,8 @@ class Remote:
         while True:
             held = host.run_steps_sync(pull_steps(actor, limit))
             found = host.run_steps_sync(self._load(held)) if held else []
-            for run, change in stopped_of(found):
-                host.run_steps_sync(change_steps(run, change, shard_count, id_of(worker)))
+            for ended, change in stopped_of(found):
+                host.run_steps_sync(change_steps(ended, change, shard_count, id_of(worker)))
             if pulled := pulled_of(found):
                 return pulled
             if (pause := next_pause(deadline, polls)) is None:
@@ -189,7 +185,7 @@ class Remote:
             time.sleep(PAUSE)
         return found != "stop"
 
-    def complete_sync(self, ticket: str, value: Any = None, *, worker: str = "remote") -> str:
+    def complete_sync(self, ticket: str, value: object = None, *, worker: str = "remote") -> str:
         """See complete."""
         return self._answer_sync(ticket, self._completed(ticket, value), worker)
 
@@ -221,7 +217,7 @@ class Remote:
 
     # -- both
 
-    def _completed(self, text: str, value: Any) -> Decision:
+    def _completed(self, text: str, value: object) -> Decision:
         """A result, checked against the declaration where this application has one."""
         actor = Ticket.decode(text).queue
         result = encode_result("task", actor, value)
@@ -238,25 +234,25 @@ class Remote:
     def _load(self, held: Sequence[HeldTask]) -> Steps[list[tuple[HeldTask, TaskInput, Pulled]]]:
         """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
         that this code cannot read, until its work timeout: others may be able to."""
-        wanted = [(payload_of(one.run.visit).process_id, one.run.visit.key) for one in held]
-        rows = yield SQL["read_tasks"], read_arguments(wanted)
-        visits = {one.run.visit.key: one.run.visit for one in held}
-        task_inputs = {
-            h.task_id: in_background(h, visits[h.task_id]) for h in map(task_input_of, rows)
-        }
+        visits = [held_task.run.visit for held_task in held]
+        wanted = [(payload_of(visit).process_id, visit.key) for visit in visits]
+        read = yield from read_steps(wanted)
+        task_inputs = {task_input.task_id: task_input for task_input in read}
         found = []
-        for one in held:
-            if (task_input := task_inputs.get(one.run.visit.key)) is not None:
+        for held_task in held:
+            visit = held_task.run.visit
+            if (read_input := task_inputs.get(visit.key)) is not None:
+                task_input = in_background(read_input, visit)
                 try:
-                    found.append((one, task_input, self._pulled(one, task_input)))
+                    found.append((held_task, task_input, self._pulled(held_task, task_input)))
                 except InvalidArguments as error:
-                    facts = {"actor": one.run.visit.queue, "task": task_input.task_id}
+                    facts = {"actor": visit.queue, "task": task_input.task_id}
                     log.warning("task.not_pulled", extra={**facts, "error": str(error)})
         return found
 
     def _pulled(self, one: HeldTask, task_input: TaskInput) -> Pulled:
         visit = one.run.visit
-        args: dict[str, Any] = {}
+        args: dict[str, object] = {}
         if task_input.failed_input is None:
             text = self._host.versions.upcast(visit.queue, task_input.args_version, task_input.args)
             args = msgspec.json.decode(fill(text, task_input.inputs))
@@ -273,27 +269,32 @@ class Remote:
         self, ticket: Ticket, answer: Decision | FailedInput, shard_count: int, worker_id: UUID
     ) -> Steps[str | None]:
         """Settle an attempt. None: somebody has its rows, send it again."""
-        rows = yield SQL["read_remote"], {"queue": ticket.queue}
-        policy, now = stored_policy(rows[0][0]) if rows else Policy(), rows[0][4] if rows else 0.0
+        actor = yield from first(SQL["read_remote"], RemoteActor, queue=ticket.queue)
+        policy = Policy() if actor is None else stored_policy(actor.policy)
         declared = self._host.tasks.get(ticket.queue)
         retry = retry_of(declared.settings.retry if declared else RetryPolicy(), policy)
         settings = QueueSettings(
             name=ticket.queue, handler=never_run, retry=retry, any_pass=policy.accept == "first"
         )
-        run = ticket.run_of(settings, now or ticket.started)
-        tasks = yield SQL["read_tasks"], read_arguments([(ticket.process_id, ticket.task)])
+        attempt = ticket.run_of(settings, ticket.started if actor is None else actor.now)
+        tasks = yield from read_steps([(ticket.process_id, ticket.task)])
         settled = "gone"
         if tasks:
-            task_input = in_background(task_input_of(tasks[0]), run.visit)
-            settled = yield from settle_answer(run, task_input, answer, shard_count, worker_id)
+            task_input = in_background(tasks[0], attempt.visit)
+            settled = yield from settle_answer(attempt, task_input, answer, shard_count, worker_id)
         if settled in ("locked", "changed"):
             return None
         if settled == "settled":
             return "accepted"
-        values = {"key": ticket.task, "run": ticket.run, "started": ticket.started}
-        values["is_failure"] = isinstance(answer, FailedInput)
-        known = yield SQL["was_answered"], values
-        if known[0][0]:
+        is_known = yield from one(
+            SQL["was_answered"],
+            bool,
+            key=ticket.task,
+            run=ticket.run,
+            started=ticket.started,
+            is_failure=isinstance(answer, FailedInput),
+        )
+        if is_known:
             return "already"
-        yield KERNEL_SQL["count"], {"actors": [ticket.queue], "names": ["late_result"]}
+        yield from run(KERNEL_SQL["count"], actors=[ticket.queue], names=["late_result"])
         return "refused"

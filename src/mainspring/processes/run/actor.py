@@ -14,7 +14,7 @@ from typing import Any
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import Run
 from mainspring.processes.commit.task_input import TaskInput
-from mainspring.processes.declare.process import Process
+from mainspring.processes.declare.process import AnyProcess, Process
 from mainspring.processes.declare.versions import Unread, Versions
 from mainspring.processes.record.arguments import fill
 from mainspring.processes.record.decision import Decision, Recorded
@@ -33,7 +33,7 @@ class FunctionActor:
 
     def __init__(
         self,
-        callee: Task[Any, Any] | Process[Any, Any],
+        callee: Task[..., Any] | AnyProcess,
         executor: Executor,
         connections: Connections,
         versions: Versions,
@@ -76,7 +76,8 @@ class FunctionActor:
                 returned = await self._call(run, arguments)
             finally:
                 recorder.reset(mark)
-        returned = concluded(context, returned)
+        if context is not None:
+            returned = concluded(context, returned)
         if run.settled:
             return Decision()
         if records is None:

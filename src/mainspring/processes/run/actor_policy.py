@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from mainspring.db.steps import Steps, rows
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import QueueSettings, RetryPolicy, Visit
 from mainspring.processes.commit.change import NewTask
 from mainspring.processes.commit.task_input import NO_OPTIONS
 from mainspring.processes.commit.visits import is_process_visit
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.tasks.declare.policy import Policy, policy_of
 
 log = logging.getLogger("mainspring")
@@ -67,18 +67,33 @@ def retry_of(declared: RetryPolicy, policy: Policy) -> RetryPolicy:
     return replace(declared, **numbers)
 
 
-def add_timeouts(tasks: Iterable[NewTask], timeout_of: Callable[[str], float | None]) -> None:
-    """New tasks get the task timeout of their actor, unless their call has one of its own."""
-    for task in tasks:
-        if (timeout := timeout_of(task.actor)) is None:
-            continue
-        options = task.options or NO_OPTIONS
-        if options.task_timeout is None:
-            task.options = msgspec.structs.replace(options, task_timeout=timeout)
+def with_timeouts(
+    tasks: Sequence[NewTask], timeout_of: Callable[[str], float | None]
+) -> list[NewTask]:
+    """New tasks with the task timeout of their actor, unless their call has one of its own."""
+    return [_with_timeout(task, timeout_of(task.actor)) for task in tasks]
 
 
-def add_stored_timeouts(tasks: Sequence[NewTask]) -> Generator[Step, list[Any], None]:
+def _with_timeout(task: NewTask, timeout: float | None) -> NewTask:
+    options = task.options or NO_OPTIONS
+    if timeout is None or options.task_timeout is not None:
+        return task
+    options = msgspec.structs.replace(options, task_timeout=timeout)
+    return msgspec.structs.replace(task, options=options)
+
+
+class ActorTimeout(NamedTuple):
+    """A row of read_task_timeouts.sql."""
+
+    name: str  # of the actor
+    seconds: float | None
+
+
+def with_stored_timeouts(tasks: Sequence[NewTask]) -> Steps[Sequence[NewTask]]:
     """The same where no worker knows the actors' policies: as the database has them."""
-    if actors := sorted({task.actor for task in tasks}):
-        rows = yield SQL["read_task_timeouts"], {"actors": actors}
-        add_timeouts(tasks, dict(rows).get)
+    actors = sorted({task.actor for task in tasks})
+    if not actors:
+        return tasks
+    found = yield from rows(SQL["read_task_timeouts"], ActorTimeout, actors=actors)
+    timeouts = {actor.name: actor.seconds for actor in found}
+    return with_timeouts(tasks, timeouts.get)

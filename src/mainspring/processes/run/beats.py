@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
+from mainspring.processes.connections import Lines
 
 log = logging.getLogger("mainspring")
 EVERY = 0.5  # seconds
@@ -18,11 +18,11 @@ class Beats:
 
     def __init__(
         self,
-        fetch: Callable[..., Any],
+        lines: Lines,
         work_timeout: Callable[[Run], float | None],
         worker: WorkerPort,
     ) -> None:
-        self._fetch = fetch
+        self._lines = lines
         self._work_timeout = work_timeout
         self._worker = worker
         self._beating: dict[int, Run] = {}  # since the last write
@@ -43,14 +43,14 @@ class Beats:
             while self._beating:
                 runs, self._beating = list(self._beating.values()), {}
                 try:
-                    await self._fetch(KERNEL_SQL["beat_visits"], self._values(runs))
+                    await self._lines.run(KERNEL_SQL["beat_visits"], **self._values(runs))
                 except Exception as error:
                     log.warning("beat.failed", extra={"error": str(error)})
                 await asyncio.sleep(EVERY)
         finally:
             self._writer = None
 
-    def _values(self, runs: list[Run]) -> dict[str, Any]:
+    def _values(self, runs: list[Run]) -> dict[str, object]:
         return {
             "shards": [run.visit.shard for run in runs],
             "keys": [run.visit.key for run in runs],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from mainspring.db.steps import Steps
+from mainspring.db.steps import Steps, run
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.kernel import KERNEL_SQL, Run, Verdict
 from mainspring.processes.commit.change import TaskChange, change_of
@@ -12,7 +13,7 @@ from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.record.recorder import Recorder
-from mainspring.tasks.run.connections import Connections, lock_arguments
+from mainspring.tasks.run.connections import Connections, unsettled_values
 from mainspring.tasks.run.context import Context, Transaction
 
 
@@ -20,7 +21,7 @@ class Seams(Protocol):
     """What a context needs of the layer that runs it."""
 
     def beat(self, run: Run) -> None: ...
-    def prepare(self, change: TaskChange) -> None: ...
+    def prepared(self, change: TaskChange) -> TaskChange: ...
 
 
 class ProcessContext(Context):
@@ -33,7 +34,7 @@ class ProcessContext(Context):
     def __init__(
         self,
         run: Run,
-        encode: Any,
+        encode: Callable[[object], str | None],
         connections: Connections,
         timeout: float | None,
         task_input: TaskInput,
@@ -42,7 +43,7 @@ class ProcessContext(Context):
         seams: Seams,
     ) -> None:
         super().__init__(run, lambda _: None, connections, timeout)  # results are in the task's row
-        self._handout = task_input
+        self._task_input = task_input
         self._records = records
         self._shard_count = shard_count
         self._encode_result = encode
@@ -51,12 +52,12 @@ class ProcessContext(Context):
     @property
     def process(self) -> str:
         """The id of the process."""
-        return self._handout.process_id
+        return self._task_input.process_id
 
     @property
     def generation(self) -> int:
         """How often the task was restarted; a part of its idempotency key."""
-        return self._handout.generation
+        return self._task_input.generation
 
     def beat(self) -> None:
         """Say that the run goes on: from now on it has its whole work timeout again."""
@@ -77,12 +78,10 @@ class ProcessContext(Context):
             decision = Decision(result=self._encode_result(self._result))
         else:
             decision = self._records.conclude(self._result, self._encode_result)
-        given = {given.promise for given in self._handout.inputs}
+        given = {given.promise for given in self._task_input.inputs}
         if (problem := validate(decision, given)) is not None:
             raise InvalidDecision(problem.message)
-        change = change_of(self._handout, decision)
-        self._seams.prepare(change)
-        return change
+        return self._seams.prepared(change_of(self._task_input, decision))
 
 
 class _Transaction(Transaction):
@@ -96,7 +95,7 @@ class _Transaction(Transaction):
         if verdict == "locked":
             # Its visit is locked by somebody, likely by the heart that holds it just now: nothing was
             # written. Once the row is ours the decision is judged by what it says then.
-            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
+            yield from run(KERNEL_SQL["lock_unsettled"], **unsettled_values(self._run))
             verdict = yield from self._commit(change)
         if verdict is not None:
             raise self._fenced()  # whatever is not to be settled rolls the whole block back

@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 
+from mainspring.db.steps import Steps, rows
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
     KERNEL_SQL,
+    HeldVisit,
     NewlyParked,
     QueueSettings,
     Retry,
@@ -29,27 +33,66 @@ from mainspring.kernel import (
     new_id,
 )
 from mainspring.processes.commit.change import change_of
-from mainspring.processes.commit.settle_one import change_steps, settle_steps
+from mainspring.processes.commit.commit import change_steps, settle_steps
 from mainspring.processes.commit.task_input import TaskInput, TaskInputs, in_background
 from mainspring.processes.commit.visits import (
     MARK,
     engine_visit,
     is_process_visit,
-    offer_values,
+    offer_steps,
     payload_of,
 )
 from mainspring.processes.connections import Lines
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.run.actor_policy import PolicyInForce, retry_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps, run_steps
-from mainspring.processes.structural.change import call_off_values
+from mainspring.processes.structural.change import call_off_versions
 from mainspring.processes.structural.deadline import timed_out
+from mainspring.processes.structural.request import ProcessEngine
 from mainspring.tasks.declare.policy import Policy, policy_of
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.run.queue import never_run
 
 log = logging.getLogger("mainspring")
+
+
+class OverdueVisit(NamedTuple):
+    """A row of read_overdue.sql: a visit as a run reads it, its run, and the policy of its queue."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    grp: str | None
+    priority: int
+    due: float
+    version: int
+    attempt: int
+    crashes: int
+    expires_at: datetime | None
+    payload: str
+    run: int
+    started: float
+    work_timeouts: int
+    policy: str  # JSON
+    now: float
+
+    @property
+    def visit(self) -> Visit:
+        return Visit(*self[:12])
+
+
+class RecoveredVisit(NamedTuple):
+    """A row of recover.sql: a visit that is queued again."""
+
+    shard: int
+    key: str
+    queue: str
+    crashes: int
+    orphaned: bool
+    parked: bool
+    payload: str | None
+    hints: int
 
 
 class Late(msgspec.Struct):
@@ -92,23 +135,21 @@ class Recovery:
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker = worker
 
-    def take_overdue(self, rows: Sequence[Any]) -> set[int]:
-        """Take the overdue visits of processes (rows of read_held.sql). Called by the heart's thread."""
-        mine = [row for row in rows if row[8] is not None and row[8].startswith(MARK)]
+    def take_overdue(self, held: Sequence[HeldVisit]) -> set[int]:
+        """Take the overdue visits of processes. Called by the heart's thread."""
+        mine = [v for v in held if v.payload is not None and v.payload.startswith(MARK)]
         if mine:
-            places = [(row[0], row[4]) for row in mine]
-            self._worker.call_soon(self._start, places)
-        return {row[4] for row in mine}
+            self._worker.call_soon(self._start, [(visit.shard, visit.run) for visit in mine])
+        return {visit.run for visit in mine}
 
     def parked(self, visits: Sequence[NewlyParked]) -> Steps[None]:
         """A process learns at once of a task of its own that is parked: it is looked at."""
         mine = {payload_of(visit).process_id for visit in visits if is_process_visit(visit)}
         if not mine:
             return
-        engines = yield SQL["find_engines"], {"ids": sorted(mine)}
-        looks = [engine_visit("look", id, id, id=new_id(), engine=engine) for id, engine in engines]
-        if looks:
-            yield KERNEL_SQL["offer"], offer_values(looks, self._shard_count)
+        found = yield from rows(SQL["find_engines"], ProcessEngine, ids=sorted(mine))
+        looks = [engine_visit("look", p.id, p.id, id=new_id(), engine=p.engine) for p in found]
+        yield from offer_steps(looks, self._shard_count)
 
     def _start(self, places: Sequence[tuple[int, int]]) -> None:
         fresh = [(shard, held) for shard, held in places if held not in self._under_way]
@@ -134,8 +175,13 @@ class Recovery:
 
     async def recover(self, places: Sequence[tuple[int, int]]) -> None:
         """Recover visits by shard and pass."""
-        values = {"shards": [shard for shard, _ in places], "passes": [held for _, held in places]}
-        late = [self._late(row) for row in await self._lines.fetch(SQL["read_overdue"], values)]
+        found = await self._lines.rows(
+            SQL["read_overdue"],
+            OverdueVisit,
+            shards=[shard for shard, _ in places],
+            passes=[held for _, held in places],
+        )
+        late = [self._late(overdue) for overdue in found]
         requeued = [one for one in late if not one.is_over and not one.fails]
         if requeued:
             await self._requeue(requeued)
@@ -143,10 +189,10 @@ class Recovery:
             if one.is_over or one.fails:
                 await self._end(one)
 
-    def _late(self, row: Any) -> Late:
-        visit = Visit(*row[:12])
+    def _late(self, overdue: OverdueVisit) -> Late:
+        visit = overdue.visit
         try:
-            policy = policy_of(msgspec.json.decode(row[15]))
+            policy = policy_of(msgspec.json.decode(overdue.policy))
         except InvalidSetting:
             policy = Policy()
         in_force = self._policies.get(visit.queue)
@@ -154,34 +200,30 @@ class Recovery:
         settings = QueueSettings(
             name=visit.queue, handler=never_run, retry=retry_of(declared, policy), any_pass=False
         )
-        began = clock.local() - max(0.0, row[16] - row[13])
-        return Late(
-            Run(visit, row[12], row[13], began, settings=settings), policy, row[14], row[16]
-        )
+        began = clock.local() - max(0.0, overdue.now - overdue.started)
+        run = Run(visit, overdue.run, overdue.started, began, settings=settings)
+        return Late(run, policy, overdue.work_timeouts, overdue.now)
 
     async def _requeue(self, late: Sequence[Late]) -> None:
         """Back to the queue, only if they are still in work; those whose result will not count any
         more are told to stop."""
-        values = {
-            "shards": [one.run.visit.shard for one in late],
-            "orphaned": [],
-            "overdue": [one.run.token for one in late],
-        }
         overtaken = [one.run.visit.version for one in late if one.policy.accept == "last"]
         async with self._lines.transaction() as connection:
-            recover = KERNEL_SQL["recover"]
-            freed = await connection.fetch(recover.numbered, *recover.arguments(values))
-            if overtaken:
-                call_off = KERNEL_SQL["call_off"]
-                told = call_off_values(overtaken)
-                await connection.fetch(call_off.numbered, *call_off.arguments(told))
-        keys = {(row["queue"], row["key"]) for row in freed}
+            freed = await connection.rows(
+                KERNEL_SQL["recover"],
+                RecoveredVisit,
+                shards=[one.run.visit.shard for one in late],
+                orphaned=[],
+                overdue=[one.run.token for one in late],
+            )
+            await connection.follow(call_off_versions(overtaken))
+        keys = {(visit.queue, visit.key) for visit in freed}
         for accept in ("first", "last"):
             visits = [one.run.visit for one in late if one.policy.accept == accept]
             visits = [visit for visit in visits if (visit.queue, visit.key) in keys]
             self._worker.overtaken(visits, void=accept == "last")
-        for row in freed:
-            log.warning("task.requeued", extra={"actor": row["queue"], "task": row["key"]})
+        for visit in freed:
+            log.warning("task.requeued", extra={"actor": visit.queue, "task": visit.key})
 
     async def _end(self, one: Late) -> None:
         """An error decision with the version and pass that were seen."""
@@ -192,21 +234,19 @@ class Recovery:
         task_input = in_background(task_input, visit)
         name = "task_timeout" if one.is_over else "work_timeout"
         async with self._lines.transaction() as connection:
-            answer = await run_steps(connection, self._end_steps(one, task_input))
+            answer = await connection.follow(self._end_steps(one, task_input))
             if answer == "settled":
-                count, values = KERNEL_SQL["count"], {"actors": [visit.queue], "names": [name]}
-                await connection.fetch(count.numbered, *count.arguments(values))
-                call_off, told = KERNEL_SQL["call_off"], call_off_values([visit.version])
-                await connection.fetch(call_off.numbered, *call_off.arguments(told))
+                await connection.run(KERNEL_SQL["count"], actors=[visit.queue], names=[name])
+                await connection.follow(call_off_versions([visit.version]))
                 facts = {"actor": visit.queue, "task": visit.key, "reason": name}
                 log.warning("task.overtaken", extra=facts)
 
-    def _end_steps(self, one: Late, task_input: TaskInput) -> Any:
+    def _end_steps(self, one: Late, task_input: TaskInput) -> Steps[str]:
         run = one.run
         if one.is_over:
             failure = timed_out(task_input.actor, task_input.task_id)
-            change = change_of(task_input, Decision(error=failure))
-            change.failing = False  # it ends, caught or not
+            # It ends, caught or not.
+            change = change_of(task_input, Decision(error=failure), failing=False)
             return change_steps(run, change, self._shard_count, self._worker.worker_id)
         text = f"a run of {task_input.actor!r} neither ended nor beat for {one.policy.work_timeout:g} s"
         error = WorkTimeout(text)

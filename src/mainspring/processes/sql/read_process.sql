@@ -1,7 +1,7 @@
--- A process, the outcome of its root and, while that is open, the first of its parked tasks. Rides the primary keys and
--- parked_task_of_process.
-select p.id::text, p.type, p.key, p.state::text, r.outcome::text, r.result::text, r.error::text, p.inconsistent,
-  p.created_at, p.ended_at, p.generation, p.attrs::text, k.actor, k.error_type, k.error
+-- How a process stands: the outcome of its root and, while that is open, the first of its parked tasks. Rides the primary
+-- keys and parked_task_of_process.
+select p.state::text, r.outcome::text, r.result::text, r.error::text, k.actor as parked, k.error_type as parked_type,
+  k.error as parked_error
 from mainspring.process p
 left join mainspring.task r on r.process_id = p.id and r.id = p.root
 left join lateral (

@@ -3,7 +3,7 @@
 cancel.py        what is live is called off, what was done is undone, and then it has ended
 cancel_many.py   cancelling many processes at once: the children of a tree, or the items of a
                  mass order
-change.py        restart, and what a cancel, the end of a scope and a repair share with it
+change.py        what a restart, a cancel, the end of a scope and a repair have in common
 check.py         looking at a process: ends it, delivers errors that are caught by now, ends
                  failed scopes, repairs
 compensation.py  which steps are undone, and the tasks that do it, newest first
@@ -18,6 +18,8 @@ prune.py         a loop of tail calls keeps its newest steps, and costs the same
 race.py          the first of several promises that comes to its end; the others are called
                  off
 repair.py        what one transaction makes impossible, and is there all the same (P7)
+request.py       the visits by which a process is cancelled, restarted or looked at
+restart.py       what is redone, and why it cannot be
 sweep.py         open processes whose look was lost get one again (P2, P7)
 sql/             the statements that they send, one a file
 """

@@ -7,16 +7,11 @@ makes it cancelled. They are tasks like others: retried, recovered, parked for a
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
-
-import msgspec
-
-from mainspring.kernel import KERNEL_SQL, new_id
+from mainspring.db.steps import Steps, run
 from mainspring.processes.commit.change import TaskChange
-from mainspring.processes.commit.visits import engine_visit, find_places, place_values, queue_of
+from mainspring.processes.commit.close import told_parent
+from mainspring.processes.commit.visits import delete_steps, find_places, queue_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Locked, Structural
 from mainspring.processes.structural.compensation import (
     compensating,
@@ -37,9 +32,7 @@ BEING_CANCELLED = (
 class Cancelling(Structural):
     """The cancel of one process, and of its children by visits of theirs."""
 
-    def cancel(
-        self, *, compensate: bool = True, why: str = "cancelled"
-    ) -> Generator[Step, list[Any], Answer]:
+    def cancel(self, *, compensate: bool = True, why: str = "cancelled") -> Steps[Answer]:
         """Call off what is live. What was done and can be undone is, unless told otherwise."""
         locked = yield from self.lock()
         refused = "" if locked.state == "open" else f"the process is {locked.state}"
@@ -48,7 +41,7 @@ class Cancelling(Structural):
         if refused:
             yield from self.unlock()
             return Answer(False, why=refused)
-        graph = TaskGraph((yield SQL["read_graph_tasks"], {"id": self.process_id}), ())
+        graph = TaskGraph((yield from self.read_tasks()), ())
         kept = compensating(graph) if compensate else set()
         live = [node for node in graph.live() if node.id not in kept]
         undone = (yield from self._find_undone(graph, live, kept)) if compensate else []
@@ -58,8 +51,7 @@ class Cancelling(Structural):
         yield from self._cancel_children(waiting, compensate=compensate)
         goes_on = bool(undone) or any(graph.nodes[id].state in LIVE for id in kept)
         if goes_on:  # the scopes are at their end: no look ends them again, no handler runs
-            values = {"process_id": self.process_id, "kept": sorted(kept)}
-            yield SQL["undo_scopes"], values
+            yield from run(SQL["undo_scopes"], process_id=self.process_id, kept=sorted(kept))
         if undone:
             yield from self._undo(locked, graph, undone)
         if goes_on:
@@ -71,18 +63,16 @@ class Cancelling(Structural):
 
     def _find_undone(
         self, graph: TaskGraph, live: list[TaskNode], kept: set[str]
-    ) -> Generator[Step, list[Any], list[TaskNode]]:
+    ) -> Steps[list[TaskNode]]:
         """What was done and is not undone yet. What is handed out may have had its effect."""
         if not any(node.undo for node in graph.nodes.values()):
             return []
-        rows = yield SQL["read_scopes"], {"id": self.process_id}
+        scopes = yield from self.read_scopes()
         begun = [(queue_of(n.actor, self.engine), n.id) for n in live if n.undo]
-        places = (yield from find_places(begun)) if begun else {"keys": ()}
-        return to_undo(graph, {row[0]: row for row in rows}, set(places["keys"]), kept)
+        places = (yield from find_places(begun)) if begun else []
+        return to_undo(graph, scopes, {place.key for place in places}, kept)
 
-    def _undo(
-        self, locked: Locked, graph: TaskGraph, undone: list[TaskNode]
-    ) -> Generator[Step, list[Any], Any]:
+    def _undo(self, locked: Locked, graph: TaskGraph, undone: list[TaskNode]) -> Steps[None]:
         """Their tasks, after compensations that run already: those are of what was done later."""
         root = graph.nodes[locked.root]
 
@@ -90,26 +80,13 @@ class Cancelling(Structural):
             return graph.nodes.get(step.created_by or "", root)  # it may have been pruned
 
         tasks = undo_tasks(self.process_id, undone, maker, under_way(graph))
-        change = TaskChange(self.process_id, maker(undone[0]).id, None)
-        change.tasks = tasks
+        change = TaskChange(self.process_id, maker(undone[0]).id, None, tasks=tasks)
         yield from self.end_tasks(locked, [change])
 
-    def _tell(self, locked: Locked) -> Generator[Step, list[Any], Any]:
+    def _tell(self, locked: Locked) -> Steps[None]:
         """It has ended: a parent that waits for it is told, and nobody looks at it any more."""
-        if locked.parent_engine is not None and locked.parent_process and locked.parent_task:
-            parent, task = locked.parent_process, locked.parent_task
-            visit = engine_visit("child", parent, task, id=new_id(), engine=locked.parent_engine)
-            yield from self._offer([visit])
+        told = told_parent(locked.parent_process, locked.parent_task, locked.parent_engine)
+        if told is not None:
+            yield from self._offer([told])
         look = [(self.process_id, self.engine, f"look/{self.process_id}")]
-        yield KERNEL_SQL["delete_visits"], place_values(look, self._shard_count)
-
-
-class Cancel(msgspec.Struct, frozen=True):
-    """How a process is to be cancelled: what its visit says."""
-
-    compensate: bool = True
-
-
-def cancel_of(more: Any) -> Cancel:
-    """Of a visit; that of the release before says nothing."""
-    return Cancel() if more is None else msgspec.convert(more, Cancel)
+        yield from delete_steps(look, self._shard_count)

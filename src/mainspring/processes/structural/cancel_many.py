@@ -11,40 +11,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.db.literals import words
+from mainspring.db.steps import Steps, rows, run
 from mainspring.errors import Fenced
 from mainspring.kernel import (
     KERNEL_SQL,
     Done,
     Run,
+    SettleAnswer,
     WorkerPort,
     clock,
     in_order,
-    new_id,
-    settle_arguments,
+    settle_values,
 )
-from mainspring.processes.commit.end_rows import TaskEnd, end_values
+from mainspring.processes.commit.close import TaskEnd, end_steps, told_parent
 from mainspring.processes.commit.visits import (
+    QUEUE,
     NewVisit,
-    engine_visit,
-    find_places,
-    offer_values,
-    place_values,
+    delete_steps,
+    drop_steps,
+    offer_steps,
     queue_of,
 )
 from mainspring.processes.connections import Lines
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, Steps, run_steps
 from mainspring.processes.structural.cancel import CANCELLED
-from mainspring.processes.structural.change import Answer, Locked, call_off_values, request_cancel
+from mainspring.processes.structural.change import Answer, Locked, call_off, forget_steps
+from mainspring.processes.structural.request import ProcessEngine, cancels_of
 from mainspring.tasks.declare.promise import Failure
 
 log = logging.getLogger("mainspring")
@@ -132,12 +131,9 @@ class Cancels:
                 mine.setdefault(asked.process_id, n)
         steps = CancelBatch(batch, mine, self._database.shard_count, self._worker.worker_id)
         async with self._lines.connection() as connection:
-            mark = SQL["mark_closing_many"]
-            values = mark.arguments({"ids": sorted(mine)})
-            await self._database.fetch(connection, mark, *values)
-            async with self._database.transaction(connection):
-                settled: set[int] = await run_steps(connection, steps.steps())
-        return settled
+            await connection.run(SQL["mark_closing_many"], ids=sorted(mine))
+            async with connection.atomic():
+                return await connection.follow(steps.steps())
 
 
 class CancelBatch:
@@ -155,12 +151,12 @@ class CancelBatch:
         self._shard_count = shard_count
         self._worker_id = worker_id
 
-    def steps(self) -> Generator[Step, list[Any], set[int]]:
-        rows = yield SQL["lock_many_alone"], {"ids": sorted(self._places)}
-        locked = {row[0]: Locked(*row) for row in rows}
+    def steps(self) -> Steps[set[int]]:
+        processes = yield from rows(SQL["lock_many_alone"], Locked, ids=sorted(self._places))
+        locked = {one.id: one for one in processes}
         found: dict[str, list[LiveTask]] = defaultdict(list)
-        for row in (yield SQL["read_live_tasks"], {"ids": sorted(locked)}):
-            found[row[0]].append(LiveTask(*row))
+        for task in (yield from rows(SQL["read_live_tasks"], LiveTask, ids=sorted(locked))):
+            found[task.process_id].append(task)
         plain = [one for one in locked.values() if self._is_plain(one, found[one.id])]
         if not plain:
             return set()
@@ -176,10 +172,8 @@ class CancelBatch:
             return False
         return not asked.compensate or not any(task.can_be_undone for task in tasks)
 
-    def _drop(
-        self, live: list[LiveTask], locked: dict[str, Locked]
-    ) -> Generator[Step, list[Any], dict[str, int]]:
-        """Visits, counts and waits; answers how many runs of each process were told to stop."""
+    def _drop(self, live: list[LiveTask], locked: dict[str, Locked]) -> Steps[dict[str, int]]:
+        """Visits, counts and waits; returns how many runs of each process were told to stop."""
         stopped: dict[str, int] = defaultdict(int)
         if not live:
             return stopped
@@ -192,70 +186,68 @@ class CancelBatch:
                 visits += [(engine, f"{kind}/{task.id}") for kind in kinds]
             else:
                 visits.append((engine, f"deadline/{task.id}"))
-        rows = yield KERNEL_SQL["drop_visits"], (yield from find_places(visits))
         process_of = {task.id: task.process_id for task in live}
-        told = sorted((row for row in rows if row[1] in process_of), key=lambda row: not row[2])
-        versions = [row[3] for row in told if not row[0].startswith("mainspring.process")]
-        if versions:
-            yield KERNEL_SQL["call_off"], call_off_values(versions)
-        ids = [task.id for task in live]
-        yield SQL["drop_waits"], {"tasks": ids}
-        yield SQL["drop_externals"], {"tasks": ids}
-        yield SQL["unpark_tasks"], {"tasks": words(ids)}
-        for row in told:
-            stopped[process_of[row[1]]] += bool(row[2])
+        dropped = [v for v in (yield from drop_steps(visits)) if v.key in process_of]
+        yield from call_off([visit for visit in dropped if not visit.queue.startswith(QUEUE)])
+        yield from forget_steps([task.id for task in live])
+        for visit in dropped:
+            stopped[process_of[visit.key]] += visit.was_held
         return stopped
 
-    def _end(self, live: list[LiveTask]) -> Steps[Any]:
+    def _end(self, live: list[LiveTask]) -> Steps[None]:
         error = Failure(CANCELLED, "cancelled")
-        ends = {task.id: TaskEnd(task.process_id, task.id, "cancelled") for task in live}
-        for task in live:
-            end = ends.setdefault(task.promise, TaskEnd(task.process_id, task.promise))
-            end.outcome, end.error = "err", error
-        if ends:
-            yield SQL["end_tasks"], end_values(ends.values())
+        tasks = {task.id: task.process_id for task in live}
+        promises = {task.promise: task.process_id for task in live}
+        yield from end_steps(
+            TaskEnd(
+                process_id,
+                id,
+                "cancelled" if id in tasks else None,
+                "err" if id in promises else None,
+                error=error if id in promises else None,
+            )
+            for id, process_id in (tasks | promises).items()
+        )
 
-    def _go_on(self, plain: list[Locked]) -> Steps[Any]:
+    def _go_on(self, plain: list[Locked]) -> Steps[None]:
         """They have ended: their children are cancelled next, and parents that wait are told."""
-        offers: list[NewVisit] = []
         hows = {one.id: self._batch[self._places[one.id]].compensate for one in plain}
+        offers: list[NewVisit] = []
         for compensate in set(hows.values()):
             parents = sorted(id for id, how in hows.items() if how is compensate)
-            for id, engine in (yield SQL["find_children_of"], {"ids": parents}):
-                visit = request_cancel(id, compensate=compensate)
-                offers.append(msgspec.structs.replace(visit, queue=engine))
+            children = yield from rows(SQL["find_children_of"], ProcessEngine, ids=parents)
+            offers += cancels_of(children, compensate=compensate)
         for one in plain:
-            if one.parent_engine is not None and one.parent_process and one.parent_task:
-                parent, task = one.parent_process, one.parent_task
-                offers.append(
-                    engine_visit("child", parent, task, id=new_id(), engine=one.parent_engine)
-                )
-        yield SQL["cancel_processes"], {"ids": [one.id for one in plain]}
-        if offers:
-            yield KERNEL_SQL["offer"], offer_values(offers, self._shard_count)
+            told = told_parent(one.parent_process, one.parent_task, one.parent_engine)
+            if told is not None:
+                offers.append(told)
+        yield from run(SQL["cancel_processes"], ids=[one.id for one in plain])
+        yield from offer_steps(offers, self._shard_count)
         looks = [(one.id, one.engine, f"look/{one.id}") for one in plain]
-        yield KERNEL_SQL["delete_visits"], place_values(looks, self._shard_count)
+        yield from delete_steps(looks, self._shard_count)
 
     def _settle(
         self, plain: list[Locked], found: dict[str, list[LiveTask]], stopped: dict[str, int]
-    ) -> Generator[Step, list[Any], set[int]]:
+    ) -> Steps[set[int]]:
         """The visits of these cancels, in the order in which visits are locked."""
-        runs = {}
+        ended = {}
         for one in plain:
             n = self._places[one.id]
-            run = runs[n] = self._batch[n].run
             live = sum(task.is_live for task in found[one.id])
             answer = Answer(True, live, stopped[one.id])
-            run.outcome = Done(result=msgspec.json.encode(answer).decode())
-            run.seconds = max(0.0, clock.local() - run.began)
+            asked = self._batch[n].run
+            ended[n] = msgspec.structs.replace(
+                asked,
+                outcome=Done(result=msgspec.json.encode(answer).decode()),
+                seconds=max(0.0, clock.local() - asked.began),
+            )
         listed = sorted(
-            runs.values(), key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue)
+            ended.values(), key=lambda run: (run.visit.shard, run.visit.key, run.visit.queue)
         )
-        settle = KERNEL_SQL["settle"]
-        values = settle_arguments(listed, self._worker_id)
-        for run in listed:
-            run.outcome = None
-        rows = yield settle, dict(zip(settle.names, values, strict=True))
-        if any(answer not in ("settled", "superseded") for answer in in_order(rows, len(listed))):
+        values = settle_values(listed, self._worker_id)
+        answers = yield from rows(KERNEL_SQL["settle"], SettleAnswer, **values)
+        if any(
+            answer not in ("settled", "superseded") for answer in in_order(answers, len(listed))
+        ):
             raise Fenced("a cancel was settled or deleted meanwhile")
-        return set(runs)
+        return set(ended)

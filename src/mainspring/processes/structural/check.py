@@ -7,25 +7,32 @@ of a delayed step is not idle: its next look follows what is known to come.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.kernel import KERNEL_SQL, new_id
+from mainspring.db.literals import as_rows
+from mainspring.db.steps import Steps, rows, run
+from mainspring.kernel import new_id
 from mainspring.processes.commit.change import NewTask, TaskChange
-from mainspring.processes.commit.end_rows import TaskEnd, end_values
+from mainspring.processes.commit.close import CaughtPromise, TaskEnd, end_steps
 from mainspring.processes.commit.task_input import decode_options
-from mainspring.processes.commit.visits import find_places, queue_of
+from mainspring.processes.commit.visits import drop_steps, find_places, queue_of
 from mainspring.processes.record.arguments import with_error
 from mainspring.processes.record.decision import Undo, fingerprint
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step, Steps
 from mainspring.processes.structural.change import Answer, Locked
-from mainspring.processes.structural.compensation import may_have_begun, under_way, undo_tasks
+from mainspring.processes.structural.compensation import (
+    Scopes,
+    StoredScope,
+    around,
+    may_have_begun,
+    under_way,
+    undo_tasks,
+)
 from mainspring.processes.structural.cone import LIVE, WAITING, TaskGraph, TaskNode
-from mainspring.processes.structural.repair import ALL_ENDED, Repairing
+from mainspring.processes.structural.repair import ALL_ENDED, ProcessViolation, Repairing
 from mainspring.tasks.declare.promise import Failure
 
 A_DAY = timedelta(days=1)
@@ -76,10 +83,36 @@ class Sight(msgspec.Struct):
         return at
 
 
+class ParkedNow(NamedTuple):
+    """A row of read_parked.sql."""
+
+    id: str
+    promise: str
+    actor: str
+    scope_id: str | None
+    generation: int
+    task_error: str | None  # JSON
+    is_new: bool  # its visit was parked by the kernel
+    visit_error: str | None
+    has_crashed: bool
+
+    @property
+    def failure(self) -> Failure:
+        """What it failed with."""
+        if self.task_error:
+            return msgspec.json.decode(self.task_error, type=Failure)
+        text = self.visit_error or "parked by the engine"
+        kind, _, message = text.partition(": ")
+        if message and not any(map(str.isspace, kind)):  # as every error of a run begins
+            return Failure(kind, message, cause=self.id)
+        kind = "mainspring.errors.WorkerDied" if self.has_crashed else "unknown"
+        return Failure(kind, text, cause=self.id)
+
+
 class Checking(Repairing):
     """What a look changes, under the exclusive lock."""
 
-    def look(self, *, check: bool = True, idle: bool = False) -> Steps[Any]:
+    def look(self, *, check: bool = True, idle: bool = False) -> Steps[None]:
         """Read again, and change what must be; with a check, what cannot be. Whoever ended the last task
         asked for a look at once: that a planned one finishes an idle process is a defect."""
         locked = yield from self.lock()
@@ -92,10 +125,10 @@ class Checking(Repairing):
         if check:
             yield from self._repair(locked)
         if (yield from self._finish(locked)) and check and idle:
-            yield from self._note([("I8", ALL_ENDED, locked.root)])
+            yield from self._note([ProcessViolation("I8", ALL_ENDED, locked.root)])
         yield from self.unlock()
 
-    def end(self) -> Generator[Step, list[Any], Answer]:
+    def end(self) -> Steps[Answer]:
         """The root has closed: finish the process, unless something of it still goes on."""
         locked = yield from self.lock()
         if locked.state == "open":
@@ -105,77 +138,90 @@ class Checking(Repairing):
 
     # -- parked tasks
 
-    def _deliver(self, locked: Locked) -> Steps[Any]:
+    def _deliver(self, locked: Locked) -> Steps[None]:
         """Parked tasks whose error somebody catches by now; and those that the kernel parked."""
-        rows = yield SQL["read_parked"], {"id": self.process_id}
-        if not rows:
+        parked = yield from rows(SQL["read_parked"], ParkedNow, id=self.process_id)
+        if not parked:
             return
-        known = [row for row in rows if _error(row).type not in NEVER_DELIVERED]
-        values = {
-            "processes": [self.process_id for _ in known],
-            "promises": [row[1] for row in known],
-        }
-        answers = (yield SQL["is_caught"], values) if known else []
-        caught = {row[0] for row in answers if row[1]}
-        if scoped := sorted({row[3] for row in known if row[3] is not None}):
-            catching = {row[0] for row in (yield SQL["find_scopes"], {"ids": scoped})}
-            caught |= {row[1] for row in known if row[3] in catching}
-        if fresh := [row for row in rows if row[6] and row[1] not in caught]:
-            yield SQL["park_tasks"], {"items": _encode([_parked(locked, row) for row in fresh])}
-            ends = [TaskEnd(self.process_id, row[0], "parked", error=_error(row)) for row in fresh]
-            yield SQL["end_tasks"], end_values(ends)
-        changes = []
-        for row in known:
-            if row[1] in caught:
-                change = TaskChange(self.process_id, row[0], "done", row[2], row[1], "err")
-                change.error, change.scope_id, change.generation = _error(row), row[3], row[4]
-                changes.append(change)
-        if changes:
-            places = yield from find_places(
-                [(queue_of(c.actor, self.engine), c.task) for c in changes]
+        known = [task for task in parked if task.failure.type not in NEVER_DELIVERED]
+        caught = yield from self._find_caught(known)
+        if fresh := [task for task in parked if task.is_new and task.promise not in caught]:
+            yield from run(SQL["park_tasks"], items=as_rows([_noted(locked, t) for t in fresh]))
+            yield from end_steps(
+                TaskEnd(self.process_id, task.id, "parked", error=task.failure) for task in fresh
             )
-            yield KERNEL_SQL["drop_visits"], places
+        changes = [
+            TaskChange(
+                self.process_id,
+                task.id,
+                "done",
+                task.actor,
+                task.promise,
+                "err",
+                error=task.failure,
+                scope_id=task.scope_id,
+                generation=task.generation,
+            )
+            for task in known
+            if task.promise in caught
+        ]
+        if changes:
+            yield from drop_steps([(queue_of(c.actor, self.engine), c.task) for c in changes])
             yield from self.end_tasks(locked, changes)
+
+    def _find_caught(self, parked: list[ParkedNow]) -> Steps[set[str]]:
+        """Of their promises, those whose error somebody catches, or a scope does."""
+        if not parked:
+            return set()
+        found = yield from rows(
+            SQL["is_caught"],
+            CaughtPromise,
+            processes=[self.process_id for _ in parked],
+            promises=[task.promise for task in parked],
+        )
+        caught = {promise.source for promise in found if promise.caught}
+        if scoped := sorted({task.scope_id for task in parked if task.scope_id is not None}):
+            catching = yield from rows(SQL["find_scopes"], str, ids=scoped)
+            caught |= {task.promise for task in parked if task.scope_id in catching}
+        return caught
 
     # -- scopes
 
-    def _end_scopes(self, locked: Locked, graph: TaskGraph) -> Steps[Any]:
+    def _end_scopes(self, locked: Locked, graph: TaskGraph) -> Steps[None]:
         """Failed scopes: cancel what is left of each, undo what was done, call the handler."""
-        rows = yield SQL["read_scopes"], {"id": self.process_id}
-        scopes = {row[0]: row for row in rows}
+        scopes = yield from self.read_scopes()
         failing = {
-            id for id, row in scopes.items() if row[3] == "failed" or (row[3] == "open" and row[8])
+            scope.id
+            for scope in scopes.values()
+            if scope.state == "failed" or (scope.state == "open" and scope.is_over)
         }
         for id in sorted(failing):
-            if not _inside(scopes[id][1], failing, scopes):
-                yield from self._end_scope(locked, graph, scopes, id)
+            if not _inside(scopes[id].parent, failing, scopes):
+                yield from self._end_scope(locked, graph, scopes, scopes[id])
 
     def _end_scope(
-        self, locked: Locked, graph: TaskGraph, scopes: dict[str, Any], id: str
-    ) -> Steps[Any]:
-        row = scopes[id]
+        self, locked: Locked, graph: TaskGraph, scopes: Scopes, scope: StoredScope
+    ) -> Steps[None]:
+        inside = [one for one in scopes.values() if _inside(one.id, {scope.id}, scopes)]
         # One inside that failed before has been undone: once is enough.
-        within = {s for s in scopes if _inside(s, {id}, scopes) and scopes[s][3] != "undoing"}
+        within = {one.id for one in inside if one.state != "undoing"}
         error = (
-            msgspec.json.decode(row[6], type=Failure)
-            if row[6]
+            msgspec.json.decode(scope.error, type=Failure)
+            if scope.error
             else Failure("mainspring.errors.ScopeTimeout", "the scope did not end in time")
         )
         members = [n for n in graph.nodes.values() if n.scope_id in within]
         live = [n for n in members if n.state in LIVE and not decode_options(n.options).shielded]
         places = yield from find_places([(queue_of(n.actor, self.engine), n.id) for n in live])
-        had_visit = set(places["keys"])
+        had_visit = {place.key for place in places}
         yield from self._drop([n.id for n in live], graph)
         yield from self._cancel_children([n.id for n in members])
         # Written first: what waited for a member is of the scope itself, or is told by its promise.
-        changes = [self._cancelled(n, row[5]) for n in live]
+        changes = [self._cancelled(n, scope.promise) for n in live]
         done = [n for n in members if n.undo and may_have_begun(n, had_visit)]
-        makers = {
-            s[2] for s in scopes.values() if _inside(s[0], {id}, scopes) and s[0] not in within
-        }
-        after = under_way(graph, makers)
-        changes += [self._handler(graph, locked.root, row, done, after, error)]
-        yield SQL["change_scopes"], {"ids": sorted(within), "state": "undoing"}
+        after = under_way(graph, {one.opened_by for one in inside if one.id not in within})
+        changes += [self._handler(graph, locked.root, scope, done, after, error)]
+        yield from run(SQL["change_scopes"], ids=sorted(within), state="undoing")
         yield from self.end_tasks(locked, changes)
 
     def _cancelled(self, node: TaskNode, promise: str) -> TaskChange:
@@ -189,32 +235,31 @@ class Checking(Repairing):
         self,
         graph: TaskGraph,
         root: str,
-        row: Any,
+        scope: StoredScope,
         done: list[TaskNode],
         after: list[str],
         error: Failure,
     ) -> TaskChange:
         """The undo tasks of what was done, newest first, and then the handler."""
-        opened_by = graph.nodes.get(row[2]) or graph.nodes[root]
+        opened_by = graph.nodes.get(scope.opened_by) or graph.nodes[root]
         tasks = undo_tasks(self.process_id, done, lambda step: opened_by, after)
         edges = [(before, "order") for before in ([tasks[-1].id] if tasks else after)]
-        if row[4] is not None:
-            handler = msgspec.json.decode(row[4], type=Undo)
+        if scope.on_error is not None:
+            handler = msgspec.json.decode(scope.on_error, type=Undo)
             actor, version = handler.actor, handler.args_version
             args = with_error(handler.args, error)
         else:
             actor, version = FAIL, 1
-            args = _encode({"error": error})
+            args = msgspec.json.encode({"error": error}).decode()
         task = NewTask(
-            new_id(), self.process_id, opened_by.id, opened_by.generation, row[5], actor, args, version,
-            tuple(edges),
+            new_id(), self.process_id, opened_by.id, opened_by.generation, scope.promise, actor, args,
+            version, tuple(edges), scope_id=scope.parent,
         )  # fmt: skip
-        task.scope_id = row[1]
-        change = TaskChange(self.process_id, opened_by.id, None, opened_by.actor)
-        change.tasks = [*tasks, task]
-        return change
+        return TaskChange(
+            self.process_id, opened_by.id, None, opened_by.actor, tasks=[*tasks, task]
+        )
 
-    def _finish(self, locked: Locked) -> Generator[Step, list[Any], bool]:
+    def _finish(self, locked: Locked) -> Steps[bool]:
         """All has ended: daemons and what nobody waits for any more are cancelled, and it is finished."""
         graph = yield from self.read()
         live = graph.live()
@@ -229,37 +274,19 @@ class Checking(Repairing):
         return True
 
 
-def _inside(scope: str | None, scopes: set[str], all_scopes: dict[str, Any]) -> bool:
-    while scope is not None:
-        if scope in scopes:
-            return True
-        scope = all_scopes[scope][1] if scope in all_scopes else None
-    return False
+def _inside(scope: str | None, outer: set[str], scopes: Scopes) -> bool:
+    return any(found.id in outer for found in around(scope, scopes))
 
 
-def _error(row: Any) -> Failure:
-    if row[5]:
-        return msgspec.json.decode(row[5], type=Failure)
-    text = row[7] or "parked by the engine"
-    kind, _, message = text.partition(": ")
-    if message and not any(map(str.isspace, kind)):  # as every error of a run begins
-        return Failure(kind, message, cause=row[0])
-    kind = "mainspring.errors.WorkerDied" if row[8] else "unknown"
-    return Failure(kind, text, cause=row[0])
-
-
-def _parked(locked: Locked, row: Any) -> dict[str, Any]:
-    error = _error(row)
+def _noted(locked: Locked, task: ParkedNow) -> dict[str, object]:
+    """An item of park_tasks.sql."""
+    error = task.failure
     return {
-        "task": row[0],
+        "task": task.id,
         "process_id": locked.id,
         "type": locked.type,
-        "actor": row[2],
-        "fingerprint": fingerprint(row[2], error),
+        "actor": task.actor,
+        "fingerprint": fingerprint(task.actor, error),
         "error_type": error.type,
         "error": error.message,
     }
-
-
-def _encode(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -8,7 +8,8 @@ open still. The compensation of a step outside any scope belongs to the process:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,8 +19,24 @@ from mainspring.processes.commit.task_input import TaskOptions, decode_options
 from mainspring.processes.record.decision import Undo
 from mainspring.processes.structural.cone import LIVE, TaskGraph, TaskNode
 
-Scopes = Mapping[str, Any]  # by id: (id, parent, opened_by, state, ...), as read_scopes.sql answers
 NEVER = 1 << 62  # the number of an end that was not: what was in flight is undone first
+
+
+class StoredScope(NamedTuple):
+    """A row of read_scopes.sql."""
+
+    id: str
+    parent: str | None
+    opened_by: str
+    state: str
+    on_error: str | None  # JSON
+    promise: str
+    error: str | None  # JSON
+    deadline_at: datetime | None
+    is_over: bool | None
+
+
+Scopes = Mapping[str, StoredScope]  # by id
 
 
 def undo_tasks(
@@ -36,12 +53,12 @@ def undo_tasks(
         undo, by = msgspec.json.decode(step.undo or "", type=Undo), maker(step)
         edges = [(step.promise, "outcome")] if undo.takes_outcome else []
         edges += [(before, "order") for before in ([tasks[-1].id] if tasks else after)]
-        task = NewTask(
-            id, process_id, by.id, by.generation, id, undo.actor, undo.args, undo.args_version,
-            tuple(edges),
+        tasks.append(
+            NewTask(
+                id, process_id, by.id, by.generation, id, undo.actor, undo.args, undo.args_version,
+                tuple(edges), TaskOptions(shielded=True),
+            )
         )  # fmt: skip
-        task.options = TaskOptions(shielded=True)
-        tasks.append(task)
     return tasks
 
 
@@ -97,12 +114,12 @@ def may_have_begun(node: TaskNode, handed_out: Collection[str]) -> bool:
 
 def can_be_undone(scope: str | None, scopes: Scopes) -> bool:
     """Whether what was done in a scope (None: in none) may have to be undone still."""
-    states = [found[3] for found in around(scope, scopes)]
+    states = [found.state for found in around(scope, scopes)]
     return not states or ("undoing" not in states and any(s != "closed" for s in states))
 
 
-def around(scope: str | None, scopes: Scopes) -> Iterator[Any]:
+def around(scope: str | None, scopes: Scopes) -> Iterator[StoredScope]:
     """The scope and those around it, from within."""
     while scope is not None and (found := scopes.get(scope)) is not None:
         yield found
-        scope = found[1]
+        scope = found.parent

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,11 +31,19 @@ class TaskNode(msgspec.Struct):
     undo: str | None = None
 
 
+class TaskEdge(NamedTuple):
+    """A task's interest in a promise."""
+
+    promise: str
+    task: str
+    kind: str
+
+
 class TaskGraph:
     """All tasks and edges of a process."""
 
-    def __init__(self, tasks: Iterable[Sequence[Any]], edges: Iterable[Sequence[Any]]) -> None:
-        self.nodes: Mapping[str, TaskNode] = {row[0]: TaskNode(*row) for row in tasks}
+    def __init__(self, tasks: Iterable[TaskNode], edges: Iterable[TaskEdge]) -> None:
+        self.nodes: Mapping[str, TaskNode] = {task.id: task for task in tasks}
         self.inputs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._waiting: dict[str, list[str]] = defaultdict(list)
         self._made: dict[str, list[str]] = defaultdict(list)

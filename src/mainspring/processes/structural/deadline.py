@@ -6,18 +6,16 @@ In the queue it ends with an error, whether or not a worker of its actor comes. 
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
+from mainspring.db.steps import Steps, first, run
 from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
-from mainspring.processes.commit.visits import find_places
+from mainspring.processes.commit.visits import drop_steps
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.tasks.declare.promise import Failure
 
@@ -58,28 +56,34 @@ class Overdue(msgspec.Struct, frozen=True):
 class Deadline(Structural):
     """The end of a task whose time is over."""
 
-    def end(self, task: str) -> Generator[Step, list[Any], Answer]:
+    def end(self, task: str) -> Steps[Answer]:
         """Looked at again under the lock; a visit that comes too early is made anew."""
         locked = yield from self.lock()
-        rows = yield SQL["read_deadline"], {"process_id": self.process_id, "task": task}
-        found = Overdue(*rows[0]) if rows else None
+        found = yield from first(
+            SQL["read_deadline"], Overdue, process_id=self.process_id, task=task
+        )
         if locked.state != "open" or found is None or not found.ends:
             if found is not None and found.again_at is not None:
                 yield from self._offer([self._engine_visit("deadline", task, found.again_at)])
             yield from self.unlock()
             return Answer(False, why="its time is not over, or it has ended")
-        dropped = yield (
-            KERNEL_SQL["drop_visits"],
-            (yield from find_places([(found.actor, task)])),
-        )
+        dropped = yield from drop_steps([(found.actor, task)])
         yield from self._stop_runs(dropped)
-        change = TaskChange(self.process_id, task, "done", found.actor, found.promise, "err")
-        change.error = timed_out(found.actor, task)
-        change.generation, change.scope_id = found.generation, found.scope_id
+        change = TaskChange(
+            self.process_id,
+            task,
+            "done",
+            found.actor,
+            found.promise,
+            "err",
+            error=timed_out(found.actor, task),
+            generation=found.generation,
+            scope_id=found.scope_id,
+        )
         yield from self.end_tasks(locked, [change])
-        yield KERNEL_SQL["count"], {"actors": [found.actor], "names": ["task_timeout"]}
+        yield from run(KERNEL_SQL["count"], actors=[found.actor], names=["task_timeout"])
         yield from self.unlock()
-        return Answer(True, 1, sum(1 for row in dropped if row[2]))
+        return Answer(True, 1, sum(visit.was_held for visit in dropped))
 
 
 def timed_out(actor: str, task: str) -> Failure:

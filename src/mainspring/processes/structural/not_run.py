@@ -9,14 +9,22 @@ from mainspring.processes.commit.visits import payload_of
 from mainspring.tasks.declare.promise import Failure
 
 
-def stopped(task_input: TaskInput, promise: str, error: Failure | None) -> TaskChange:
+def stopped(
+    task_input: TaskInput, promise: str, error: Failure | None, *, counts: str | None = None
+) -> TaskChange:
     """An input failed: so does this task, without being run; the cause is the first that failed."""
-    if error is None:
-        error = Failure("unknown", "no error was kept", cause=promise)
-    change = TaskChange(task_input.process_id, task_input.task_id, "done", task_input.actor)
-    change.promise, change.outcome, change.error = task_input.promise, "err", error
-    change.scope_id, change.background = task_input.scope, task_input.background
-    return change
+    return TaskChange(
+        task_input.process_id,
+        task_input.task_id,
+        "done",
+        task_input.actor,
+        task_input.promise,
+        "err",
+        error=error or Failure("unknown", "no error was kept", cause=promise),
+        scope_id=task_input.scope,
+        background=task_input.background,
+        counts=counts,
+    )
 
 
 def overdue(task_input: TaskInput) -> TaskChange:
@@ -26,9 +34,7 @@ def overdue(task_input: TaskInput) -> TaskChange:
         f"task {task_input.actor!r} was not started before its task timeout",
         cause=task_input.task_id,
     )
-    change = stopped(task_input, task_input.task_id, failure)
-    change.counts = "task_timeout"
-    return change
+    return stopped(task_input, task_input.task_id, failure, counts="task_timeout")
 
 
 def too_late(run: Run, retry: Retry) -> bool:

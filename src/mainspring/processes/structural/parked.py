@@ -6,17 +6,19 @@ transaction. The other two close a promise, one process a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 
 from mainspring.db.literals import numbers, texts, words
+from mainspring.db.steps import Steps, rows, run
 from mainspring.kernel import KERNEL_SQL, tokens
 from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.commit.lock import LockedProcess
 from mainspring.processes.commit.visits import queue_of
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.tasks.declare.promise import Failure
 
@@ -29,33 +31,43 @@ class ParkedTask(msgspec.Struct, frozen=True):
     actor: str
 
 
-def unpark_steps(
-    parked: Sequence[ParkedTask], *, priority: int | None = None
-) -> Generator[Step, list[Any], set[str]]:
+class FreedTaskVisit(NamedTuple):
+    """A row of restart_parked.sql."""
+
+    queue: str
+    key: str
+    id: UUID
+    hints: int
+
+
+def unpark_steps(parked: Sequence[ParkedTask], *, priority: int | None = None) -> Steps[set[str]]:
     """Try parked tasks again, with the same idempotency key, and another priority if one is given.
-    Answers those that go on; what a structural change has just now, or is parked no longer, is left."""
-    ids = sorted({item.process_id for item in parked})
-    rows = yield SQL["lock_processes"], {"ids": words(ids)}
-    free = {row[0]: row[5] for row in rows}  # with their engines' queues
+    Returns those that go on; what a structural change has just now, or is parked no longer, is left."""
+    ids = words(sorted({item.process_id for item in parked}))
+    locked = yield from rows(SQL["lock_processes"], LockedProcess, ids=ids)
+    free = {process.id: process.engine for process in locked}
     wanted = [item for item in parked if item.process_id in free]
     if not wanted:
         return set()
-    visits = {
-        "shards": None,
-        "keys": texts([item.task for item in wanted]),
-        "queues": texts([queue_of(item.actor, free[item.process_id]) for item in wanted]),
-        "versions": numbers(tokens(len(wanted))),
-    }
-    freed = yield KERNEL_SQL["restart_parked"], {**visits, "fresh_ids": False, "priority": priority}
-    keys = {row[1] for row in freed}
+    freed = yield from rows(
+        KERNEL_SQL["restart_parked"],
+        FreedTaskVisit,
+        shards=None,
+        keys=texts([item.task for item in wanted]),
+        queues=texts([queue_of(item.actor, free[item.process_id]) for item in wanted]),
+        versions=numbers(tokens(len(wanted))),
+        fresh_ids=False,
+        priority=priority,
+    )
+    keys = {visit.key for visit in freed}
     listed = sorted((item for item in wanted if item.task in keys), key=lambda item: item.task)
     if not listed:
         return set()
     tasks = words([item.task for item in listed])
     processes = words([item.process_id for item in listed])
-    reopened = yield SQL["reopen_parked"], {"processes": processes, "ids": tasks}
-    yield SQL["unpark_tasks"], {"tasks": tasks}
-    return {row[0] for row in reopened}
+    reopened = yield from rows(SQL["reopen_parked"], str, processes=processes, ids=tasks)
+    yield from run(SQL["unpark_tasks"], tasks=tasks)
+    return set(reopened)
 
 
 class Resolving(Structural):
@@ -63,7 +75,7 @@ class Resolving(Structural):
 
     def resolve(
         self, task: str, *, result: str | None = None, error: Failure | None = None
-    ) -> Generator[Step, list[Any], Answer]:
+    ) -> Steps[Answer]:
         """Close it with a value (JSON), or with an error: what depends on it goes on."""
         locked = yield from self.lock()
         graph = yield from self.read()
@@ -73,10 +85,18 @@ class Resolving(Structural):
             state = "not there" if node is None else node.state
             return Answer(False, why=f"task {task} is {state}: only a parked task can be resolved")
         yield from self._drop([task], graph)
-        outcome = "ok" if error is None else "err"
-        change = TaskChange(self.process_id, task, "done", node.actor, node.promise, outcome)
-        change.result, change.error = result, error
-        change.generation, change.scope_id = node.generation, node.scope_id
+        change = TaskChange(
+            self.process_id,
+            task,
+            "done",
+            node.actor,
+            node.promise,
+            "ok" if error is None else "err",
+            result,
+            error,
+            generation=node.generation,
+            scope_id=node.scope_id,
+        )
         yield from self.end_tasks(locked, [change])
         yield from self.unlock()
         return Answer(True, 1)

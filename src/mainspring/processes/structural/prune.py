@@ -7,11 +7,8 @@ kind from a task that stays. So a kept task keeps its inputs, and a restart can 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
-
+from mainspring.db.steps import Steps, run
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.processes.structural.compensation import Scopes, can_be_undone
 from mainspring.processes.structural.cone import TaskGraph
@@ -31,7 +28,7 @@ def prunable(
     # Promises that somebody still fulfils or has an edge on; of those that go, edges go with them.
     needed = {n.promise for n in graph.nodes.values() if n.state != "done"}
     needed.add(root)
-    needed |= {scope[2] for scope in scopes.values() if scope[3] != "closed"}  # it makes their undo
+    needed |= {s.opened_by for s in scopes.values() if s.state != "closed"}  # it makes their undo
     leaving: set[str] = set()
     horizon = 0
     kept_edges = {p: set(tasks) for p, tasks in graph.edges_on.items()}
@@ -49,13 +46,14 @@ def prunable(
 class Pruning(Structural):
     """Deleting what nothing needs."""
 
-    def prune(self, keep: int = KEEP) -> Generator[Step, list[Any], Answer]:
+    def prune(self, keep: int = KEEP) -> Steps[Answer]:
         locked = yield from self.lock()
         graph = yield from self.read()
-        rows = yield SQL["read_scopes"], {"id": self.process_id}
-        tasks, horizon = prunable(graph, locked.root, {row[0]: row for row in rows}, keep)
+        scopes = yield from self.read_scopes()
+        tasks, horizon = prunable(graph, locked.root, scopes, keep)
         if tasks:
-            values = {"process_id": self.process_id, "tasks": tasks, "horizon": horizon}
-            yield SQL["prune_tasks"], values
+            yield from run(
+                SQL["prune_tasks"], process_id=self.process_id, tasks=tasks, horizon=horizon
+            )
         yield from self.unlock()
         return Answer(True, len(tasks))

@@ -6,15 +6,15 @@ interested in what it would bring.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from mainspring.db.literals import as_rows
+from mainspring.db.steps import Steps, first, run
 from mainspring.processes.commit.change import LEAVE, TaskChange
 from mainspring.processes.commit.visits import asked_look
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Step
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.processes.structural.cone import LIVE, TaskGraph, TaskNode
 from mainspring.tasks.declare.promise import Failure
@@ -22,12 +22,19 @@ from mainspring.tasks.declare.promise import Failure
 LOST = Failure("mainspring.errors.Cancelled", "another of a first_of came first")
 
 
+class FirstInput(NamedTuple):
+    """A row of read_race.sql: the input that was closed first."""
+
+    pos: int
+    outcome: str
+    result: str | None
+    error: str | None
+
+
 class Racing(Structural):
     """The end of a first_of."""
 
-    def end_race(
-        self, task: str, background: int | None = None
-    ) -> Generator[Step, list[Any], Answer]:
+    def end_race(self, task: str, background: int | None = None) -> Steps[Answer]:
         """Close it with the first outcome, and call the losers off. `background`: see Change."""
         locked = yield from self.lock()
         graph = yield from self.read()
@@ -35,9 +42,10 @@ class Racing(Structural):
         if locked.state != "open" or node is None or node.state != "open":
             yield from self.unlock()
             return Answer(False, why="it has ended")
-        values = {"process_id": self.process_id, "task": task}
-        rows = yield SQL["read_race"], values
-        if not rows:
+        winner = yield from first(
+            SQL["read_race"], FirstInput, process_id=self.process_id, task=task
+        )
+        if winner is None:
             yield from self.unlock()
             return Answer(False, why="no input is closed")
         losers = _losers(graph, node)
@@ -45,36 +53,50 @@ class Racing(Structural):
         losers = [loser for loser in losers if loser.actor != LEAVE]
         yield from self._drop([loser.id for loser in losers], graph)
         yield from self._cancel_children([loser.id for loser in losers])
-        won = self._won(node, rows[0])
-        won.background = background
-        changes = [won, *map(self._lost, losers)]
-        yield from self.end_tasks(locked, changes)
+        won = self._won(node, winner, background)
+        yield from self.end_tasks(locked, [won, *map(self._lost, losers)])
         if scopes:
             yield from self._call_off(scopes)
         yield from self.unlock()
         return Answer(True, len(losers))
 
-    def _call_off(self, scopes: list[str | None]) -> Generator[Step, list[Any], Any]:
+    def _call_off(self, scopes: list[str | None]) -> Steps[None]:
         """A scope that lost ends as one that failed: what it did is undone."""
         items = [{"id": id, "error": LOST} for id in scopes]
-        yield SQL["fail_scopes"], {"items": msgspec.json.encode(items).decode()}
+        yield from run(SQL["fail_scopes"], items=as_rows(items))
         yield from self._offer([asked_look(self.process_id, self.engine)])
 
-    def _won(self, node: TaskNode, row: Any) -> TaskChange:
-        pos, outcome, result, error = row
-        change = TaskChange(self.process_id, node.id, "done", node.actor, node.promise, outcome)
-        change.generation, change.scope_id = node.generation, node.scope_id
-        if outcome == "ok":
-            change.result = f'{{"index": {pos}, "value": {result or "null"}}}'
+    def _won(self, node: TaskNode, winner: FirstInput, background: int | None) -> TaskChange:
+        change = TaskChange(
+            self.process_id,
+            node.id,
+            "done",
+            node.actor,
+            node.promise,
+            winner.outcome,
+            generation=node.generation,
+            scope_id=node.scope_id,
+            background=background,
+        )
+        if winner.outcome == "ok":
+            change.result = f'{{"index": {winner.pos}, "value": {winner.result or "null"}}}'
         else:
+            error = winner.error
             change.error = msgspec.json.decode(error, type=Failure) if error else LOST
         return change
 
     def _lost(self, node: TaskNode) -> TaskChange:
-        change = TaskChange(self.process_id, node.id, "cancelled", node.actor)
-        change.promise, change.outcome, change.error = node.promise, "err", LOST
-        change.generation, change.fails_scope = node.generation, False
-        return change
+        return TaskChange(
+            self.process_id,
+            node.id,
+            "cancelled",
+            node.actor,
+            node.promise,
+            "err",
+            error=LOST,
+            generation=node.generation,
+            fails_scope=False,
+        )
 
 
 def _losers(graph: TaskGraph, race: TaskNode) -> list[TaskNode]:

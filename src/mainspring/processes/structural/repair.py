@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
-from mainspring.kernel import KERNEL_SQL
+from mainspring.db.steps import Steps, first, rows, run
 from mainspring.processes.commit.change import TaskChange
-from mainspring.processes.commit.visits import insert_values, task_visit
+from mainspring.processes.commit.visits import insert_steps, task_visit
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps
 from mainspring.processes.structural.change import Locked, Structural, visit_of
 from mainspring.processes.structural.cone import TaskGraph
 
@@ -34,51 +33,70 @@ SAFE = {NOT_QUEUED, MISCOUNTED, NOT_STARTED, NO_TIMER, NOT_TOLD, NOT_APPLIED}
 LOST_INPUT = "an input is gone"
 
 
+AUTOMATIC = "automatic"  # the source of a repair that nobody ordered
+
+
+class ProcessViolation(NamedTuple):
+    """A row of read_violations.sql: a rule that a process breaks."""
+
+    rule: str
+    detail: str
+    task: str
+
+
+class UnappliedResult(NamedTuple):
+    """A row of read_unapplied.sql."""
+
+    id: str
+    outcome: str
+    result: str
+
+
 class Repairing(Structural):
-    """Repairs of one process."""
+    """Repairs of one process. `source`: who ordered them."""
 
-    source = "automatic"
+    def __init__(self, process_id: str, shard_count: int, source: str = AUTOMATIC) -> None:
+        super().__init__(process_id, shard_count)
+        self._source = source
 
-    def _repair(self, locked: Locked) -> Steps[Any]:
-        rows = yield SQL["read_violations"], {"id": self.process_id}
-        if not rows:
+    def _repair(self, locked: Locked) -> Steps[None]:
+        broken = yield from rows(SQL["read_violations"], ProcessViolation, id=self.process_id)
+        if not broken:
             return
         graph = yield from self.read()
-        lost = {task for _, detail, task in rows if detail == LOST_INPUT}
-        rows = [
-            row for row in rows if row[1] != ALL_ENDED
-        ]  # the look finishes the process last of all
-        repaired = [row for row in rows if row[1] in SAFE and row[2] not in lost]
+        lost = {one.task for one in broken if one.detail == LOST_INPUT}
+        # The look finishes the process last of all.
+        broken = [one for one in broken if one.detail != ALL_ENDED]
+        repaired = [one for one in broken if one.detail in SAFE and one.task not in lost]
         found: dict[str, list[str]] = defaultdict(list)
-        for _, detail, task in repaired:
-            found[detail].append(task)
+        for one in repaired:
+            found[one.detail].append(one.task)
         yield from self._queue(locked, graph, found)
         yield from self._count(graph, found[MISCOUNTED])
         yield from self._tell(found)
         yield from self._apply(locked, graph, found[NOT_APPLIED])
         if repaired:
             yield from self._note(repaired)
-        others = [row for row in rows if row not in repaired]
+        others = [one for one in broken if one not in repaired]
         if others:
             yield from self._mark(others[0])
 
-    def _mark(self, row: Any) -> Steps[Any]:
+    def _mark(self, broken: ProcessViolation) -> Steps[None]:
         """What cannot be repaired: the mark stands until somebody sees to it, and is reported once."""
-        rule, detail, task = row
-        reason = f"{rule}: {detail} (task {task})"
-        values = {"id": self.process_id, "reason": reason}
-        if (yield SQL["mark_inconsistent"], values):
+        reason = f"{broken.rule}: {broken.detail} (task {broken.task})"
+        marked = yield from first(SQL["mark_inconsistent"], str, id=self.process_id, reason=reason)
+        if marked is not None:
             facts = {"process_id": self.process_id, "reason": reason}
             log.error("process.inconsistent", extra=facts)
 
-    def _queue(self, locked: Locked, graph: TaskGraph, found: dict[str, list[str]]) -> Steps[Any]:
+    def _queue(self, locked: Locked, graph: TaskGraph, found: dict[str, list[str]]) -> Steps[None]:
         """Tasks that are ready and not queued; the first of all, if there is none, is made anew."""
         unready = [graph.nodes[task] for task in found[NOT_QUEUED]]
         visits = [
             visit_of(self.process_id, node, engine=self.engine, now=locked.now) for node in unready
         ]
         if found[NOT_STARTED]:
-            yield SQL["insert_root"], {"id": self.process_id}
+            yield from run(SQL["insert_root"], id=self.process_id)
             visits.append(
                 task_visit(
                     self.process_id,
@@ -88,49 +106,60 @@ class Repairing(Structural):
                     generation=locked.generation,
                 )
             )
-        if visits:
-            yield KERNEL_SQL["insert_new"], insert_values(visits, self._shard_count)
+        yield from insert_steps(visits, self._shard_count)
         if unready:
-            yield SQL["drop_waits"], {"tasks": [node.id for node in unready]}
+            yield from run(SQL["drop_waits"], tasks=[node.id for node in unready])
 
-    def _count(self, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
+    def _count(self, graph: TaskGraph, tasks: list[str]) -> Steps[None]:
         if tasks:
             counts = [graph.open_inputs(task, set())[0] for task in tasks]
-            values = {"process_id": self.process_id, "tasks": tasks, "counts": counts}
-            yield SQL["insert_waits"], values
+            yield from run(
+                SQL["insert_waits"], process_id=self.process_id, tasks=tasks, counts=counts
+            )
 
-    def _tell(self, found: dict[str, list[str]]) -> Steps[Any]:
+    def _tell(self, found: dict[str, list[str]]) -> Steps[None]:
         """Visits that would have told a task what it waits for outside: each looks for itself."""
         lost = [("timer", task) for task in found[NO_TIMER]]
         lost += [("child", task) for task in found[NOT_TOLD]]
         yield from self._offer([self._engine_visit(kind, task) for kind, task in lost])
 
-    def _apply(self, locked: Locked, graph: TaskGraph, tasks: list[str]) -> Steps[Any]:
+    def _apply(self, locked: Locked, graph: TaskGraph, tasks: list[str]) -> Steps[None]:
         """Close promises whose results are there."""
         if not tasks:
             return
-        changes = []
-        for task, outcome, result in (
-            yield SQL["read_unapplied"], {"process_id": self.process_id, "tasks": tasks}
-        ):
-            change = TaskChange(self.process_id, task, None, graph.nodes[task].actor, task)
-            change.outcome, change.result = outcome, result
-            changes.append(change)
-        yield from self.end_tasks(locked, changes)
+        unapplied = yield from rows(
+            SQL["read_unapplied"], UnappliedResult, process_id=self.process_id, tasks=tasks
+        )
+        yield from self.end_tasks(
+            locked,
+            [
+                TaskChange(
+                    self.process_id,
+                    one.id,
+                    None,
+                    graph.nodes[one.id].actor,
+                    one.id,
+                    one.outcome,
+                    one.result,
+                )
+                for one in unapplied
+            ],
+        )
 
-    def _note(self, rows: list[Any]) -> Steps[Any]:
-        yield SQL["note_repairs"], note_values(self.process_id, rows, self.source)
-        for rule, detail, task in rows:
-            facts = {"process_id": self.process_id, "rule": rule, "detail": detail, "task": task}
+    def _note(self, repaired: list[ProcessViolation]) -> Steps[None]:
+        yield from note_repairs(self.process_id, repaired, self._source)
+        for one in repaired:
+            facts = {"process_id": self.process_id, **one._asdict()}
             log.error("process.defect", extra=facts)
 
 
-def note_values(process_id: str, rows: Sequence[Any], source: str) -> dict[str, Any]:
-    """The arguments of note_repairs.sql: what was repaired, as (rule, detail, task)."""
-    return {
-        "process_id": process_id,
-        "tasks": [row[2] for row in rows],
-        "rules": [row[0] for row in rows],
-        "details": [row[1] for row in rows],
-        "source": source,
-    }
+def note_repairs(process_id: str, repaired: Sequence[ProcessViolation], source: str) -> Steps[None]:
+    """Keep what was repaired, and on whose order."""
+    yield from run(
+        SQL["note_repairs"],
+        process_id=process_id,
+        tasks=[one.task for one in repaired],
+        rules=[one.rule for one in repaired],
+        details=[one.detail for one in repaired],
+        source=source,
+    )

@@ -9,13 +9,13 @@ that ends soon is never touched.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import NamedTuple
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.steps import Steps, one
 from mainspring.processes.statements import SQL
-from mainspring.processes.steps import Steps, run_steps
-from mainspring.processes.structural.change import request_look, request_steps
-from mainspring.processes.structural.repair import note_values
+from mainspring.processes.structural.repair import AUTOMATIC, ProcessViolation, note_repairs
+from mainspring.processes.structural.request import request_look, request_steps
 
 log = logging.getLogger("mainspring")
 # Seconds after its look was due, or after its start.
@@ -26,25 +26,32 @@ MOST = 20_000
 NO_LOOK = "an open process has no visit that looks at it"
 
 
-async def sweep(database: Database, connection: Any, *, days: int) -> int:
+class SweptPage(NamedTuple):
+    """A row of sweep_processes.sql."""
+
+    swept: int  # how many were looked for
+    lost: list[str]  # the processes that had no look
+    roots: list[str]  # their first tasks
+
+
+async def sweep(database: Database, connection: Connection, *, days: int) -> int:
     """Give every process a look that has lost it; answers how many had."""
     total = 0
     for _ in range(MOST // BATCH):
-        async with database.transaction(connection):
-            swept, found = await run_steps(connection, sweep_steps(database.shard_count))
-        total += found
-        if swept < BATCH:
+        async with connection.atomic():
+            page = await connection.follow(sweep_steps(database.shard_count))
+        total += len(page.lost)
+        if page.swept < BATCH:
             break
     return total
 
 
-def sweep_steps(shard_count: int) -> Steps[Any]:
-    """A page: how many were looked for, and how many had none."""
-    values = {"grace": GRACE, "limit": BATCH}
-    [(swept, lost, roots)] = yield SQL["sweep_processes"], values
-    if lost:
-        yield from request_steps([request_look(id) for id in lost], shard_count)
-    for process_id, root in zip(lost, roots, strict=True):
-        yield SQL["note_repairs"], note_values(process_id, [("I1", NO_LOOK, root)], "automatic")
+def sweep_steps(shard_count: int) -> Steps[SweptPage]:
+    """A page of processes; those that have lost their look get one."""
+    page = yield from one(SQL["sweep_processes"], SweptPage, grace=GRACE, limit=BATCH)
+    if page.lost:
+        yield from request_steps([request_look(id) for id in page.lost], shard_count)
+    for process_id, root in zip(page.lost, page.roots, strict=True):
+        yield from note_repairs(process_id, [ProcessViolation("I1", NO_LOOK, root)], AUTOMATIC)
         log.error("process.defect", extra={"process_id": process_id, "detail": NO_LOOK})
-    return swept, len(lost)
+    return page

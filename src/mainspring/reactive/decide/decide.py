@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from mainspring.errors import InvalidSetting
 from mainspring.reactive.decide.evaluate import Fact, LeafVerdict, Verdict, evaluate
@@ -145,13 +145,13 @@ def leaf_bits(verdict: Verdict) -> tuple[bool, ...]:
     return tuple(leaf.true for leaf in verdict.leaves())
 
 
-def leaves_json(verdict: Verdict) -> list[dict[str, Any]]:
+def leaves_json(verdict: Verdict) -> list[dict[str, object]]:
     """The leaves with what they looked at, for the history of evaluations."""
     return [_leaf_json(leaf) for leaf in verdict.leaves()]
 
 
-def _leaf_json(leaf: LeafVerdict) -> dict[str, Any]:
-    described: dict[str, Any] = {"leaf": str(leaf.trigger), "true": leaf.true}
+def _leaf_json(leaf: LeafVerdict) -> dict[str, object]:
+    described: dict[str, object] = {"leaf": str(leaf.trigger), "true": leaf.true}
     values = {"value": leaf.fact.value, "last": leaf.fact.last, "behind": leaf.behind.value}
     described.update({k: dump_value(v) for k, v in values.items() if v is not None})
     return described

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from mainspring.reactive.model.triggers import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -85,7 +85,7 @@ class LeafVerdict:
 class TreeVerdict:
     """An all_of or any_of with the verdicts of its children."""
 
-    trigger: All | Any
+    trigger: AllOf | AnyOf
     true: bool
     children: tuple[Verdict, ...]
 
@@ -103,7 +103,7 @@ class TreeVerdict:
         if not self.true:
             return None
         ends = [child.until for child in self.children if child.true]
-        if isinstance(self.trigger, All):
+        if isinstance(self.trigger, AllOf):
             return min((end for end in ends if end is not None), default=None)
         return None if None in ends else max(end for end in ends if end is not None)
 
@@ -127,10 +127,10 @@ def evaluate(
 
     Leaves on a param in `assume` are taken as true: what would be if a producer brought it (R9).
     """
-    if isinstance(trigger, All | Any):
+    if isinstance(trigger, AllOf | AnyOf):
         children = tuple(evaluate(child, facts, now, assume=assume) for child in trigger.children)
         verdicts = [child.true for child in children]
-        true = all(verdicts) if isinstance(trigger, All) else any(verdicts)
+        true = all(verdicts) if isinstance(trigger, AllOf) else any(verdicts)
         return TreeVerdict(trigger, true, children)
     fact = facts.get(trigger.param.key, NOTHING)
     behind = NOTHING

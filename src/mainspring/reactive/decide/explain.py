@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from mainspring.phrases import instant
 from mainspring.reactive.decide.decide import Definition, Fire, View, decide, facts_of, rewound
@@ -16,7 +15,7 @@ from mainspring.reactive.decide.evaluate import LeafVerdict, Verdict, evaluate
 from mainspring.reactive.decide.needs import Need, needs_of
 from mainspring.reactive.decide.texts import show_kind, show_values
 from mainspring.reactive.model.durations import show_duration
-from mainspring.reactive.model.triggers import All, ChunkDelay, Delay
+from mainspring.reactive.model.triggers import AllOf, ChunkDelay, Delay
 from mainspring.reactive.model.values import later
 
 
@@ -43,7 +42,7 @@ class PastCheck:
     """A check that was stored because its outcome differed: when, and its leaves as stored."""
 
     at: datetime
-    leaves: Sequence[Mapping[str, Any]]
+    leaves: Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def _keys(definition: Definition) -> list[str]:
 
 def _node(verdict: Verdict, around: Around, numbers: Iterator[int]) -> Node:
     if not isinstance(verdict, LeafVerdict):
-        word = "all_of" if isinstance(verdict.trigger, All) else "any_of"
+        word = "all_of" if isinstance(verdict.trigger, AllOf) else "any_of"
         children = tuple(_node(child, around, numbers) for child in verdict.children)
         return Node(verdict.true, word, until=verdict.until, children=children)
     number = next(numbers)

@@ -17,8 +17,8 @@ from datetime import timedelta
 from difflib import get_close_matches
 
 from mainspring.reactive.model.triggers import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     ChunkDelta,
     Delta,
     Trigger,
@@ -57,9 +57,9 @@ def may_spin(trigger: Trigger) -> bool:
     leaves are true, so the tree is true then if and only if it can be true without a Delta.
     """
     match trigger:
-        case All(children=children):
+        case AllOf(children=children):
             return all(may_spin(child) for child in children)
-        case Any(children=children):
+        case AnyOf(children=children):
             return any(may_spin(child) for child in children)
     return not isinstance(trigger, Delta | ChunkDelta)
 
@@ -67,9 +67,9 @@ def may_spin(trigger: Trigger) -> bool:
 def is_reliable(trigger: Trigger) -> bool:
     """Whether it will come true some day if the data keeps coming (R14): some way of Deltas alone."""
     match trigger:
-        case All(children=children):
+        case AllOf(children=children):
             return all(is_reliable(child) for child in children)
-        case Any(children=children):
+        case AnyOf(children=children):
             return any(is_reliable(child) for child in children)
     return isinstance(trigger, Delta | ChunkDelta)
 
@@ -92,7 +92,7 @@ def _spin(task: Declared) -> Iterator[LintFinding]:
     if not may_spin(task.trigger):
         return
     where = ""
-    if isinstance(task.trigger, Any):
+    if isinstance(task.trigger, AnyOf):
         loose = [child for child in task.trigger.children if may_spin(child)]
         where = f": {loose[0]} needs no Delta"
     yield LintFinding(

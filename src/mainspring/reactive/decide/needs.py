@@ -18,7 +18,7 @@ from typing import TypeAlias
 from mainspring.reactive.decide.evaluate import NOTHING, Fact, LeafVerdict, Verdict, evaluate
 from mainspring.reactive.decide.texts import show_moment, show_value
 from mainspring.reactive.model.triggers import (
-    Any,
+    AnyOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -89,7 +89,7 @@ def _ways(verdict: Verdict, facts: Mapping[str, Fact], now: datetime) -> list[Wa
     if isinstance(verdict, LeafVerdict):
         return [(verdict.trigger,)]
     children = [_ways(child, facts, now) for child in verdict.children]
-    if isinstance(verdict.trigger, Any):
+    if isinstance(verdict.trigger, AnyOf):
         return [*chain.from_iterable(children)]
     if math.prod(map(len, children)) > MOST_WAYS:
         children = [[_first(ways, facts, now)] for ways in children]

@@ -6,7 +6,7 @@ so a run that was under way during a rewind cannot hide it: its success records 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from mainspring.errors import InvalidSetting
 from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.model.chunks import Chunk
-from mainspring.reactive.model.values import Value, compare
+from mainspring.reactive.model.values import Kind, Raw, Value, compare, from_raw, moment_of
 
 OnRewind: TypeAlias = Literal["report", "rerun", "hold"]
 POLICIES: Final[tuple[str, ...]] = get_args(OnRewind)
@@ -34,6 +34,26 @@ class SeenValue(NamedTuple):
 
     value: Value | None
     rewinds: int = 0
+
+
+class RawRewind(NamedTuple):
+    """A rewind as tables have it."""
+
+    param: str
+    number: int
+    to: Raw
+    chunks: tuple[int, ...]
+
+
+def rewinds_of(raw: Iterable[RawRewind], kinds: Mapping[str, Kind]) -> dict[str, list[Rewind]]:
+    """Rewinds by param; of those of a known kind."""
+    found: dict[str, list[Rewind]] = {}
+    for rewind in raw:
+        if (kind := kinds.get(rewind.param)) is not None:
+            chunks = tuple(map(moment_of, rewind.chunks))
+            made = Rewind(rewind.number, from_raw(kind, rewind.to), chunks)
+            found.setdefault(rewind.param, []).append(made)
+    return found
 
 
 def check_policy(given: object) -> OnRewind:

@@ -4,7 +4,6 @@ advance_api.py  the part of an application that moves them forward and back
 context.py      what a running reactive task can know and do
 declare.py      objects of the data platform and their params, and tasks that react to them
 params.py       advance, advance many, move back
-product.py      params that a run sets when it succeeds
 register.py     what the code declares becomes definitions, index and first checks in the
                 database
 task.py         a function that runs when the state of data says so

@@ -6,20 +6,21 @@ On connections of the application's own, or on the caller's, in its transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 import psycopg
 
 from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.steps import Steps
+from mainspring.db.tx import PsycopgTx, SyncTx
 from mainspring.errors import InvalidSetting, MissingRights
 from mainspring.reactive.declare import params as reactive_params
-from mainspring.reactive.declare.declare import find_param
-from mainspring.reactive.declare.params import Affected, Steps
+from mainspring.reactive.declare.params import Affected, find_param
 from mainspring.reactive.model.values import Param
 
 R = TypeVar("R")
-Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]  # of any rows
 
 
 class Advancing:
@@ -43,7 +44,7 @@ class Advancing:
         by: str | None = None,
         why: str | None = None,
     ) -> bool:
-        """Set a param forward; answers whether it moved (an equal value: no).
+        """Set a param forward; returns whether it moved (an equal value: no).
 
         A lower value is refused (`rewind` says that data was restated); with `if_greater` it is left
         alone. `on`: your own psycopg connection; the change is part of its transaction, best last.
@@ -67,7 +68,7 @@ class Advancing:
         steps = reactive_params.advance(
             listed, declared=self.params, if_greater=if_greater, by=by, why=why
         )
-        return await self._walk(steps, on)
+        return await self._follow(steps, on)
 
     async def rewind(
         self,
@@ -79,12 +80,12 @@ class Advancing:
         by: str | None = None,
         why: str | None = None,
     ) -> list[Affected]:
-        """Move a param back: its data was restated. Answers the tasks that have seen more of it."""
+        """Move a param back: its data was restated. Returns the tasks that have seen more of it."""
         found = find_param(self.params, param)
         steps = reactive_params.rewind(found, to, chunks=tuple(chunks), by=by, why=why)
-        return await self._walk(steps, on)
+        return await self._follow(steps, on)
 
-    async def _walk(self, steps: Steps[R], on: Connection | None) -> R:
+    async def _follow(self, steps: Steps[R], on: Connection | None) -> R:
         if isinstance(on, psycopg.Connection):
             raise InvalidSetting(
                 "a sync psycopg connection was given to an async method; use advance_sync or "
@@ -92,10 +93,10 @@ class Advancing:
             )
         try:
             if on is not None:
-                return await reactive_params.on_psycopg(on, steps)
+                return await PsycopgTx(on).follow(steps)
             pool = await self.pool()
             async with pool.connection(transaction=True) as connection:
-                return await reactive_params.on_asyncpg(connection, steps)
+                return await connection.follow(steps)
         except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
             raise _denied(error) from error
 
@@ -129,7 +130,7 @@ class Advancing:
         steps = reactive_params.advance(
             listed, declared=self.params, if_greater=if_greater, by=by, why=why
         )
-        return self._walk_sync(steps, on)
+        return self._follow_sync(steps, on)
 
     def rewind_sync(
         self,
@@ -144,18 +145,18 @@ class Advancing:
         """The same as `rewind` for code that is not async."""
         found = find_param(self.params, param)
         steps = reactive_params.rewind(found, to, chunks=tuple(chunks), by=by, why=why)
-        return self._walk_sync(steps, on)
+        return self._follow_sync(steps, on)
 
-    def _walk_sync(self, steps: Steps[R], on: Connection | None) -> R:
+    def _follow_sync(self, steps: Steps[R], on: Connection | None) -> R:
         if isinstance(on, psycopg.AsyncConnection):
             raise InvalidSetting(
                 "an async psycopg connection was given to a sync method; await advance or rewind"
             )
         try:
             if on is not None:
-                return reactive_params.on_psycopg_sync(on, steps)
+                return SyncTx(on).follow(steps)
             with self.sync_pool().connection() as connection:
-                return reactive_params.on_psycopg_sync(connection, steps)
+                return SyncTx(connection).follow(steps)
         except psycopg.errors.InsufficientPrivilege as error:
             raise _denied(error) from error
 

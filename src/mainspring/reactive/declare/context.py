@@ -4,22 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from mainspring.errors import InvalidSetting, WentBack
 from mainspring.kernel import Run
 from mainspring.reactive.decide.evaluate import Fact
-from mainspring.reactive.decide.rewinds import Rewind, SeenValue, chunks_to_do
-from mainspring.reactive.declare.params import from_raw, to_raw
-from mainspring.reactive.declare.product import Product
+from mainspring.reactive.decide.rewinds import (
+    RawRewind,
+    SeenValue,
+    chunks_to_do,
+    rewinds_of,
+)
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.triggers import ChunkDelay, ChunkDelta, ChunkRefDelay, leaves_of
-from mainspring.reactive.model.values import Param, Value, check_value, moment_of
+from mainspring.reactive.model.values import (
+    Param,
+    Product,
+    Raw,
+    RawSeen,
+    Value,
+    check_value,
+    dump_value,
+    from_raw,
+)
 
-_decode = msgspec.json.decode
+
+class StartedRun(NamedTuple):
+    """What the start of a firing found: the state as it stood, what its check captured. Texts are JSON.
+
+    Unless `answer` is 'started' or 'again' the rest may be missing.
+    """
+
+    task: str
+    answer: str
+    kind: str
+    record: bool
+    cause: str
+    captured: str
+    seen: str
+    base: int | None
+    failures: int | None
+    run: int
+    exact: bool
+    rewound: bool
+    rewinds: str | None
+    products: str | None
+
+
+class Firing(msgspec.Struct):
+    """The payload of a run visit."""
+
+    firing: str
+
+
+_captured = msgspec.json.Decoder(dict[str, RawSeen | None]).decode
+_rewinds = msgspec.json.Decoder(list[RawRewind]).decode
+_products = msgspec.json.Decoder(dict[str, Raw | None]).decode
+_firing = msgspec.json.Decoder(Firing).decode
+
+
+def firing_of(run: Run) -> int:
+    """The firing that a run visit is about."""
+    return int(_firing(run.visit.payload).firing)
 
 
 class ReactiveRun:
@@ -34,26 +83,17 @@ class ReactiveRun:
             run.advance(built, run.current[orders])
     """
 
-    def __init__(self, run: Run, task: ReactiveTask, row: Any) -> None:
+    def __init__(self, run: Run, task: ReactiveTask, started: StartedRun) -> None:
         self._run = run
         self._task = task
-        self._row = row
-        kinds = {p.key: p for p in task.params}
-        captured: dict[str, Any] = _decode(row["captured"])
-        seen: dict[str, Any] = _decode(row["seen"])
+        self._started = started
         #: The values of the check that started this run, by param; None: it had none.
-        self.current: Mapping[Param, Value | None] = _values(kinds, captured)
+        self.current: Mapping[Param, Value | None] = _values(task.params, started.captured)
         #: The values of the last recorded success, by param; None: not seen yet.
-        self.seen: Mapping[Param, Value | None] = _values(kinds, seen)
-        self._rewinds: dict[str, list[Rewind]] = {}
-        for key, number, raw, chunks in _decode(row["rewinds"] or "[]"):
-            if key in kinds:
-                kind = kinds[key].kind
-                starts = tuple(map(moment_of, chunks))
-                self._rewinds.setdefault(key, []).append(
-                    Rewind(number, from_raw(kind, raw), starts)
-                )
-        self._products: dict[str, Any] = _decode(row["products"] or "{}")
+        self.seen: Mapping[Param, Value | None] = _values(task.params, started.seen)
+        kinds = {param.key: param.kind for param in task.params}
+        self._rewinds = rewinds_of(_rewinds(started.rewinds or "[]"), kinds)
+        self._products = _products(started.products or "{}")
         self.products: list[Product] = []
 
     def __repr__(self) -> str:
@@ -67,17 +107,17 @@ class ReactiveRun:
     @property
     def kind(self) -> str:
         """'regular' (started by the trigger) or 'manual'."""
-        return str(self._row["kind"])
+        return self._started.kind
 
     @property
     def cause(self) -> str:
         """Why it was started."""
-        return str(self._row["cause"])
+        return self._started.cause
 
     @property
     def idempotency_key(self) -> str:
         """Of this firing: the same for everything that its one run does."""
-        return str(_decode(self._run.visit.payload)["firing"])
+        return str(firing_of(self._run))
 
     @property
     def stopped(self) -> bool:
@@ -132,8 +172,8 @@ class ReactiveRun:
         """
         checked = self._check(param, value)
         old = self._products.get(param.key)
-        raw = to_raw(checked)
-        if isinstance(raw, int) and old is not None and raw < old:
+        raw = dump_value(checked)
+        if isinstance(raw, int) and isinstance(old, int) and raw < old:
             if if_greater:
                 return
             raise WentBack(param.key, from_raw(param.kind, old), checked)
@@ -145,10 +185,10 @@ class ReactiveRun:
     ) -> None:
         """Move a param that this task produces back, when the run succeeds: passes a rewind on."""
         checked = self._check(param, to)
-        starts = tuple(sorted(int(to_raw(check_value(param, chunk))) for chunk in chunks))
+        starts = tuple(sorted(int(dump_value(check_value(param, chunk))) for chunk in chunks))
         reason = why or f"passed on by {self.task}"
         self.products.append(Product(param, checked, is_rewind=True, chunks=starts, why=reason))
-        self._products[param.key] = to_raw(checked)
+        self._products[param.key] = dump_value(checked)
 
     def _check(self, param: Param, value: object) -> Value:
         declared = self._task.settings.produces
@@ -161,8 +201,10 @@ class ReactiveRun:
         return check_value(param, value)
 
 
-def _values(kinds: Mapping[str, Param], raw: Mapping[str, Any]) -> dict[Param, Value | None]:
-    return {
-        param: None if raw.get(key) is None else from_raw(param.kind, raw[key][0])
-        for key, param in kinds.items()
-    }
+def _values(params: Iterable[Param], text: str) -> dict[Param, Value | None]:
+    raw = _captured(text)
+    return {param: _value(param, raw.get(param.key)) for param in params}
+
+
+def _value(param: Param, raw: RawSeen | None) -> Value | None:
+    return None if raw is None or raw.value is None else from_raw(param.kind, raw.value)

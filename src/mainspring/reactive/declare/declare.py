@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from mainspring.declaring import check_settings
-from mainspring.errors import InvalidSetting, InvalidTask, UnknownParam
+from mainspring.errors import InvalidSetting, InvalidTask
 from mainspring.kernel import RetryPolicy
 from mainspring.reactive.decide.lint import Declared, check_task
 from mainspring.reactive.declare.context import ReactiveRun
@@ -75,18 +75,8 @@ class Data:
         return known
 
 
-def find_param(known: dict[str, Param], given: Param | str) -> Param:
-    """A param, or the one of that name; an error that names the nearest otherwise."""
-    if isinstance(given, Param):
-        return given
-    try:
-        return known[given]
-    except (KeyError, TypeError):
-        raise UnknownParam(str(given), known) from None
-
-
 def declare(
-    function: Callable[..., Any], name: str, given: dict[str, Any], asker: Asker
+    function: Callable[..., object], name: str, given: dict[str, Any], asker: Asker
 ) -> ReactiveTask:
     """A reactive task of what `@app.task(when=...)` was given."""
     for setting in _ENQUEUED_ONLY:
@@ -142,7 +132,7 @@ def _check_run(task: ReactiveTask) -> None:
         )
 
 
-def _products(name: str, given: Any) -> tuple[Param, ...]:
+def _products(name: str, given: object) -> tuple[Param, ...]:
     if given is None:
         return ()
     if isinstance(given, Param) or not isinstance(given, Iterable):

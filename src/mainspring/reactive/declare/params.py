@@ -1,30 +1,73 @@
 """Setting params: advance, advance many, move back. The SQL is one function; this goes round it.
 
-What is asked of the database is a generator of statements without I/O, walked by three small drivers:
-asyncpg for the application's own connections, psycopg (async and sync) for the caller's. A value that
-cannot be set is answered by the database, never raised there, so the caller's transaction stays usable.
+What is asked of the database is a generator of statements (db/steps.py), for the application's own
+connections and for the caller's. The database returns why a value cannot be set, and raises nothing: so the
+caller's transaction stays usable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Generator, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import msgspec
-import psycopg
 
-from mainspring.db.sql import Statement
+from mainspring.db.steps import Steps, one, rows
 from mainspring.errors import InvalidValue, UnknownParam, WentBack
-from mainspring.reactive.model.values import Kind, Param, Value, check_value, micros, moment_of
+from mainspring.reactive.model.values import (
+    Kind,
+    Param,
+    Raw,
+    RawSeen,
+    Value,
+    check_value,
+    dump_value,
+    from_raw,
+)
 from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
-T = TypeVar("T")
-Fetch = tuple[Statement, dict[str, Any]]
-Steps = Generator[Fetch, list[Any], T]
+_seen = msgspec.json.Decoder(RawSeen | None).decode
+
+
+class SetParam(NamedTuple):
+    """What came of setting a param: 'set', 'same', 'lower', or why it cannot be."""
+
+    name: str
+    answer: str
+    kind: str
+    old: str | None
+    value: str | None
+    ahead: bool
+
+
+class RewoundParam(NamedTuple):
+    """What came of moving a param back: 'rewound', or why it cannot be."""
+
+    answer: str
+    kind: str
+    old: str | None
+
+
+class MadeParam(NamedTuple):
+    """A param as the database has it."""
+
+    name: str
+    kind: str
+
+
+class AffectedTask(NamedTuple):
+    """A task that saw more of a param; what it saw and its tree as JSON."""
+
+    task: str
+    in_flight: bool
+    running: bool
+    seen: str | None
+    on_rewind: str
+    tree: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +85,14 @@ class Affected:
     repair: str
 
 
-def to_raw(value: Value) -> int | str:
-    """A value as tables have it: instants in microseconds."""
-    return micros(value) if isinstance(value, datetime) else value
-
-
-def from_raw(kind: Kind, raw: int | str) -> Value:
-    """The value that a table has."""
-    return moment_of(int(raw)) if kind == "instant" else int(raw) if kind == "integer" else str(raw)
+def find_param(known: Mapping[str, Param], given: Param | str) -> Param:
+    """A param, or the one of that name; an error that names the nearest otherwise."""
+    if isinstance(given, Param):
+        return given
+    try:
+        return known[given]
+    except (KeyError, TypeError):
+        raise UnknownParam(str(given), known) from None
 
 
 def advance(
@@ -60,7 +103,7 @@ def advance(
     by: str | None,
     why: str | None,
 ) -> Steps[dict[Param, bool]]:
-    """Set params, all or none; answers which were moved. The last value of a param counts.
+    """Set params, all or none; returns which were moved. The last value of a param counts.
 
     One that the database does not know is made if the application declares it, else refused.
     """
@@ -69,43 +112,53 @@ def advance(
         last[param.key] = (param, check_value(param, given))
     if not last:
         return {}
-    rows = yield _advance(last, if_greater, by, why)
-    if unknown := [last[row["name"]][0] for row in rows if row["answer"] == "unknown"]:
+    values = advance_values(last, only_greater=if_greater, by=by, why=why)
+    found = yield from rows(SQL["advance"], SetParam, **values)
+    if unknown := [last[param.name][0] for param in found if param.answer == "unknown"]:
         for param in unknown:
             if param.key not in declared:
                 raise (yield from _unknown(param))
-        yield make(unknown)
+        yield from make(unknown)
         log.info("param.created", extra={"params": [param.key for param in unknown]})
-        rows = yield _advance(last, if_greater, by, why)
-    for row in rows:
-        param, value = last[row["name"]]
-        _check(param, value, row, if_greater=if_greater)
-        if row["ahead"] and row["answer"] == "set":
+        found = yield from rows(SQL["advance"], SetParam, **values)
+    for answered in found:
+        param, value = last[answered.name]
+        _check(param, value, answered, if_greater=if_greater)
+        if answered.ahead and answered.answer == "set":
             log.warning("param.far_ahead", extra={"param": param.key, "value": str(value)})
-    return {last[row["name"]][0]: row["answer"] == "set" for row in rows}
+    return {last[answered.name][0]: answered.answer == "set" for answered in found}
 
 
-def _advance(
-    last: dict[str, tuple[Param, Value]], if_greater: bool, by: str | None, why: str | None
-) -> Fetch:
+def advance_values(
+    last: Mapping[str, tuple[Param, Value]],
+    *,
+    only_greater: bool,
+    by: str | None,
+    why: str | None = None,
+) -> dict[str, object]:
+    """What `advance.sql` takes."""
     names = sorted(last)  # everybody locks params in this order
-    return SQL["advance"], {
+    return {
         "names": names,
         "kinds": [last[name][0].kind for name in names],
-        "given": [str(to_raw(last[name][1])) for name in names],
-        "only_greater": if_greater,
+        "given": [str(dump_value(last[name][1])) for name in names],
+        "only_greater": only_greater,
         "changed_by": by,
         "why": why,
     }
 
 
-def _check(param: Param, value: Value, row: Any, *, if_greater: bool) -> None:
-    if row["answer"] == "kind":
-        raise _other_kind(param, row["kind"])
-    if row["answer"] == "range":
+def _check(param: Param, value: Value, found: SetParam, *, if_greater: bool) -> None:
+    if found.answer == "kind":
+        raise _other_kind(param, found.kind)
+    if found.answer == "range":
         raise InvalidValue(f"param {param.key!r} takes instants from 1970 to 9000, got {value}")
-    if row["answer"] == "lower" and not if_greater:
-        raise WentBack(param.key, from_raw(param.kind, row["old"]), value)
+    if found.answer == "lower" and not if_greater:
+        raise WentBack(param.key, _stored(param, found.old), value)
+
+
+def _stored(param: Param, raw: Raw | None) -> Value | None:
+    return None if raw is None else from_raw(param.kind, raw)
 
 
 def rewind(
@@ -116,26 +169,27 @@ def rewind(
     by: str | None = None,
     why: str | None = None,
 ) -> Steps[list[Affected]]:
-    """Move a param back; answers the tasks that have seen more, with the repair of each."""
+    """Move a param back; returns the tasks that have seen more, with the repair of each."""
     value = check_value(param, to)
-    values = {
-        "name": param.key,
-        "kind": param.kind,
-        "given": str(to_raw(value)),
-        "chunks": sorted(_chunk(param, chunk) for chunk in chunks),
-        "changed_by": by,
-        "why": why,
-    }
-    rows = yield SQL["rewind"], values
-    match rows[0]["answer"]:
+    found = yield from one(
+        SQL["rewind"],
+        RewoundParam,
+        name=param.key,
+        kind=param.kind,
+        given=str(dump_value(value)),
+        chunks=sorted(_chunk(param, chunk) for chunk in chunks),
+        changed_by=by,
+        why=why,
+    )
+    match found.answer:
         case "unknown":
             raise (yield from _unknown(param))
         case "kind":
-            raise _other_kind(param, rows[0]["kind"])
+            raise _other_kind(param, found.kind)
         case "empty":
             raise InvalidValue(f"param {param.key!r} has no value to move back from; advance it")
         case "higher":
-            old = from_raw(param.kind, rows[0]["old"])
+            old = _stored(param, found.old)
             raise InvalidValue(
                 f"param {param.key!r} is {_shown(old)}: {_shown(value)} is no way back; use advance"
             )
@@ -144,28 +198,29 @@ def rewind(
                 f"param {param.key!r} is {_shown(value)} already; to have data at or below it done "
                 "anew, name the chunks that were restated: rewind(..., chunks=[...])"
             )
-    return affected_of(param.kind, (yield SQL["affected"], {"name": param.key}))
+    affected = yield from rows(SQL["affected"], AffectedTask, name=param.key)
+    return affected_of(param.kind, affected)
 
 
 def _unknown(param: Param) -> Steps[UnknownParam]:
-    rows = yield SQL["list_param_names"], {}
-    return UnknownParam(param.key, [row["name"] for row in rows])
+    names = yield from rows(SQL["list_param_names"], str)
+    return UnknownParam(param.key, names)
 
 
 def _chunk(param: Param, chunk: object) -> int:
     if param.kind == "version":
         raise InvalidValue(f"param {param.key!r} is a version, which has no chunks; got {chunk!r}")
-    return int(to_raw(check_value(param, chunk)))
+    return int(dump_value(check_value(param, chunk)))
 
 
-def affected_of(kind: Kind, rows: Sequence[Any]) -> list[Affected]:
-    """The rows of affected.sql."""
+def affected_of(kind: Kind, tasks: Iterable[AffectedTask]) -> list[Affected]:
+    """These tasks with what repairs each."""
     found = []
-    for row in rows:
-        seen = _json(row["seen"])
-        value = None if seen is None or seen[0] is None else from_raw(kind, seen[0])
-        repair = _repair(row["on_rewind"], row["tree"])
-        found.append(Affected(row["task"], value, row["in_flight"], row["running"], repair))
+    for task in tasks:
+        seen = _seen(task.seen or "null")
+        value = None if seen is None or seen.value is None else from_raw(kind, seen.value)
+        repair = _repair(task.on_rewind, task.tree)
+        found.append(Affected(task.task, value, task.in_flight, task.running, repair))
     return found
 
 
@@ -177,22 +232,20 @@ def _repair(on_rewind: str, tree: str) -> str:
     return "move or delete" if "delta" in tree.lower() else "run and record"
 
 
-def _json(value: Any) -> Any:
-    return msgspec.json.decode(value) if isinstance(value, str) else value
-
-
-def make(params: Iterable[Param]) -> Fetch:
-    """Make params that are not there yet."""
+def make(params: Iterable[Param]) -> Steps[list[MadeParam]]:
+    """Make params that are not there yet; returns all as the database has them."""
     ordered = sorted(set(params), key=lambda p: p.key)
-    return SQL["make_params"], {
-        "names": [param.key for param in ordered],
-        "kinds": [param.kind for param in ordered],
-    }
+    return rows(
+        SQL["make_params"],
+        MadeParam,
+        names=[param.key for param in ordered],
+        kinds=[param.kind for param in ordered],
+    )
 
 
-def check_made(params: Iterable[Param], rows: Sequence[Any]) -> None:
+def check_made(params: Iterable[Param], made: Iterable[MadeParam]) -> None:
     """Refuse a param that the database knows as another kind."""
-    kinds = {row["name"]: row["kind"] for row in rows}
+    kinds = {param.name: param.kind for param in made}
     for param in params:
         if kinds.get(param.key, param.kind) != param.kind:
             raise _other_kind(param, kinds[param.key])
@@ -205,44 +258,5 @@ def _other_kind(param: Param, kind: str) -> InvalidValue:
     )
 
 
-def _shown(value: Value) -> str:
+def _shown(value: Value | None) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-# -- drivers
-
-
-async def on_asyncpg(connection: Any, steps: Steps[T]) -> T:
-    """Walk on an asyncpg connection of the application."""
-    answer: Any = None
-    while True:
-        try:
-            statement, values = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        answer = await connection.fetch(statement.numbered, *statement.arguments(values))
-
-
-async def on_psycopg(connection: psycopg.AsyncConnection[Any], steps: Steps[T]) -> T:
-    """Walk on the caller's async psycopg connection, in its transaction."""
-    answer: Any = None
-    async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        while True:
-            try:
-                statement, values = steps.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            await cursor.execute(statement.text, values)
-            answer = await cursor.fetchall()
-
-
-def on_psycopg_sync(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
-    """Walk on a sync psycopg connection, in its transaction."""
-    answer: Any = None
-    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        while True:
-            try:
-                statement, values = steps.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            answer = cursor.execute(statement.text, values).fetchall()

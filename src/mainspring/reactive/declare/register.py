@@ -11,11 +11,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import Offer, offer_visits, token, tokens
 from mainspring.reactive.declare.params import check_made, make
@@ -23,11 +24,29 @@ from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.values import Param
 from mainspring.reactive.queues import ADMIT, CHECK, EXPECT, FIRST
-from mainspring.reactive.statements import ask
+from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
 PAGE = 500
 LIVING_SECONDS = 180.0  # a process that has not said so for longer does not live
+
+
+class DeclaredTask(NamedTuple):
+    """A task as the database has it: a digest of its declaration, and of which release."""
+
+    task: str
+    declared: str
+    release: int
+    retired: bool
+
+
+class RegisteredTask(NamedTuple):
+    """A task that was written; `expects`: a success of it is due some time."""
+
+    task: str
+    pool: str
+    declared: str
+    expects: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +69,36 @@ class PoolSettings:
 
 async def register(
     database: Database,
-    connection: Any,
+    connection: Connection,
     tasks: Iterable[ReactiveTask],
     params: Iterable[Param],
     pools: Iterable[PoolSettings],
 ) -> tuple[int, list[str]]:
-    """Make all known; answers the release's number and the tasks that a newer release holds."""
+    """Make all known; returns the release's number and the tasks that a newer release holds."""
     listed = sorted(tasks, key=lambda t: t.name)
     await _make_params(connection, listed, params)
     await _keep_pools(database, connection, list(pools))
     if not listed:
         return 0, []
     names = [t.name for t in listed]
-    rows = await ask(
-        database,
-        connection,
-        "name_release",
-        fingerprint=release_fingerprint(listed),
-        tasks=names,
+    release = await connection.one(
+        SQL["name_release"], int, fingerprint=release_fingerprint(listed), tasks=names
     )
-    release: int = rows[0]["number"]
     return release, await apply(database, connection, listed, release)
 
 
 async def apply(
-    database: Database, connection: Any, tasks: Sequence[ReactiveTask], release: int
+    database: Database, connection: Connection, tasks: Sequence[ReactiveTask], release: int
 ) -> list[str]:
-    """Write those of the tasks that differ; answers the ones that a newer release holds."""
+    """Write those of the tasks that differ; returns the ones that a newer release holds."""
     names = [t.name for t in tasks]
-    rows = await ask(database, connection, "read_declared", tasks=names)
-    known = {r["task"]: r["declared"] for r in rows if not r["retired"]}
+    rows = await connection.rows(SQL["read_declared"], DeclaredTask, tasks=names)
+    known = {row.task: row.declared for row in rows if not row.retired}
     changed = [t for t in tasks if known.get(t.name) != t.declared]
     refused: list[str] = []
     for start in range(0, len(changed), PAGE):
         page = changed[start : start + PAGE]
-        async with database.transaction(connection):
+        async with connection.atomic():
             written = await _register_page(database, connection, page, release)
         refused += [t.name for t in page if written.get(t.name) != t.declared]
     if refused:
@@ -96,46 +110,45 @@ async def apply(
 
 async def apply_again(
     database: Database,
-    connection: Any,
+    connection: Connection,
     tasks: Mapping[str, ReactiveTask],
     refused: Iterable[str],
     release: int,
 ) -> list[str]:
     """Write the tasks that another release declares, if this one is newer or nobody carries that one any
-    more; answers those left.
+    more; returns those left.
 
     Not only those that were refused: a release that came and went since (a roll-back, a trial) leaves
     tasks behind whose firings the code of this one may not start; and a process that was silent for
     long finds that an older release has declared its tasks again.
     """
-    values = {"tasks": list(tasks), "declared": [task.declared for task in tasks.values()]}
-    rows = await ask(database, connection, "list_differing", **values)
-    differing = {*refused, *(row["task"] for row in rows)}
+    digests = [task.declared for task in tasks.values()]
+    others = await connection.rows(SQL["list_differing"], str, tasks=list(tasks), declared=digests)
+    differing = {*refused, *others}
     if not differing:
         return []
     return await apply(database, connection, [tasks[name] for name in sorted(differing)], release)
 
 
 async def _make_params(
-    connection: Any, tasks: Sequence[ReactiveTask], params: Iterable[Param]
+    connection: Connection, tasks: Sequence[ReactiveTask], params: Iterable[Param]
 ) -> None:
     wanted = {p.key: p for t in tasks for p in (*t.params, *t.settings.produces)}
     wanted |= {p.key: p for p in params}
     if wanted:
-        statement, values = make(wanted.values())
-        rows = await connection.fetch(statement.numbered, *statement.arguments(values))
-        check_made(wanted.values(), rows)
+        check_made(wanted.values(), await connection.follow(make(wanted.values())))
 
 
-async def _keep_pools(database: Database, connection: Any, pools: Sequence[PoolSettings]) -> None:
+async def _keep_pools(
+    database: Database, connection: Connection, pools: Sequence[PoolSettings]
+) -> None:
     if not pools:
         return
     ordered = sorted(pools, key=lambda p: p.pool)
     reserves = [p.reserve_max.total_seconds() for p in ordered]
-    changed = await ask(
-        database,
-        connection,
-        "keep_pools",
+    changed = await connection.rows(
+        SQL["keep_pools"],
+        str,
         pools=[p.pool for p in ordered],
         caps=[p.cap for p in ordered],
         reserves=reserves,
@@ -145,31 +158,28 @@ async def _keep_pools(database: Database, connection: Any, pools: Sequence[PoolS
         ],
     )
     if changed:
-        offers = [Offer(ADMIT, row["pool"], None, FIRST) for row in changed]
+        offers = [Offer(ADMIT, pool, None, FIRST) for pool in changed]
         await offer_visits(database, connection, offers)
 
 
 async def _register_page(
-    database: Database, connection: Any, tasks: Sequence[ReactiveTask], release: int
+    database: Database, connection: Connection, tasks: Sequence[ReactiveTask], release: int
 ) -> dict[str, str]:
     """Definitions, states, index, baselines and the first checks, in the transaction that is open."""
-    waiting = await _rename(database, connection, tasks)
+    waiting = await _rename(connection, tasks)
     tasks = [t for t in tasks if t.name not in waiting]
     if not tasks:
         return {}
-    await ask(
-        database,
-        connection,
-        "keep_definitions",
+    await connection.run(
+        SQL["keep_definitions"],
         fingerprints=[t.fingerprint for t in tasks],
         formats=[codec.FORMAT for _ in tasks],
         trees=[t.tree for t in tasks],
         options=[t.options for t in tasks],
     )
-    rows = await ask(
-        database,
-        connection,
-        "register_tasks",
+    registered = await connection.rows(
+        SQL["register_tasks"],
+        RegisteredTask,
         release=release,
         living=LIVING_SECONDS,
         tasks=[t.name for t in tasks],
@@ -181,16 +191,14 @@ async def _register_page(
         debounces=[_seconds(t.settings.gates.debounce) or 0.0 for t in tasks],
         expects=[_seconds(t.settings.expect_within) for t in tasks],
     )
-    written = {row["task"]: row["declared"] for row in rows}
+    written = {task.task: task.declared for task in registered}
     mine = [t for t in tasks if t.name in written]
     if not mine:
         return written
     used = [(t.name, p.key) for t in mine for p in t.params]
     made = [(t.name, p.key) for t in mine for p in t.settings.produces]
-    await ask(
-        database,
-        connection,
-        "index_tasks",
+    await connection.run(
+        SQL["index_tasks"],
         tasks=[t.name for t in mine],
         use_tasks=[task for task, _ in used],
         use_params=[param for _, param in used],
@@ -200,28 +208,28 @@ async def _register_page(
     baselines = [t.name for t in mine if t.settings.first_run == "baseline"]
     if baselines:
         drawn = list(tokens(len(baselines)))
-        await ask(database, connection, "set_baseline", tasks=baselines, tokens=drawn)
-    offers = [Offer(CHECK, row["task"], None, FIRST) for row in rows]
-    offers += [Offer(EXPECT, row["task"]) for row in rows if row["expects"]]
-    offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted({r["pool"] for r in rows})]
+        await connection.run(SQL["set_baseline"], tasks=baselines, tokens=drawn)
+    offers = [Offer(CHECK, task.task, None, FIRST) for task in registered]
+    offers += [Offer(EXPECT, task.task) for task in registered if task.expects]
+    pools = sorted({task.pool for task in registered})
+    offers += [Offer(ADMIT, pool, None, FIRST) for pool in pools]
     await offer_visits(database, connection, offers)
     return written
 
 
-async def _rename(database: Database, connection: Any, tasks: Sequence[ReactiveTask]) -> set[str]:
-    """Move states to new names; answers those that must wait until their old task has ended."""
+async def _rename(tx: Tx, tasks: Sequence[ReactiveTask]) -> set[str]:
+    """Move states to new names; returns those that must wait until their old task has ended."""
     renamed = [(t.settings.renamed_from, t.name) for t in tasks if t.settings.renamed_from]
     if not renamed:
         return set()
-    rows = await ask(
-        database,
-        connection,
-        "rename_tasks",
+    waiting = await tx.rows(
+        SQL["rename_tasks"],
+        str,
         olds=[old for old, _ in renamed],
         tasks=[new for _, new in renamed],
         turns=[token() for _ in renamed],
     )
-    return {row["task"] for row in rows}
+    return set(waiting)
 
 
 def _seconds(duration: timedelta | None) -> float | None:

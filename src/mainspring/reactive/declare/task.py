@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -90,7 +90,7 @@ class ReactiveTask:
     """
 
     def __init__(
-        self, function: Callable[..., Any], settings: ReactiveSettings, asker: Asker
+        self, function: Callable[..., object], settings: ReactiveSettings, asker: Asker
     ) -> None:
         self.function = function
         self.settings = settings
@@ -103,7 +103,7 @@ class ReactiveTask:
     def __repr__(self) -> str:
         return f"<reactive task {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         """Call the function itself, as if it were no task."""
         return self.function(*args, **kwargs)
 
@@ -151,7 +151,7 @@ class ReactiveTask:
         return _digest(self.fingerprint, _json([s.pool, s.priority, products, expect]))
 
 
-def _takes_run(name: str, function: Callable[..., Any]) -> str | None:
+def _takes_run(name: str, function: Callable[..., object]) -> str | None:
     """The parameter that gets the run; a reactive task takes nothing else."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidTask(f"task {name!r} is a generator, whose values nobody would take")
@@ -169,7 +169,7 @@ def release_fingerprint(tasks: Iterable[ReactiveTask]) -> str:
     return _digest(*(f"{t.name}={t.declared}" for t in sorted(tasks, key=lambda t: t.name)))
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 

@@ -15,8 +15,8 @@ from typing import Final, assert_never
 from mainspring.errors import UnknownFormat
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.triggers import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -33,9 +33,9 @@ FORMAT: Final = 1
 def dump(trigger: Trigger) -> dict[str, AnyJson]:
     """A trigger as a JSON object."""
     match trigger:
-        case All(children=children):
+        case AllOf(children=children):
             return {"is": "all", "children": [dump(child) for child in children]}
-        case Any(children=children):
+        case AnyOf(children=children):
             return {"is": "any", "children": [dump(child) for child in children]}
         case Delta(param=param, at_least=least):
             return {"is": "delta", "param": _param(param), "at_least": _amount(least)}
@@ -73,9 +73,9 @@ def load(tree: dict[str, AnyJson], *, format: int = FORMAT) -> Trigger:
         )
     match tree["is"]:
         case "all":
-            return All(tuple(load(child) for child in tree["children"]))
+            return AllOf(tuple(load(child) for child in tree["children"]))
         case "any":
-            return Any(tuple(load(child) for child in tree["children"]))
+            return AnyOf(tuple(load(child) for child in tree["children"]))
     param = _load_param(tree["param"])
     match tree["is"]:
         case "delta":

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import check_schedule, next_tick
+from mainspring.jobs import check_schedule, next_tick
 from mainspring.reactive.model.durations import Duration, check_duration, show_duration
 from mainspring.reactive.model.values import MICROSECOND, later
 
@@ -130,9 +132,18 @@ def make_gates(
     return Gates(not_before, quiet, most, least)
 
 
-def dump_gates(gates: Gates) -> dict[str, Any]:
+class StoredGates(msgspec.Struct):
+    """The gates as JSON has them: lengths in microseconds."""
+
+    not_before: tuple[str, str] | None = None
+    debounce: int | None = None
+    debounce_max: int | None = None
+    min_interval: int | None = None
+
+
+def dump_gates(gates: Gates) -> dict[str, object]:
     """The gates as JSON; what is not set is left out."""
-    stored: dict[str, Any] = {}
+    stored: dict[str, object] = {}
     if gates.not_before is not None:
         stored["not_before"] = [gates.not_before.line, gates.not_before.zone]
     for name in ("debounce", "debounce_max", "min_interval"):
@@ -141,12 +152,16 @@ def dump_gates(gates: Gates) -> dict[str, Any]:
     return stored
 
 
-def load_gates(stored: dict[str, Any]) -> Gates:
+def load_gates(stored: StoredGates) -> Gates:
     """The gates from JSON."""
-    lengths = {
-        name: stored[name] * MICROSECOND
-        for name in ("debounce", "debounce_max", "min_interval")
-        if name in stored
-    }
-    not_before = Cron(*stored["not_before"]) if "not_before" in stored else None
-    return Gates(not_before=not_before, **lengths)
+    line = stored.not_before
+    return Gates(
+        not_before=None if line is None else Cron(*line),
+        debounce=_length(stored.debounce),
+        debounce_max=_length(stored.debounce_max),
+        min_interval=_length(stored.min_interval),
+    )
+
+
+def _length(micros: int | None) -> timedelta | None:
+    return None if micros is None else micros * MICROSECOND

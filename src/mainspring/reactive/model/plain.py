@@ -23,8 +23,8 @@ from mainspring.errors import InvalidTrigger
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.durations import Duration
 from mainspring.reactive.model.triggers import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     ChunkDelay,
     ChunkDelta,
     ChunkRefDelay,
@@ -106,7 +106,7 @@ def caught_up(
 
 def all_arrived(
     params: Iterable[Param], chunk: Chunk | str | timedelta, *, late: int | None = 1
-) -> All:
+) -> AllOf:
     """Every param in a later chunk, and at most `late` chunks behind now (None: however late)."""
     leaves: list[ChunkDelta | ChunkDelay] = []
     for param in params:
@@ -116,6 +116,6 @@ def all_arrived(
     return all_of(*leaves)
 
 
-def any_arrived(params: Iterable[Param], chunk: Chunk | str | timedelta) -> Any:
+def any_arrived(params: Iterable[Param], chunk: Chunk | str | timedelta) -> AnyOf:
     """One param in a later chunk."""
     return any_of(*(ChunkDelta(param, chunk) for param in params))

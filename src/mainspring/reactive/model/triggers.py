@@ -170,7 +170,7 @@ LEAVES: Final = (Delta, Delay, RefDelay, ChunkDelta, ChunkDelay, ChunkRefDelay)
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class AllOf:
     """True when every child is."""
 
     children: tuple[Trigger, ...]
@@ -183,7 +183,7 @@ class All:
 
 
 @dataclass(frozen=True, slots=True)
-class Any:
+class AnyOf:
     """True when one child is."""
 
     children: tuple[Trigger, ...]
@@ -195,22 +195,22 @@ class Any:
         return f"any_of({', '.join(map(str, self.children))})"
 
 
-Trigger: TypeAlias = Leaf | All | Any
+Trigger: TypeAlias = Leaf | AllOf | AnyOf
 
 
-def all_of(*triggers: Trigger) -> All:
+def all_of(*triggers: Trigger) -> AllOf:
     """True when every one of them is."""
-    return All(triggers)
+    return AllOf(triggers)
 
 
-def any_of(*triggers: Trigger) -> Any:
+def any_of(*triggers: Trigger) -> AnyOf:
     """True when one of them is."""
-    return Any(triggers)
+    return AnyOf(triggers)
 
 
 def leaves_of(trigger: Trigger) -> Iterator[Leaf]:
     """The leaves, from left to right."""
-    if isinstance(trigger, All | Any):
+    if isinstance(trigger, AllOf | AnyOf):
         for child in trigger.children:
             yield from leaves_of(child)
     else:
@@ -229,14 +229,14 @@ def params_of(trigger: Trigger) -> tuple[Param, ...]:
 
 def check_trigger(trigger: object, *, nested: bool = True) -> Trigger:
     """A trigger that a task may have. `nested=False`: the setting that forbids the one layer (R5)."""
-    if not isinstance(trigger, (*LEAVES, All, Any)):
+    if not isinstance(trigger, (*LEAVES, AllOf, AnyOf)):
         raise InvalidTrigger(
             f"a trigger is made by Delta, Delay, ..., all_of and any_of, or by a function of "
             f"mainspring.reactive.model.plain; got {trigger!r}"
         )
-    if not nested and isinstance(trigger, All | Any):
+    if not nested and isinstance(trigger, AllOf | AnyOf):
         for child in trigger.children:
-            if isinstance(child, All | Any):
+            if isinstance(child, AllOf | AnyOf):
                 raise InvalidTrigger(
                     f"nested triggers are switched off in this application, got {trigger}; make it "
                     "two tasks, or one flat all_of or any_of"
@@ -258,7 +258,7 @@ def _every_param(trigger: Trigger) -> Iterator[Param]:
             yield leaf.behind
 
 
-def _check_children(name: str, parent: All | Any) -> None:
+def _check_children(name: str, parent: AllOf | AnyOf) -> None:
     if not parent.children:
         raise InvalidTrigger(f"{name} needs at least one trigger, got none")
     for child in parent.children:
@@ -266,8 +266,8 @@ def _check_children(name: str, parent: All | Any) -> None:
             raise InvalidTrigger(
                 f"{name} inside {name} says nothing new: put the inner triggers into the outer one"
             )
-        if isinstance(child, All | Any):
-            if any(isinstance(grandchild, All | Any) for grandchild in child.children):
+        if isinstance(child, AllOf | AnyOf):
+            if any(isinstance(grandchild, AllOf | AnyOf) for grandchild in child.children):
                 raise InvalidTrigger(
                     f"triggers nest one layer deep, all_of inside any_of or any_of inside all_of; "
                     f"{name} has two layers below it; split the task, or find a simpler trigger"

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from mainspring.errors import InvalidChunk
-from mainspring.kernel import nearest
+from mainspring.phrases import nearest
 from mainspring.reactive.model.zones import DAY, SECOND
 
 HOUR: Final = 3_600 * SECOND

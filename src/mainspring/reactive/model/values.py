@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
 from mainspring.errors import InvalidSetting, InvalidValue
 
 Kind: TypeAlias = Literal["instant", "integer", "version"]
 Value: TypeAlias = datetime | int | str
+Raw: TypeAlias = int | str  # a value as tables and JSON have it: instants in microseconds
 Step: TypeAlias = Literal["same", "greater", "lower"]
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -78,6 +79,25 @@ class Param:
 
     def __str__(self) -> str:
         return self.key
+
+
+class RawSeen(NamedTuple):
+    """A value as a check saw it, in JSON: with the number of rewinds that its param had."""
+
+    value: Raw | None
+    rewinds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A param that a run sets when it succeeds."""
+
+    param: Param
+    value: Value
+    if_greater: bool = False
+    is_rewind: bool = False
+    chunks: tuple[int, ...] = ()
+    why: str | None = None
 
 
 def split_key(key: str) -> tuple[str, str]:
@@ -156,8 +176,8 @@ def parse_value(param: Param, text: str) -> Value:
         ) from None
 
 
-def dump_value(value: Value) -> str | int:
-    """A value for JSON; `load_value` gives back the same. An instant is microseconds since 1970."""
+def dump_value(value: Value) -> Raw:
+    """A value for tables and JSON; `load_value` gives back the same."""
     return micros(value) if isinstance(value, datetime) else value
 
 
@@ -168,6 +188,11 @@ def load_value(kind: Kind, stored: object) -> Value:
     if kind == "version" and isinstance(stored, str):
         return stored
     raise InvalidValue(f"{stored!r} is no stored value of kind {kind!r}")
+
+
+def from_raw(kind: Kind, raw: Raw) -> Value:
+    """A value from a table, which has numbers as texts too."""
+    return moment_of(int(raw)) if kind == "instant" else int(raw) if kind == "integer" else str(raw)
 
 
 def compare(old: Value | None, new: Value) -> Step:

@@ -17,7 +17,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from mainspring.errors import InvalidChunk
-from mainspring.kernel import nearest
+from mainspring.phrases import nearest
 
 SECOND: Final = 1_000_000
 DAY: Final = 86_400 * SECOND

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from mainspring.db.database import Database
-from mainspring.kernel import Finding, missing_rights
+from mainspring.db.tx import Tx
+from mainspring.operate import Finding, missing_rights
 from mainspring.reactive.declare.register import LIVING_SECONDS
-from mainspring.reactive.statements import ask
+from mainspring.reactive.statements import SQL
 
 NAMED = 3  # tasks of a pool
 _READ = tuple(
@@ -16,17 +17,23 @@ _READ = tuple(
 )
 
 
-async def examine(database: Database, connection: Any) -> list[Finding]:
+class UnevenPool(NamedTuple):
+    """A pool in which some living workers lack tasks that others declare."""
+
+    pool: str
+    tasks: list[str]
+
+
+async def examine(database: Database, tx: Tx) -> list[Finding]:
     """Look at what the living processes of each pool declare. Nothing is changed or locked."""
-    if await missing_rights(database, connection, _READ):
+    if await missing_rights(database, tx, _READ):
         return []  # a role that has nothing to do with reactive tasks
-    return list(judge_uneven(await ask(database, connection, "list_uneven", living=LIVING_SECONDS)))
+    return list(judge_uneven(await tx.rows(SQL["list_uneven"], UnevenPool, living=LIVING_SECONDS)))
 
 
-def judge_uneven(rows: list[Any]) -> Iterator[Finding]:
+def judge_uneven(pools: Iterable[UnevenPool]) -> Iterator[Finding]:
     """Firings of a pool are one queue: whoever owns a shard gets all of them there."""
-    for row in rows:
-        pool, tasks = row["pool"], row["tasks"]
+    for pool, tasks in pools:
         named = ", ".join(repr(task) for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
         text = (

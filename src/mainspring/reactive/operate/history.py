@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel import HistoryFilter, HistoryPosition, PastRun, search_history
-from mainspring.reactive.statements import ask
+from mainspring.db.tx import Tx
+from mainspring.operate import HistoryFilter, HistoryPosition, PastRun, search_history
+from mainspring.reactive.statements import SQL
 
 
-async def run_queues(database: Database, connection: Any, task: str) -> list[str]:
+async def run_queues(database: Database, tx: Tx, task: str) -> list[str]:
     """The queues that may have had runs of a reactive task; none if there is no such task."""
-    rows = await ask(database, connection, "list_run_queues", task=task)
-    return [row["queue"] for row in rows]
+    return await tx.rows(SQL["list_run_queues"], str, task=task)
 
 
 async def search_past(
     database: Database,
-    connection: Any,
+    tx: Tx,
     wanted: HistoryFilter,
     *,
     limit: int = 100,
@@ -27,11 +26,11 @@ async def search_past(
     """Search history; a queue may be named by a reactive task, whose runs then come too."""
     parts = [wanted]
     if (task := wanted.queue) is not None and wanted.key in (None, task):
-        for queue in await run_queues(database, connection, task):
+        for queue in await run_queues(database, tx, task):
             parts.append(replace(wanted, queue=queue, key=task))
     found: list[PastRun] = []
     for part in parts:
-        found += await search_history(database, connection, part, limit=limit, before=before)
+        found += await search_history(database, tx, part, limit=limit, before=before)
     if len(parts) > 1:
         found.sort(key=lambda past: (past.ended_at, past.run), reverse=True)
     return found[:limit]

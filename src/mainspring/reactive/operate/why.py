@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from mainspring.phrases import instant
 from mainspring.reactive.decide.explain import (
@@ -14,7 +13,8 @@ from mainspring.reactive.decide.explain import (
     SetBy,
     explain,
 )
-from mainspring.reactive.operate.operator import ParamState, ReactiveOperator, TaskState
+from mainspring.reactive.operate.operator import PlaceInPool, ReactiveOperator, ServedTask
+from mainspring.reactive.operate.states import ParamState, TaskState
 
 _PAST = 50
 
@@ -79,43 +79,43 @@ def _notes(state: TaskState) -> Iterable[str]:
         yield "no success was recorded yet"
 
 
-def _place(place: Any) -> Iterable[str]:
+def _place(place: PlaceInPool | None) -> Iterable[str]:
     """Where a firing stands that waits for a slot of its pool."""
     if place is None:
         return
-    cap = "no cap" if place["cap"] is None else f"cap {place['cap']}"
+    cap = "no cap" if place.cap is None else f"cap {place.cap}"
     yield (
-        f"ready, number {place['ahead'] + 1} in pool {place['pool']!r} ({cap}, {place['running']} running)"
+        f"ready, number {place.ahead + 1} in pool {place.pool!r} ({cap}, {place.running} running)"
     )
-    free = place["cap"] is not None and place["running"] < place["cap"]
-    if free and place["keepers"]:
-        until = instant(place["kept_until"])
-        names = ", ".join(place["keepers"])
+    free = place.cap is not None and place.running < place.cap
+    if free and place.keepers and place.kept_until is not None:
+        until = instant(place.kept_until)
+        names = ", ".join(place.keepers)
         yield f"slots are kept for more important tasks that {names} brings data for, until {until}"
 
 
-def _unserved(served: Any) -> Iterable[str]:
+def _unserved(served: ServedTask) -> Iterable[str]:
     """Workers that are missing: without them nothing is checked, or nothing is run."""
-    if not served["scheduled"]:
+    if not served.scheduled:
         yield (
-            f"no worker checks triggers: start one of pool {served['scheduler_pool']!r} "
-            f"(mainspring worker ... --pool {served['scheduler_pool']})"
+            f"no worker checks triggers: start one of pool {served.scheduler_pool!r} "
+            f"(mainspring worker ... --pool {served.scheduler_pool})"
         )
-    if not served["run"] and (served["scheduled"] or served["pool"] != served["scheduler_pool"]):
+    if not served.run and (served.scheduled or served.pool != served.scheduler_pool):
         yield (
-            f"no worker runs it: start one of pool {served['pool']!r} "
-            f"(mainspring worker ... --pool {served['pool']})"
+            f"no worker runs it: start one of pool {served.pool!r} "
+            f"(mainspring worker ... --pool {served.pool})"
         )
 
 
-def _left(served: Any) -> Iterable[str]:
+def _left(served: ServedTask) -> Iterable[str]:
     """A firing that the code of the worker which has it may not start (R12)."""
-    if served["left_why"] is None:
+    if served.left_why is None:
         return
-    left = f"not started by the worker that has it: {_first(served['left_why'])}"
-    if served["carried"]:
+    left = f"not started by the worker that has it: {_first(served.left_why)}"
+    if served.carried:
         yield (
-            f"{left}; it starts when the workers of pool {served['pool']!r} that lack it are gone (two "
+            f"{left}; it starts when the workers of pool {served.pool!r} that lack it are gone (two "
             "applications need a pool each)"
         )
     else:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
+from mainspring.db.tx import Tx
 from mainspring.kernel import (
     Cancelled,
     Failed,
@@ -25,8 +26,9 @@ from mainspring.kernel import (
     offer_visits,
     token,
 )
-from mainspring.reactive.declare.params import to_raw
-from mainspring.reactive.declare.product import Product
+from mainspring.reactive.declare.params import advance_values
+from mainspring.reactive.declare.task import BACKOFF
+from mainspring.reactive.model.values import Param, Product, Raw, Value, dump_value
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.statements import SQL
 
@@ -42,8 +44,33 @@ class Ending:
     error: str | None = None
     error_type: str = "mainspring.errors.WorkerLost"  # of a failure
     products: list[Product] = field(default_factory=list)
-    backoff: RetryPolicy = field(default_factory=RetryPolicy)
+    backoff: RetryPolicy = BACKOFF
     failures: int = 0  # in a row, before this one
+
+
+class LockedProduct(NamedTuple):
+    """A param that runs set, as it is now."""
+
+    name: str
+    kind: str
+    value: str | None
+
+
+class LockedFiring(NamedTuple):
+    """The state of a task whose firing is the one that ends, and where it is."""
+
+    task: str
+    address: str
+
+
+class EndedRun(NamedTuple):
+    """A task whose run has ended: when its next check is due, and its pool."""
+
+    task: str
+    pool: str
+    retry_at: datetime | None
+    capped: bool
+    now: datetime
 
 
 class FinishRuns:
@@ -58,13 +85,13 @@ class FinishRuns:
         self._offered = offered
         self._ended_at: datetime | None = None  # of the batch that is being written
 
-    def committed(self, connection: Any) -> None:
+    def committed(self, connection: Connection) -> None:
         """The kernel says that the last batch is there: what it offered can be read."""
         if self._ended_at is not None:
             for queue in (CHANGE, CHECK, ADMIT):
                 self._offered(queue, self._ended_at)
 
-    async def write(self, connection: Any, runs: Sequence[Run]) -> list[Verdict]:
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> list[Verdict]:
         """Products, then states, then offers; the kernel settles the visits after it."""
         answers: dict[int, Verdict] = {}
         self._ended_at = None
@@ -89,7 +116,7 @@ class FinishRuns:
 
     async def _end(
         self,
-        connection: Any,
+        tx: Tx,
         runs: Sequence[Run],
         addresses: dict[str, str],
         errors: dict[int, str | None],
@@ -102,40 +129,45 @@ class FinishRuns:
             note.how == "failed" or errors[run.token] is not None
             for run, note in zip(runs, notes, strict=True)
         ]
-        values = {
-            "tasks": [note.task for note in notes],
-            "addresses": [addresses[note.task] for note in notes],
-            "succeeded": [n.how == "success" and not f for n, f in zip(notes, failed, strict=True)],
-            "failed": failed,
-            "void": [note.how == "void" for note in notes],
-            "backoffs": [n.backoff.delay(n.failures + 1) for n in notes],
-            "errors": [errors[run.token] or run.change.error for run in runs],
-            "turns": [token() for _ in notes],
-        }
-        rows = await connection.fetch(SQL["end_runs"].numbered, *SQL["end_runs"].arguments(values))
-        if len(rows) != len(runs):
-            raise RuntimeError(f"{len(runs) - len(rows)} locked states of ending runs have moved")
-        self._ended_at = rows[0]["now"]
-        offers = [Offer(CHECK, row["task"], row["retry_at"], FIRST) for row in rows]
-        capped = {row["task"]: row["pool"] for row in rows if row["capped"]}
+        backoffs = [
+            note.backoff.delay(note.failures + 1) if has_failed else 0.0
+            for note, has_failed in zip(notes, failed, strict=True)
+        ]
+        ended = await tx.rows(
+            SQL["end_runs"],
+            EndedRun,
+            tasks=[note.task for note in notes],
+            addresses=[addresses[note.task] for note in notes],
+            succeeded=[n.how == "success" and not f for n, f in zip(notes, failed, strict=True)],
+            failed=failed,
+            void=[note.how == "void" for note in notes],
+            backoffs=backoffs,
+            errors=[errors[run.token] or run.change.error for run in runs],
+            turns=[token() for _ in notes],
+        )
+        if len(ended) != len(runs):
+            raise RuntimeError(f"{len(runs) - len(ended)} locked states of ending runs have moved")
+        self._ended_at = ended[0].now
+        offers = [Offer(CHECK, end.task, end.retry_at, FIRST) for end in ended]
+        capped = {end.task: end.pool for end in ended if end.capped}
         if brought := [(task, p) for task, p in products if task in capped]:
-            await connection.fetch(
-                SQL["note_ended"].numbered,
-                [capped[task] for task, _ in brought],
-                [task for task, _ in brought],
-                [product.param.key for _, product in brought],
+            await tx.run(
+                SQL["note_ended"],
+                pools=[capped[task] for task, _ in brought],
+                tasks=[task for task, _ in brought],
+                params=[product.param.key for _, product in brought],
             )
         pools = set(capped.values())
         offers += [Offer(ADMIT, pool, None, FIRST) for pool in sorted(pools)]
-        await offer_visits(self._database, connection, offers)
+        await offer_visits(self._database, tx, offers)
 
 
-async def _lock_products(connection: Any, runs: Sequence[Run]) -> dict[str, str | None]:
+async def _lock_products(tx: Tx, runs: Sequence[Run]) -> dict[str, str | None]:
     names = sorted(set().union(*(_products(run) for run in runs)))
     if not names:
         return {}
-    rows = await connection.fetch(SQL["lock_products"].numbered, names)
-    return {row["name"]: row["value"] for row in rows}
+    locked = await tx.rows(SQL["lock_products"], LockedProduct, names=names)
+    return {product.name: product.value for product in locked}
 
 
 def _products(run: Run) -> set[str]:
@@ -143,10 +175,8 @@ def _products(run: Run) -> set[str]:
     return {p.param.key for p in note.products} if note.how == "success" else set()
 
 
-async def _lock_firings(
-    connection: Any, runs: Sequence[Run]
-) -> tuple[dict[str, str], dict[int, Verdict]]:
-    """Lock the states; answers where they are, by task, and why for those that could not be, by run."""
+async def _lock_firings(tx: Tx, runs: Sequence[Run]) -> tuple[dict[str, str], dict[int, Verdict]]:
+    """Lock the states; returns where they are, by task, and why for those that could not be, by run."""
     if not runs:
         return {}, {}
     values = {
@@ -154,14 +184,11 @@ async def _lock_firings(
         "firings": [run.change.firing for run in runs],
         "runs": [run.change.run for run in runs],
     }
-    locking = SQL["lock_firings"]
-    rows = await connection.fetch(locking.numbered, *locking.arguments(values))
-    mine = {row["task"]: row["address"] for row in rows}
+    locked = await tx.rows(SQL["lock_firings"], LockedFiring, **values)
+    mine = {firing.task: firing.address for firing in locked}
     if len(mine) == len(runs):
         return mine, {}
-    finding = SQL["find_firings"]
-    rows = await connection.fetch(finding.numbered, *finding.arguments(values))
-    there = {row["task"] for row in rows}
+    there = set(await tx.rows(SQL["find_firings"], str, **values))
     refused: dict[int, Verdict] = {
         run.token: "locked" if run.change.task in there else "gone"
         for run in runs
@@ -177,7 +204,7 @@ def _try_products(note: Ending, current: dict[str, str | None]) -> tuple[list[Pr
     moved: dict[str, str | None] = {}
     kept: list[Product] = []
     for product in note.products:
-        key, raw = product.param.key, to_raw(product.value)
+        key, raw = product.param.key, dump_value(product.value)
         old = moved.get(key, current[key])
         step = _step(raw, old)
         if product.is_rewind:
@@ -195,7 +222,7 @@ def _try_products(note: Ending, current: dict[str, str | None]) -> tuple[list[Pr
     return kept, None
 
 
-def _step(raw: int | str, old: str | None) -> str:
+def _step(raw: Raw, old: str | None) -> str:
     if old is None or isinstance(raw, str):
         return "news"
     return "lower" if raw < int(old) else "greater" if raw > int(old) else "same"
@@ -209,44 +236,40 @@ def went_back(key: str, old: object, new: object) -> str:
     )
 
 
-async def _set_products(connection: Any, products: Sequence[tuple[str, Product]]) -> None:
+async def _set_products(tx: Tx, products: Sequence[tuple[str, Product]]) -> None:
     """Set what successful runs bring, in their order; all is locked and compared already."""
     last: dict[str, tuple[str, Product]] = {}
     for task, product in products:
         key = product.param.key
         if product.is_rewind:
             if key in last:
-                await _advance(connection, {key: last.pop(key)})
-            await _rewind(connection, product, task)
+                await _advance(tx, {key: last.pop(key)})
+            await _rewind(tx, product, task)
         else:
             last[key] = (task, product)
     if last:
-        await _advance(connection, last)
+        await _advance(tx, last)
 
 
-async def _advance(connection: Any, last: dict[str, tuple[str, Product]]) -> None:
-    names = sorted(last)
-    values = {
-        "names": names,
-        "kinds": [last[name][1].param.kind for name in names],
-        "given": [str(to_raw(last[name][1].value)) for name in names],
-        "only_greater": True,
-        "changed_by": ", ".join(sorted({task for task, _ in last.values()}))[:200],
-        "why": None,
+async def _advance(tx: Tx, last: dict[str, tuple[str, Product]]) -> None:
+    brought: dict[str, tuple[Param, Value]] = {
+        name: (product.param, product.value) for name, (_, product) in last.items()
     }
-    await connection.fetch(SQL["advance"].numbered, *SQL["advance"].arguments(values))
+    by = ", ".join(sorted({task for task, _ in last.values()}))[:200]
+    values = advance_values(brought, only_greater=True, by=by)
+    await tx.run(SQL["advance"], **values)
 
 
-async def _rewind(connection: Any, product: Product, by: str) -> None:
-    values = {
-        "name": product.param.key,
-        "kind": product.param.kind,
-        "given": str(to_raw(product.value)),
-        "chunks": list(product.chunks),
-        "changed_by": by,
-        "why": product.why,
-    }
-    await connection.fetch(SQL["rewind"].numbered, *SQL["rewind"].arguments(values))
+async def _rewind(tx: Tx, product: Product, by: str) -> None:
+    await tx.run(
+        SQL["rewind"],
+        name=product.param.key,
+        kind=product.param.kind,
+        given=str(dump_value(product.value)),
+        chunks=list(product.chunks),
+        changed_by=by,
+        why=product.why,
+    )
 
 
 def _verdict(note: Ending, error: str | None) -> Verdict:
@@ -265,12 +288,12 @@ def _verdict(note: Ending, error: str | None) -> Verdict:
             return Cancelled(error=f"{how}: {note.error}")
 
 
-def result_json(captured: Any, base: int | None, firing: int, result: str | None) -> str:
+def result_json(captured: str, base: int | None, firing: int, result: str | None) -> str:
     """What history keeps of a success."""
-    kept = {
+    kept: dict[str, object] = {
         "firing": str(firing),
         "base": None if base is None else str(base),
-        "captured": captured,
+        "captured": msgspec.Raw(captured.encode()),
     }
     if result is not None:
         kept["result"] = msgspec.Raw(result.encode())

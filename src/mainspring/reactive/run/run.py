@@ -11,23 +11,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
-from mainspring.db.database import Database
-from mainspring.kernel import Again, Done, Outcome, Run, describe
-from mainspring.reactive.declare.context import ReactiveRun
-from mainspring.reactive.declare.task import ReactiveTask
+from mainspring.db.tx import Tx
+from mainspring.failure_text import describe
+from mainspring.kernel import Again, Done, Outcome, Run
+from mainspring.reactive.declare.context import ReactiveRun, StartedRun, firing_of
+from mainspring.reactive.declare.task import BACKOFF, ReactiveTask
 from mainspring.reactive.run.finish import Ending, FinishRuns, result_json
-from mainspring.reactive.statements import ask
+from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
-_decode = msgspec.json.decode
 UNKNOWN_SECONDS = 1.0  # a task that this worker's code does not know is left to another
 
 # How a function is called: in the loop or in a thread. Given by the layer above, which has threads.
-Execute = Callable[[Run, Callable[..., Any], Mapping[str, Any]], Awaitable[Any]]
+Execute = Callable[[Run, Callable[..., object], Mapping[str, object]], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +42,25 @@ class Starting:
 class Start:
     """Marks firings as started, many in one statement."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self) -> None:
         self.release = 0  # of this process
 
     def serve(self, release: int) -> None:
         """From now on firings are started for this release."""
         self.release = release
 
-    async def __call__(self, connection: Any, items: Sequence[Starting]) -> list[Any]:
+    async def __call__(self, tx: Tx, items: Sequence[Starting]) -> list[StartedRun]:
         ordered = sorted(items, key=lambda i: i.task)
-        rows = await ask(
-            self._database,
-            connection,
-            "start_runs",
+        rows = await tx.rows(
+            SQL["start_runs"],
+            StartedRun,
             tasks=[i.task for i in ordered],
             firings=[i.firing for i in ordered],
             runs=[i.run for i in ordered],
             needs=[i.needs for i in ordered],
             release=self.release,
         )
-        by_task = {row["task"]: row for row in rows}
+        by_task = {row.task: row for row in rows}
         return [by_task[item.task] for item in items]
 
 
@@ -73,7 +70,7 @@ class Runs:
     def __init__(
         self,
         tasks: Mapping[str, ReactiveTask],
-        start: Callable[[Starting], Awaitable[Any]],
+        start: Callable[[Starting], Awaitable[StartedRun]],
         end: FinishRuns,
         execute: Execute,
     ) -> None:
@@ -84,13 +81,13 @@ class Runs:
 
     async def __call__(self, run: Run) -> Outcome:
         name, task = run.visit.key, self._tasks.get(run.visit.key)
-        firing = int(_decode(run.visit.payload)["firing"])
+        firing = firing_of(run)
         needs = None if task is None else task.needs
-        row = await self._start(Starting(name, firing, run.token, needs))
-        ending = Ending(name, firing, run.token, "void", failures=row["failures"] or 0)
-        if task is not None:
-            ending = replace(ending, backoff=task.settings.backoff)
-        match row["answer"]:
+        started = await self._start(Starting(name, firing, run.token, needs))
+        backoff = BACKOFF if task is None else task.settings.backoff
+        failures = started.failures or 0
+        ending = Ending(name, firing, run.token, "void", backoff=backoff, failures=failures)
+        match started.answer:
             case "other":
                 return Done()  # that firing is over
             case "newer":
@@ -98,15 +95,17 @@ class Runs:
                 return Again(after=UNKNOWN_SECONDS, error=why)
             case "again":
                 # No code is needed for that: a task that was taken out would keep its slot for ever.
-                return self._ended(run, _end_dead(run, ending, row))
+                return self._ended(run, _end_dead(run, ending, started))
         if task is None:
             return Again(after=UNKNOWN_SECONDS, error=f"this worker has no code of task {name!r}")
-        if (reason := _void(row)) is not None:
+        if (reason := _void(started)) is not None:
             return self._ended(run, replace(ending, error=reason))
-        return await self._call(run, task, ending, row)
+        return await self._call(run, task, ending, started)
 
-    async def _call(self, run: Run, task: ReactiveTask, ending: Ending, row: Any) -> Outcome:
-        context = ReactiveRun(run, task, row)
+    async def _call(
+        self, run: Run, task: ReactiveTask, ending: Ending, started: StartedRun
+    ) -> Outcome:
+        context = ReactiveRun(run, task, started)
         arguments = {} if task.takes_run is None else {task.takes_run: context}
         result: str | None = None
         try:
@@ -125,8 +124,7 @@ class Runs:
             ended = replace(ending, how="failed", error_type=error_type, error=text)
         else:
             ended = replace(ending, how="success", products=list(context.products))
-        captured = _decode(row["captured"])
-        kept = result_json(captured, row["base"], ending.firing, result)
+        kept = result_json(started.captured, started.base, ending.firing, result)
         return self._ended(run, ended, kept)
 
     def _ended(self, run: Run, ending: Ending, result: str | None = None) -> Outcome:
@@ -137,7 +135,7 @@ class Runs:
         return Done(result=result if ending.how == "success" else None, writer=self._end)
 
 
-def _end_dead(run: Run, ending: Ending, row: Any) -> Ending:
+def _end_dead(run: Run, ending: Ending, started: StartedRun) -> Ending:
     """An earlier start of this firing ended without an end: its worker died, or was stopped."""
     if run.visit.attempt:
         how, error = "failed", "its end could not be stored"
@@ -145,13 +143,13 @@ def _end_dead(run: Run, ending: Ending, row: Any) -> Ending:
         how, error = "failed", "the worker that ran it died"
     else:
         how, error = "interrupted", "the worker that ran it was stopped"
-    return replace(ending, run=row["run"], how=how, error=error)
+    return replace(ending, run=started.run, how=how, error=error)
 
 
-def _void(row: Any) -> str | None:
+def _void(started: StartedRun) -> str | None:
     """Why a firing is not run any more, though it was started."""
-    if not row["exact"]:
+    if not started.exact:
         return "its check looked at other params than this release names"
-    if row["rewound"] and row["kind"] == "regular":
+    if started.rewound and started.kind == "regular":
         return "a param that its check looked at was moved back since"
     return None

@@ -13,16 +13,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.kernel import Again, Done, Offer, Outcome, offer_visits, token
 from mainspring.reactive.queues import CHECK, FIRST, Offered, nobody
-from mainspring.reactive.schedule.check import Check, read_tasks
-from mainspring.reactive.statements import ask
+from mainspring.reactive.schedule.check import Check, TaskRow, read_tasks
+from mainspring.reactive.statements import SQL
 
 JUDGED = 1000  # consumers that are judged at once; a param that has more is spread
 PAGE = 1000
+
+
+class SpreadPage(NamedTuple):
+    """A page of a param's consumers: the last of it, how many it has, how many were offered a check."""
+
+    last: str
+    looked: int
+    offered: int
 
 
 class Spread:
@@ -41,51 +50,50 @@ class Spread:
         self._offered = offered
         self._judged = judged
 
-    async def __call__(self, connection: Any, params: Sequence[str]) -> list[Outcome]:
+    async def __call__(self, tx: Tx, params: Sequence[str]) -> list[Outcome]:
         """Have all consumers of these params checked, or to be checked, before this answers."""
-        await self._serve(connection, sorted(set(params)))
+        await self._serve(tx, sorted(set(params)))
         return [Done() for _ in params]
 
-    async def _serve(self, connection: Any, params: Sequence[str]) -> None:
+    async def _serve(self, tx: Tx, params: Sequence[str]) -> None:
         most = self._judged + 1
-        rows = await read_tasks(self._database, connection, users_of=params, most=most)
+        rows = await read_tasks(tx, users_of=params, most=most)
         if len(rows) <= self._judged:
-            await self.judge(connection, rows)
+            await self.judge(tx, rows)
         elif len(params) > 1:
             middle = len(params) // 2
-            await self._serve(connection, params[:middle])
-            await self._serve(connection, params[middle:])
+            await self._serve(tx, params[:middle])
+            await self._serve(tx, params[middle:])
         else:
-            await self._spread(connection, params[0])
+            await self._spread(tx, params[0])
 
-    async def judge(self, connection: Any, rows: Sequence[Any]) -> None:
+    async def judge(self, tx: Tx, rows: Sequence[TaskRow]) -> None:
         """Check these tasks now; where time or another look is wanted, offer that."""
-        outcomes = await self._check.judge(connection, rows)
+        outcomes = await self._check.judge(tx, rows)
         later = [
-            Offer(CHECK, row["task"], _due(outcome, row["now"]), FIRST)
+            Offer(CHECK, row.task, _due(outcome, row.now), FIRST)
             for row in rows
-            if isinstance(outcome := outcomes[row["task"]], Again)
+            if isinstance(outcome := outcomes[row.task], Again)
         ]
         if later:
-            await offer_visits(self._database, connection, later)
+            await offer_visits(self._database, tx, later)
             self._offered(CHECK, min(o.due_at for o in later if o.due_at is not None))
 
-    async def _spread(self, connection: Any, param: str) -> None:
+    async def _spread(self, tx: Tx, param: str) -> None:
         """Offer checks to all consumers of a param, one transaction a page."""
         after = ""
         while True:
-            rows = await ask(
-                self._database,
-                connection,
-                "spread",
+            page = await tx.one(
+                SQL["spread"],
+                SpreadPage,
                 params=[param],
                 after=after,
                 most=PAGE,
                 token=token() >> 1,
             )
-            if rows[0]["looked"] < PAGE:
+            if page.looked < PAGE:
                 return
-            after = rows[0]["last"]
+            after = page.last
 
 
 def _due(outcome: Again, now: datetime) -> datetime:

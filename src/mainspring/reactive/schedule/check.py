@@ -8,15 +8,15 @@ that was written stands. Trees are data in the database: no user code is needed 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
+import asyncpg
 import msgspec
 
-from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.errors import UnknownFormat
 from mainspring.kernel import Again, Done, Outcome, new_ids, token, tokens
 from mainspring.reactive.decide.decide import (
@@ -30,49 +30,126 @@ from mainspring.reactive.decide.decide import (
     leaves_json,
 )
 from mainspring.reactive.decide.evaluate import Verdict
-from mainspring.reactive.decide.rewinds import Rewind, SeenValue
-from mainspring.reactive.declare.params import from_raw
+from mainspring.reactive.decide.rewinds import (
+    OnRewind,
+    RawRewind,
+    SeenValue,
+    rewinds_of,
+)
 from mainspring.reactive.model import codec
-from mainspring.reactive.model.gates import load_gates
-from mainspring.reactive.model.values import Value, moment_of
+from mainspring.reactive.model.gates import StoredGates, load_gates
+from mainspring.reactive.model.values import Kind, Raw, RawSeen, Value, from_raw, moment_of
 from mainspring.reactive.queues import Offered, nobody
-from mainspring.reactive.statements import ask, ask_patiently
+from mainspring.reactive.statements import SQL
 
-log = logging.getLogger("mainspring")
-_decode = msgspec.json.decode
 NEWER_SECONDS = 1.0  # a trigger that this release cannot read is left to another worker
 LOCKED_SECONDS = 0.02  # the state was locked, or moved on: look again
+PATIENCE = 10  # waits of a lock timeout each
+
+
+class DefinitionRow(NamedTuple):
+    """A definition as it is stored."""
+
+    fingerprint: str
+    format: int
+    tree: str
+    options: str
+
+
+class StoredOptions(msgspec.Struct):
+    """What else decides with a trigger."""
+
+    gates: StoredGates
+    on_rewind: OnRewind
+
+
+class TaskRow(NamedTuple):
+    """All that the check of a task has to know, of one snapshot. Texts are JSON."""
+
+    task: str
+    address: str
+    fingerprint: str
+    turn: int
+    in_flight: bool
+    paused: bool
+    retired: bool
+    request: str | None
+    seen: str
+    retry_at: datetime | None
+    succeeded_at: datetime | None
+    ended_at: datetime | None
+    last_fired_at: datetime | None
+    verdict: bool | None
+    leaves: str | None
+    since: datetime | None
+    now: datetime
+    params: str | None
+    rewinds: str | None
+
+
+class RawParam(NamedTuple):
+    """A param as it is now; when it changed is read for a task with a debounce only."""
+
+    value: Raw | None
+    rewinds: int
+    changed: int | None
+    kind: Kind
+
+
+class RunRequest(msgspec.Struct):
+    """A manual run that somebody asked for."""
+
+    record: bool = False
+    by: str | None = None
+
+
+class StoredLeaf(msgspec.Struct):
+    """The verdict on a leaf at the last check that was stored."""
+
+    true: bool
+
+
+class WrittenCheck(NamedTuple):
+    """A task whose check was written; one that fires has a visit in its run queue."""
+
+    task: str
+    queue: str
+    fires: bool
+    due_at: datetime
+    hints: int
+
+
+_options = msgspec.json.Decoder(StoredOptions).decode
+_params = msgspec.json.Decoder(dict[str, RawParam]).decode
+_seen = msgspec.json.Decoder(dict[str, RawSeen]).decode
+_rewinds = msgspec.json.Decoder(list[RawRewind]).decode
+_request = msgspec.json.Decoder(RunRequest).decode
+_stored_leaves = msgspec.json.Decoder(list[StoredLeaf]).decode
 
 
 class Definitions:
     """Definitions by fingerprint: they never change, so what is kept here cannot be stale."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self) -> None:
         self._known: dict[str, Definition | str] = {}
 
-    async def load(self, connection: Any, fingerprints: Sequence[str]) -> None:
+    async def load(self, tx: Tx, fingerprints: Iterable[str]) -> None:
         """Have these at hand."""
         missing = sorted({f for f in fingerprints if f not in self._known})
-        if not missing:
-            return
-        rows = await ask(self._database, connection, "read_definitions", fingerprints=missing)
-        for row in rows:
-            self._known[row["fingerprint"]] = _definition(row)
+        if missing:
+            for row in await tx.rows(SQL["read_definitions"], DefinitionRow, fingerprints=missing):
+                self._known[row.fingerprint] = _definition(row)
 
     def get(self, fingerprint: str) -> Definition | str:
         """The definition, or why this release cannot read it."""
         return self._known.get(fingerprint, "its definition is missing")
 
 
-def _definition(row: Any) -> Definition | str:
+def _definition(row: DefinitionRow) -> Definition | str:
     try:
-        options = _decode(row["options"])
-        return Definition(
-            trigger=codec.load(_decode(row["tree"]), format=row["format"]),
-            gates=load_gates(options["gates"]),
-            on_rewind=options["on_rewind"],
-        )
+        trigger = codec.load(msgspec.json.decode(row.tree), format=row.format)
+        options = _options(row.options)
+        return Definition(trigger, load_gates(options.gates), options.on_rewind)
     except UnknownFormat as error:
         return str(error)
 
@@ -81,7 +158,7 @@ def _definition(row: Any) -> Definition | str:
 class Checked:
     """A task that was looked at."""
 
-    row: Any
+    row: TaskRow
     decision: Fire | Wait
     kind: str = "regular"
     record: bool = True
@@ -92,50 +169,44 @@ class Checked:
 
 
 async def read_tasks(
-    database: Database,
-    connection: Any,
-    tasks: Iterable[str] = (),
-    *,
-    users_of: Sequence[str] = (),
-    most: int | None = None,
-) -> list[Any]:
+    tx: Tx, tasks: Iterable[str] = (), *, users_of: Sequence[str] = (), most: int | None = None
+) -> list[TaskRow]:
     """All that the checks of these tasks, or of those that use these params, have to know."""
     names = sorted(set(tasks))
-    return await ask(
-        database, connection, "read_checks", tasks=names, params=list(users_of), most=most
-    )
+    return await tx.rows(SQL["read_checks"], TaskRow, tasks=names, params=list(users_of), most=most)
 
 
-def view_of(row: Any) -> View:
-    """A row of read_checks.sql as the decision wants it."""
-    params: dict[str, list[Any]] = _decode(row["params"] or "{}")
-    seen: dict[str, list[Any]] = _decode(row["seen"])
-    since: dict[str, list[Rewind]] = {}
-    for key, number, raw, chunks in _decode(row["rewinds"] or "[]"):
-        kind = params[key][3]
-        to = from_raw(kind, raw)
-        since.setdefault(key, []).append(Rewind(number, to, tuple(map(moment_of, chunks))))
+def view_of(row: TaskRow) -> View:
+    """A task as the decision wants it."""
+    params = _params_of(row)
+    seen = _seen(row.seen)
     return View(
         seen={
-            key: SeenValue(_value(params[key][3], raw), rewinds)
-            for key, (raw, rewinds) in seen.items()
+            key: SeenValue(_value(params[key].kind, raw.value), raw.rewinds)
+            for key, raw in seen.items()
             if key in params
         },
-        rewinds_since=since,
+        rewinds_since=rewinds_of(
+            _rewinds(row.rewinds or "[]"), {key: param.kind for key, param in params.items()}
+        ),
         current={
             key: Current(_value(kind, raw), rewinds, _moment(changed))
             for key, (raw, rewinds, changed, kind) in params.items()
         },
-        retry_at=row["retry_at"],
-        verdict=row["verdict"],
-        since=row["since"],
-        fired_at=row["last_fired_at"],
-        succeeded_at=row["succeeded_at"],
-        ended_at=row["ended_at"],
+        retry_at=row.retry_at,
+        verdict=row.verdict,
+        since=row.since,
+        fired_at=row.last_fired_at,
+        succeeded_at=row.succeeded_at,
+        ended_at=row.ended_at,
     )
 
 
-def _value(kind: Any, raw: Any) -> Value | None:
+def _params_of(row: TaskRow) -> Mapping[str, RawParam]:
+    return _params(row.params or "{}")
+
+
+def _value(kind: Kind, raw: Raw | None) -> Value | None:
     return None if raw is None else from_raw(kind, raw)
 
 
@@ -146,22 +217,18 @@ def _moment(micros: int | None) -> datetime | None:
 class Check:
     """Serves the check visits of a worker."""
 
-    def __init__(
-        self, database: Database, definitions: Definitions, *, offered: Offered = nobody
-    ) -> None:
-        self._database = database
+    def __init__(self, definitions: Definitions, *, offered: Offered = nobody) -> None:
         self._definitions = definitions
         self._offered = offered
 
-    async def __call__(self, connection: Any, tasks: Sequence[str]) -> list[Outcome]:
+    async def __call__(self, tx: Tx, tasks: Sequence[str]) -> list[Outcome]:
         """Look at these tasks; fire those whose time has come."""
-        rows = await read_tasks(self._database, connection, tasks)
-        outcomes = await self.judge(connection, rows)
+        outcomes = await self.judge(tx, await read_tasks(tx, tasks))
         return [outcomes.get(task, Done()) for task in tasks]
 
-    async def judge(self, connection: Any, rows: Sequence[Any]) -> dict[str, Outcome]:
-        """Decide about tasks as they were read, and write it; answers the outcome of each."""
-        await self._definitions.load(connection, [row["fingerprint"] for row in rows])
+    async def judge(self, tx: Tx, rows: Sequence[TaskRow]) -> dict[str, Outcome]:
+        """Decide about tasks as they were read, and write it; returns the outcome of each."""
+        await self._definitions.load(tx, [row.fingerprint for row in rows])
         outcomes: dict[str, Outcome] = {}
         checked: list[Checked] = []
         for row in rows:
@@ -169,41 +236,38 @@ class Check:
             if isinstance(found, Checked):
                 checked.append(found)
             else:
-                outcomes[row["task"]] = found
+                outcomes[row.task] = found
         news = [c for c in checked if is_news(c)]
-        written = await self.write(connection, news) if news else set()
-        missed = {c.row["task"] for c in news} - written
+        written = await self.write(tx, news) if news else set()
+        missed = {c.row.task for c in news} - written
         for c in checked:
-            outcomes[c.row["task"]] = _outcome(c, missed)
+            outcomes[c.row.task] = _outcome(c, missed)
         return outcomes
 
-    def look(self, row: Any) -> Checked | Outcome:
+    def look(self, row: TaskRow) -> Checked | Outcome:
         """Decide about a task, as it was read."""
-        if row["in_flight"] or row["paused"] or row["retired"]:
+        if row.in_flight or row.paused or row.retired:
             return Done()  # the end, the resumption, the return offers a check
-        definition = self._definitions.get(row["fingerprint"])
+        definition = self._definitions.get(row.fingerprint)
         if isinstance(definition, str):
             return Again(after=NEWER_SECONDS, error=definition)
-        decision = decide(definition, view_of(row), row["now"])
-        if row["request"] is not None:
-            request = _decode(row["request"])
-            cause = f"asked for by {request.get('by') or 'somebody'}"
-            fire = Fire(decision.verdict, cause)
-            return Checked(row, fire, kind="manual", record=bool(request.get("record")))
+        decision = decide(definition, view_of(row), row.now)
+        if row.request is not None:
+            request = _request(row.request)
+            fire = Fire(decision.verdict, f"asked for by {request.by or 'somebody'}")
+            return Checked(row, fire, kind="manual", record=request.record)
         return Checked(row, decision)
 
-    async def write(self, connection: Any, checked: Sequence[Checked]) -> set[str]:
-        """Write firings and news; answers the tasks whose turn was still the one that was read."""
-        ordered = sorted(checked, key=lambda c: c.row["task"])
+    async def write(self, tx: Tx, checked: Sequence[Checked]) -> set[str]:
+        """Write firings and news; returns the tasks whose turn was still the one that was read."""
+        ordered = sorted(checked, key=lambda c: c.row.task)
         count = len(ordered)
         fires = [isinstance(c.decision, Fire) for c in ordered]
-        rows = await ask_patiently(
-            self._database,
-            connection,
-            "write_checks",
-            tasks=[c.row["task"] for c in ordered],
-            addresses=[c.row["address"] for c in ordered],
-            turns=[c.row["turn"] for c in ordered],
+        rows = await _write_patiently(
+            tx,
+            tasks=[c.row.task for c in ordered],
+            addresses=[c.row.address for c in ordered],
+            turns=[c.row.turn for c in ordered],
             fires=fires,
             firings=[drawn if f else None for f, drawn in zip(fires, tokens(count), strict=True)],
             new_turns=list(tokens(count)),
@@ -217,15 +281,28 @@ class Check:
             ids=new_ids(count),
             token=token() >> 1,
         )
-        for queue, due_at in {(row["queue"], row["due_at"]) for row in rows if row["fires"]}:
+        for queue, due_at in {(row.queue, row.due_at) for row in rows if row.fires}:
             self._offered(queue, due_at)
-        return {row["task"] for row in rows}
+        return {row.task for row in rows}
 
 
-def _captured(row: Any) -> str:
+async def _write_patiently(tx: Tx, **values: object) -> list[WrittenCheck]:
+    """Send it again while another scheduler has what it waits for. It compares what it writes to, and is
+    alone in its transaction: so it may be sent twice."""
+    for _ in range(PATIENCE):
+        try:
+            return await tx.rows(SQL["write_checks"], WrittenCheck, **values)
+        except asyncpg.LockNotAvailableError:
+            continue
+    return await tx.rows(SQL["write_checks"], WrittenCheck, **values)
+
+
+def _captured(row: TaskRow) -> str:
     """The values of all params of the tree as this check saw them; null where there is none."""
-    params: dict[str, list[Any]] = _decode(row["params"] or "{}")
-    kept = {key: None if v[0] is None else [v[0], v[1]] for key, v in params.items()}
+    params = _params_of(row)
+    kept = {
+        key: None if p.value is None else RawSeen(p.value, p.rewinds) for key, p in params.items()
+    }
     return msgspec.json.encode(kept).decode()
 
 
@@ -240,14 +317,14 @@ def is_news(checked: Checked) -> bool:
     verdict = checked.verdict
     if verdict is None:
         return False
-    if verdict.true != checked.row["verdict"]:
+    if verdict.true != checked.row.verdict:
         return True
-    stored = _decode(checked.row["leaves"] or "[]")
-    return leaf_bits(verdict) != tuple(leaf["true"] for leaf in stored)
+    stored = _stored_leaves(checked.row.leaves or "[]")
+    return leaf_bits(verdict) != tuple(leaf.true for leaf in stored)
 
 
 def _outcome(checked: Checked, missed: set[str]) -> Outcome:
-    if checked.row["task"] in missed:
+    if checked.row.task in missed:
         return Again(after=LOCKED_SECONDS)
     if isinstance(checked.decision, Wait) and checked.decision.again_at is not None:
         return Again(at=checked.decision.again_at)

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
 
-from mainspring.db.database import Database
+from mainspring.db.tx import Tx
 from mainspring.kernel import Again, Done, Outcome
-from mainspring.reactive.statements import ask
+from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
 
 
-class Expect:
-    """Serves the expect visits of a worker."""
+class Expectation(NamedTuple):
+    """When a success of a task is due, whether it was missed just now, and when to look again."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    task: str
+    due_at: datetime
+    newly_missed: bool
+    again_at: datetime
 
-    async def __call__(self, connection: Any, tasks: Sequence[str]) -> list[Outcome]:
-        """Look whether the expected successes came; report those that did not, once each."""
-        names = sorted(set(tasks))
-        rows = {
-            row["task"]: row
-            for row in await ask(self._database, connection, "miss_expectations", tasks=names)
-        }
-        outcomes: dict[str, Outcome] = {}
-        for name in names:
-            row = rows.get(name)
-            if row is None:
-                outcomes[name] = Done()  # no expectation, paused or retired: offered again then
-                continue
-            if row["newly_missed"]:
-                facts = {"task": name, "expected_by": str(row["due_at"])}
-                log.error("reactive.expectation_missed", extra=facts)
-            outcomes[name] = Again(at=row["again_at"])
-        return [outcomes[task] for task in tasks]
+
+async def expect(tx: Tx, tasks: Sequence[str]) -> list[Outcome]:
+    """Serve expect visits: report the expected successes that did not come, once each."""
+    names = sorted(set(tasks))
+    # One without an expectation, paused or retired is offered again then.
+    outcomes: dict[str, Outcome] = dict.fromkeys(names, Done())
+    for row in await tx.rows(SQL["miss_expectations"], Expectation, tasks=names):
+        if row.newly_missed:
+            facts = {"task": row.task, "expected_by": str(row.due_at)}
+            log.error("reactive.expectation_missed", extra=facts)
+        outcomes[row.task] = Again(at=row.again_at)
+    return [outcomes[task] for task in tasks]

@@ -2,10 +2,12 @@
 
 calls.py      the types of a call that a decider records, for type checkers
 handle.py     a call that was enqueued: its state and its result
+options.py    the options of a call
 policy.py     an actor's policy: when a run is overtaken, whose result counts, when to give up
 promise.py    what a task called inside a decider returns, and the errors of its misuse
 recording.py  who records a call instead of running it: where processes join in
 signature.py  arguments typed by the function, checked at enqueue and again at run
-task.py       what `@app.task` makes, and the options of a call
+storable.py   values that JSON or PostgreSQL cannot hold
+task.py       what `@app.task` makes, and its calls
 wait.py       waits for the end of something durable, through any outage
 """

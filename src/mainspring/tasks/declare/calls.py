@@ -14,35 +14,47 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from mainspring.tasks.declare.promise import Promise
 
 P = ParamSpec("P")
-R = TypeVar("R")
-Promised = Promise[Any] | Iterable[Promise[Any]] | Mapping[str, Promise[Any]]
+R_co = TypeVar("R_co", covariant=True)
+Promised = Promise[object] | Iterable[Promise[object]] | Mapping[str, Promise[object]]
 
 
-class Calls(Generic[P, R]):
+class Calls(Generic[P, R_co]):
     """What is called with the arguments of a function, or with promises of them."""
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Promise[R]: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Promise[R_co]: ...
     @overload
-    def __call__(self, a: Promised, /, *args: Any, **kwargs: Any) -> Promise[R]: ...
-    @overload
-    def __call__(self, a: Any, b: Promised, /, *args: Any, **kwargs: Any) -> Promise[R]: ...
-    @overload
-    def __call__(self, a: Any, b: Any, c: Promised, /, *args: Any, **kwargs: Any) -> Promise[R]: ...
+    def __call__(self, a: Promised, /, *args: object, **kwargs: object) -> Promise[R_co]: ...
     @overload
     def __call__(
-        self, a: Any, b: Any, c: Any, d: Promised, /, *args: Any, **kwargs: Any
-    ) -> Promise[R]: ...
+        self, a: object, b: Promised, /, *args: object, **kwargs: object
+    ) -> Promise[R_co]: ...
     @overload
     def __call__(
-        self, a: Any, b: Any, c: Any, d: Any, e: Promised, /, *args: Any, **kwargs: Any
-    ) -> Promise[R]: ...
+        self, a: object, b: object, c: Promised, /, *args: object, **kwargs: object
+    ) -> Promise[R_co]: ...
     @overload
     def __call__(
-        self, *args: Any, after: Promise[Any] | Iterable[Promise[Any]], **kwargs: Any
-    ) -> Promise[R]: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Promise[R]:
+        self, a: object, b: object, c: object, d: Promised, /, *args: object, **kwargs: object
+    ) -> Promise[R_co]: ...
+    @overload
+    def __call__(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        d: object,
+        e: Promised,
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Promise[R_co]: ...
+    @overload
+    def __call__(
+        self, /, *args: object, after: Promise[object] | Iterable[Promise[object]], **kwargs: object
+    ) -> Promise[R_co]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Promise[R_co]:
         return self._called(args, kwargs)
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Promise[R_co]:
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -11,7 +11,7 @@ from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, TaskFailed
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 def own_id(task: str, id: str) -> str:
@@ -25,14 +25,22 @@ def own_id(task: str, id: str) -> str:
         ) from None
 
 
+class CallState(NamedTuple):
+    """Where a call is: a state as `Handle.status` returns it, with the result or the last error."""
+
+    state: str
+    result: object
+    error: str | None
+
+
 class CallLookup(Protocol):
     """What can look a call up: the application."""
 
-    async def look_up(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
-    def look_up_sync(self, handle: Handle[Any]) -> tuple[str, Any, str | None]: ...
+    async def look_up(self, handle: Handle[object]) -> CallState: ...
+    def look_up_sync(self, handle: Handle[object]) -> CallState: ...
 
 
-class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
+class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     """A durable call. `is_new` is False when a uniqueness key returned the call that was there."""
 
     task: str
@@ -46,31 +54,29 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
     async def status(self) -> str:
         """scheduled, waiting, running, parked, done, cancelled or expired."""
-        return (await self._lookup.look_up(self))[0]
+        return (await self._lookup.look_up(self)).state
 
     def status_sync(self) -> str:
         """The same for code that is not async."""
-        return self._lookup.look_up_sync(self)[0]
+        return self._lookup.look_up_sync(self).state
 
-    async def result(self, timeout: Seconds | None = None) -> R:
-        """Wait for the end and answer the result; raises TaskFailed or ResultTimeout (seconds).
+    async def result(self, timeout: Seconds | None = None) -> R_co:
+        """Wait for the end; returns the result; raises TaskFailed or ResultTimeout (seconds).
 
         A database that goes away meanwhile is waited for.
         """
-        return await wait_for(  # type: ignore[no-any-return]
-            lambda: self._lookup.look_up(self), self._ended, self._late, timeout
-        )
+        return await wait_for(lambda: self._lookup.look_up(self), self._ended, self._late, timeout)
 
-    def result_sync(self, timeout: Seconds | None = None) -> R:
+    def result_sync(self, timeout: Seconds | None = None) -> R_co:
         """The same for code that is not async."""
-        return wait_for_sync(  # type: ignore[no-any-return]
+        return wait_for_sync(
             lambda: self._lookup.look_up_sync(self), self._ended, self._late, timeout
         )
 
-    def _ended(self, found: tuple[str, Any, str | None]) -> tuple[Any] | None:
+    def _ended(self, found: CallState) -> tuple[R_co] | None:
         state, result, error = found
         if state == "done":
-            return (result,)
+            return (cast("R_co", result),)
         if state == "unknown":
             raise NotFound(
                 f"task {self.task!r} {self.id} is neither waiting nor in history: "
@@ -83,10 +89,9 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             )
         return None
 
-    def _late(self, found: tuple[str, Any, str | None], seconds: float) -> str:
-        state, _, error = found
-        failed = f", its last run failed with {error.splitlines()[0]}" if error else ""
+    def _late(self, found: CallState, seconds: float) -> str:
+        failed = f", its last run failed with {found.error.splitlines()[0]}" if found.error else ""
         return (
-            f"task {self.task!r} {self.id} is still {state} after {seconds:g} s{failed}; "
+            f"task {self.task!r} {self.id} is still {found.state} after {seconds:g} s{failed}; "
             f"ask `mainspring why {self.task} {self.id}`"
         )

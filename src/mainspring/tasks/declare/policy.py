@@ -7,13 +7,13 @@ changes it while the engine runs, until the code declares something else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
+from mainspring.phrases import nearest
 
 LEAST, MOST = 1.0, 1e10  # seconds
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 NAMES = tuple(field.name for field in msgspec.structs.fields(Policy))
 
 
-def declared(settings: Any) -> dict[str, Any]:
+def declared(settings: object) -> dict[str, Any]:
     """What a declaration says of it, where that is not the default."""
     names = (name for name in NAMES if name != "retry")
     found: dict[str, Any] = msgspec.to_builtins(
@@ -70,7 +70,7 @@ def policy_of(stored: Mapping[str, Any]) -> Policy:
     return Policy(**{name: value for name, value in stored.items() if name in NAMES})
 
 
-def check(given: Mapping[str, Any]) -> None:
+def check(given: Mapping[str, object]) -> None:
     """Refuse what is out of range."""
     for name, value in given.items():
         if name in CHOICES:
@@ -88,14 +88,14 @@ def check(given: Mapping[str, Any]) -> None:
             raise InvalidSetting(f"{name} must be 1 or more seconds, got {value!r}")
 
 
-def _check_retry(value: Any) -> None:
+def _check_retry(value: object) -> None:
     if not isinstance(value, Mapping):
         raise InvalidSetting(f"retry must be numbers by name ({', '.join(RETRY)}), got {value!r}")
     for name, number in value.items():
         if name not in RETRY:
-            near = get_close_matches(str(name), RETRY, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InvalidSetting(f"retry has {', '.join(RETRY)}, not {name!r}{hint}")
+            raise InvalidSetting(
+                f"retry has {', '.join(RETRY)}, not {name!r}{nearest(str(name), RETRY)}"
+            )
         least, most = RETRY[name]
         whole = name == "attempts"
         in_range = _is_number(number) and least <= number <= most
@@ -106,5 +106,5 @@ def _check_retry(value: Any) -> None:
             )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

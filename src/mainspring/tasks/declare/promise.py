@@ -8,7 +8,7 @@ arguments, waited for (`after=`), and nothing else. Everything else raises, and 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ class Compensates(Protocol):
     """What can give a recorded call its compensation: the recorder that made the promise."""
 
     def compensate(
-        self, ref: int | str, undo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, ref: int | str, undo: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None: ...
 
 
@@ -48,7 +48,7 @@ class Promise(Generic[T_co]):
     def __repr__(self) -> str:
         return f"<Promise of {self.label or self.ref}>"
 
-    def compensate(self, undo: Any, /, *args: Any, **kwargs: Any) -> Promise[T_co]:
+    def compensate(self, undo: object, /, *args: object, **kwargs: object) -> Promise[T_co]:
         """Say how the step is undone when its scope fails: `charge(...).compensate(refund, id)`.
 
         The promise itself may be an argument, for a parameter of the type `Outcome[T]`: the step may
@@ -69,7 +69,7 @@ class Promise(Generic[T_co]):
 
     # -- each of these is a way to ask for a value that is not there
 
-    def __await__(self) -> Generator[Any, Any, T_co]:
+    def __await__(self) -> Generator[object, object, T_co]:
         self._misused(
             "a promise cannot be awaited in a decider",
             f"nothing waits here, so no worker is kept busy; {CONTINUE}",
@@ -124,7 +124,7 @@ class Promise(Generic[T_co]):
         def __getitem__(self, item: object) -> NoReturn:
             self._misused("a promise has no items")
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("__"):  # protocols that Python asks for: copy, pickle, numbers
                 raise AttributeError(name)
             raise PromiseAttribute(
@@ -132,7 +132,7 @@ class Promise(Generic[T_co]):
                 f"after this decider has ended; {CONTINUE}"
             )
 
-        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        def __call__(self, *_: object, **__: object) -> NoReturn:
             self._misused("a promise cannot be called")
 
         def _calculate(self, other: object = None) -> NoReturn:

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mainspring.tasks.declare.promise import Promise
     from mainspring.tasks.declare.task import Task
+
+R = TypeVar("R")
 
 
 class Records(Protocol):
     """What takes calls of tasks while a decider runs."""
 
     def call(
-        self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Promise[Any]: ...
+        self, task: Task[..., R], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Promise[R]: ...
 
     def map(
         self,
-        task: Task[Any, Any],
-        items: Iterable[Any],
-        named: dict[str, Any],
+        task: Task[..., R],
+        items: Iterable[object],
+        named: dict[str, object],
         *,
         window: int | None,
-    ) -> Promise[list[Any]]: ...
+    ) -> Promise[list[R]]: ...
 
 
 recorder: ContextVar[Records | None] = ContextVar("mainspring.recorder", default=None)

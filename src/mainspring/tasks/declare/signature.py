@@ -2,19 +2,16 @@
 
 They travel as a JSON object by parameter name. Nothing is ever pickled. A function with positional-
 only or variadic parameters, or without annotations that msgspec knows, is refused when declared.
-Past 400 lines, for what is refused here is said in words of its own, each beside its check.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Never
 
 import msgspec
 import msgspec.inspect
@@ -22,12 +19,13 @@ import msgspec.inspect
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
+from mainspring.tasks.declare.storable import check_storable
 
 PAYLOAD_BYTES = 2 * 1024 * 1024
 PAYLOAD_WARNING_BYTES = 256 * 1024
 
 
-def _refuse(value: Any) -> Any:
+def _refuse(value: object) -> Never:
     if isinstance(value, Promise):
         raise TypeError(
             f"{value!r} is inside a value, and has none of its own yet; return a promise alone, "
@@ -36,7 +34,7 @@ def _refuse(value: Any) -> Any:
     raise TypeError(f"objects of type {type(value).__name__} are unsupported")
 
 
-def _revive(kind: Any, value: Any) -> Any:
+def _revive(kind: type, value: object) -> Promise[object]:
     """A promise that a task is handed unopened travels as its id."""
     if (typing.get_origin(kind) or kind) is Promise and isinstance(value, str):
         return Promise(value)
@@ -51,7 +49,7 @@ class Signature:
 
     noun = "task"
 
-    def __init__(self, name: str, function: Callable[..., Any], context_type: type) -> None:
+    def __init__(self, name: str, function: Callable[..., object], context_type: type) -> None:
         self.name = name
         self.context_parameter: str | None = None
         _check_function(name, function)
@@ -83,7 +81,6 @@ class Signature:
             )
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
             self._given_decoder = self._strict_decoder(declared)
-            self._writer = _writer(self._parameters)
             result = self._result_type(hints.get("return", Any))
             self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
             _check_travels([*(f[1] for f in declared), result])
@@ -93,10 +90,12 @@ class Signature:
                 "use builtin types, dataclasses, msgspec Structs or TypedDicts"
             ) from None
         self._fields = tuple(self._parameters)
-        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}  # of single arguments, as needed
+        self._decoders: dict[
+            str, msgspec.json.Decoder[object]
+        ] = {}  # of single arguments, as needed
         self.types = {name: hints.get(name, Any) for name in self._fields}
 
-    def _strict_decoder(self, declared: list[Any]) -> msgspec.json.Decoder[Any]:
+    def _strict_decoder(self, declared: list[Any]) -> msgspec.json.Decoder[msgspec.Struct]:
         """What checks a new call. What is stored already is read without the zones."""
         zoned = [(name, with_zone(kind), *default) for name, kind, *default in declared]
         if zoned == declared:
@@ -104,7 +103,7 @@ class Signature:
         struct = msgspec.defstruct("Arguments", zoned, kw_only=True, forbid_unknown_fields=True)
         return msgspec.json.Decoder(struct, dec_hook=_revive)
 
-    def _result_type(self, declared: Any) -> Any:
+    def _result_type(self, declared: object) -> object:
         """What the result is read as; a process may say that it returns a promise of it."""
         return declared
 
@@ -127,11 +126,11 @@ class Signature:
                     f"arguments ({', '.join(self._fields)})"
                 )
 
-    def encode(self, positional: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+    def encode(self, positional: Sequence[object], named: Mapping[str, object]) -> bytes:
         """The arguments of a call as JSON, checked against the signature."""
         arguments = self.bind(positional, named) if positional else named
         try:
-            payload = _encoder.encode(self._in_order(arguments))
+            payload = _encoder.encode(arguments)
         except (TypeError, ValueError, RecursionError, OverflowError, UnicodeEncodeError) as error:
             raise InvalidArguments(
                 f"arguments of {self.noun} {self.name!r} cannot be written as JSON: {fault(error)}; "
@@ -154,16 +153,6 @@ class Signature:
             self.check_values(payload, arguments)
         return payload
 
-    def _in_order(self, arguments: Mapping[str, Any]) -> Any:
-        """The arguments as they are best written; as they are if they have names that are none of ours."""
-        # A struct would leave an UNSET out, which is to be refused.
-        if type(arguments) is dict and msgspec.UNSET not in arguments.values():
-            try:
-                return self._writer(**arguments)
-            except TypeError:
-                pass  # their check says what is wrong with them
-        return arguments
-
     def check_argument(self, name: str, text: bytes) -> None:
         """Check one argument, written as JSON, against its type."""
         if (decoder := self._decoders.get(name)) is None:
@@ -177,11 +166,11 @@ class Signature:
                 f"got {shape_of_json(text)}{_hint(error)}"
             ) from None
 
-    def check_values(self, payload: bytes, arguments: Any) -> None:
+    def check_values(self, payload: bytes, arguments: object) -> None:
         """Refuse what JSON or PostgreSQL cannot hold, though it fits the types."""
         check_storable(f"arguments of {self.noun} {self.name!r} contain", payload, arguments)
 
-    def bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, positional: Sequence[object], named: Mapping[str, object]) -> dict[str, object]:
         """The arguments of a call by name."""
         if len(positional) > len(self._fields):
             raise InvalidArguments(
@@ -193,16 +182,16 @@ class Signature:
             raise InvalidArguments(f"{self.noun} {self.name!r} got {sorted(twice)[0]!r} twice")
         return {**bound, **named}
 
-    def decode(self, payload: str) -> dict[str, Any]:
+    def decode(self, payload: str) -> dict[str, object]:
         """The arguments for the function by name; raises InvalidArguments for a payload that does not
         fit."""
         return msgspec.structs.asdict(self._read(payload))
 
-    def decode_in_order(self, payload: str) -> tuple[Any, ...]:
+    def decode_in_order(self, payload: str) -> tuple[object, ...]:
         """The same in the order of the function's parameters, where all can be given so (`in_order`)."""
         return msgspec.structs.astuple(self._read(payload))
 
-    def _read(self, payload: str) -> Any:
+    def _read(self, payload: str) -> msgspec.Struct:
         try:
             return self._decoder.decode(payload)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -211,11 +200,11 @@ class Signature:
                 f"{fault(error)}; got {shape_of_json(payload)}"
             ) from None
 
-    def encode_result(self, result: Any) -> str | None:
+    def encode_result(self, result: object) -> str | None:
         """A result as JSON; None is no result."""
         return encode_result(self.noun, self.name, result)
 
-    def decode_result(self, result: str | None) -> Any:
+    def decode_result(self, result: str | None) -> object:
         """A stored result as the function's return type."""
         try:
             return None if result is None else self._result_decoder.decode(result)
@@ -226,19 +215,7 @@ class Signature:
             ) from None
 
 
-def _writer(names: Iterable[str]) -> type[msgspec.Struct]:
-    """What writes arguments in the order in which jsonb keeps them: by length, then by bytes.
-
-    The server sorts the keys of every object, and moves them byte by byte: with six keys in another order
-    that is an eighth of all it does for a row. An argument that is not given is not written.
-    """
-    absent: Any = object()
-    ordered = sorted(names, key=lambda name: (len(name.encode()), name.encode()))
-    fields = [(name, Any, absent) for name in ordered]
-    return msgspec.defstruct("Arguments", fields, kw_only=True, omit_defaults=True, gc=False)
-
-
-def encode_result(noun: str, name: str, result: Any) -> str | None:
+def encode_result(noun: str, name: str, result: object) -> str | None:
     """The result of a task or a process as JSON; None is no result."""
     if result is None:
         return None
@@ -257,27 +234,6 @@ def encode_result(noun: str, name: str, result: Any) -> str | None:
     if b"null" in encoded or b"\\u0000" in encoded:
         check_storable(f"the result of {noun} {name!r} contains", encoded, result)
     return encoded.decode()
-
-
-def check_storable(what: str, payload: bytes, value: Any) -> None:
-    """Refuse what was written as JSON and says something else there, or cannot be stored."""
-    try:
-        _check_storable(what, payload, value)
-    except RecursionError:
-        raise InvalidArguments(
-            f"{what} values inside values, too many deep to look through"
-        ) from None
-
-
-def _check_storable(what: str, payload: bytes, value: Any) -> None:
-    if b"null" in payload and _has_nan(value):
-        raise InvalidArguments(
-            f"{what} NaN or an infinity, which JSON cannot say; pass None, or a text"
-        )
-    if b"\\u0000" in payload and _has_nul(value):
-        raise InvalidArguments(
-            f"{what} the character NUL, which PostgreSQL cannot store; remove it, or encode the bytes"
-        )
 
 
 def with_zone(kind: Any) -> Any:
@@ -302,12 +258,12 @@ def _hint(error: Exception) -> str:
     )
 
 
-def _check_travels(kinds: Iterable[Any]) -> None:
+def _check_travels(kinds: Iterable[object]) -> None:
     """Raise TypeError for a type, however deep inside, that no JSON value can become again.
 
     msgspec takes any class for one that a hook of the caller's reads; there is none here.
     """
-    waiting: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    waiting: list[object] = list(msgspec.inspect.multi_type_info(kinds))
     seen: set[int] = set()
     while waiting:
         kind = waiting.pop()
@@ -332,7 +288,7 @@ def _holds_json(cls: type) -> bool:
         return False
 
 
-def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(name: str, function: Callable[..., object]) -> dict[str, object]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -347,7 +303,7 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         ) from None
 
 
-def _check_function(name: str, function: Callable[..., Any]) -> None:
+def _check_function(name: str, function: Callable[..., object]) -> None:
     if getattr(function, "__name__", "") == "<lambda>":
         raise InvalidTask(
             f"task {name!r} is a lambda, which has no name to be found by and no types to check "
@@ -377,7 +333,7 @@ def _check_kind(name: str, parameter: inspect.Parameter) -> None:
         )
 
 
-def _default(name: str, parameter: inspect.Parameter) -> Any:
+def _default(name: str, parameter: inspect.Parameter) -> object:
     default = parameter.default
     if isinstance(default, list | dict | set | bytearray):
         if default:
@@ -386,35 +342,3 @@ def _default(name: str, parameter: inspect.Parameter) -> Any:
             )
         return msgspec.field(default_factory=type(default))
     return default
-
-
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, Mapping):
-        return any(map(_has_nan, value.values()))
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(
-        value, str | bytes | bytearray
-    ):
-        return any(map(_has_nan, value))
-    if is_dataclass(value) or isinstance(value, msgspec.Struct):
-        return any(_has_nan(getattr(value, name)) for name in _field_names(value))
-    return False
-
-
-def _field_names(value: Any) -> Sequence[str]:
-    return (
-        [field.name for field in fields(value)] if is_dataclass(value) else value.__struct_fields__
-    )
-
-
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, Mapping):
-        return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
-        return any(map(_has_nul, value))
-    if isinstance(value, str | int | float | bytes | bytearray | None):
-        return False
-    return _has_nul(msgspec.to_builtins(value))

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Never,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 import msgspec
-import psycopg
 
+from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds, check_settings
 from mainspring.errors import (
     InvalidArguments,
-    InvalidKey,
     InvalidSetting,
     InvalidTask,
-    InvalidTime,
     NoDecider,
     PayloadTooLarge,
 )
-from mainspring.kernel import DEFAULT_PRIORITY, EARLIEST, LATEST, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.tasks.declare.calls import Calls
 from mainspring.tasks.declare.handle import Handle
+from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import PAYLOAD_WARNING_BYTES, Signature
@@ -34,11 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
 R = TypeVar("R")
-Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
-
-KEY_BYTES = 1024
-GROUP_BYTES = 255
-LONGEST_DELAY = timedelta(days=365_000)
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,121 +74,33 @@ class TaskSettings:
     remote: bool = False  # its runs are pulled by an actor elsewhere
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How a call is enqueued."""
-
-    at: datetime | None = None
-    delay: timedelta | None = None
-    priority: int | None = None
-    group: str | None = None
-    key: str | None = None
-    expires_at: datetime | None = None
-    # What a call with a taken key does. The other policies come later; this is their place.
-    if_taken: str = "existing"
-    on: Connection | None = None
-
-    def __post_init__(self) -> None:
-        check_time("at", self.at)
-        check_time("expires_at", self.expires_at)
-        if self.at is not None and self.delay is not None:
-            raise InvalidTime(f"give at or delay, not both: at={self.at!r}, delay={self.delay!r}")
-        if self.delay is not None:
-            object.__setattr__(self, "delay", _as_delay(self.delay))
-        if self.priority is not None:
-            check_priority(self.priority)
-        if self.key is not None:
-            check_text("key", self.key, KEY_BYTES)
-        if self.group is not None:
-            check_text("group", self.group, GROUP_BYTES)
-        if self.if_taken != "existing":
-            raise InvalidSetting(f"if_taken must be 'existing', got {self.if_taken!r}")
-
-
-def _as_delay(given: timedelta | float) -> timedelta:
-    if isinstance(given, bool) or not isinstance(given, timedelta | int | float):
-        raise InvalidTime(f"delay must be seconds (a number, or a timedelta), got {given!r}")
-    try:
-        delay = given if isinstance(given, timedelta) else timedelta(seconds=given)
-    except (OverflowError, ValueError):
-        delay = timedelta.max
-    if abs(delay) > LONGEST_DELAY:
-        shown = f"{given.days} days" if isinstance(given, timedelta) else f"{given!r} seconds"
-        raise InvalidTime(f"delay must be at most {LONGEST_DELAY.days} days, got {shown}")
-    return delay
-
-
-Opted = TypeVar("Opted", bound=CallOptions)
-
-
-def with_options(
-    what: str, options: Opted, given: Mapping[str, Any], unknown: Iterable[str]
-) -> Opted:
-    """Options with those changed that were given; one that does not exist is refused."""
-    check_settings(what, unknown, given, InvalidSetting, "option")
-    return replace(options, **{name: value for name, value in given.items() if value is not None})
-
-
-def check_priority(priority: int) -> None:
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise InvalidSetting(f"priority must be 0 to 9 (greater is sooner), got {priority!r}")
-
-
-def check_time(name: str, at: datetime | None) -> None:
-    """A time must say its zone: a naive one means another moment on every machine."""
-    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-        raise InvalidTime(
-            f"{name} must be a datetime with a time zone, got {at!r}; "
-            "use datetime.now(UTC) + ... or .replace(tzinfo=...)"
-        )
-    if at is not None and at >= LATEST:
-        raise InvalidTime(f"{name} must be before the year 9999, got {at.isoformat()}")
-    if at is not None and at < EARLIEST:
-        raise InvalidTime(f"{name} must not be before the year 1 in UTC, got {at.isoformat()}")
-
-
-def check_text(name: str, value: str, most: int) -> None:
-    """Keys and groups are short texts that PostgreSQL can store."""
-    if not isinstance(value, str):
-        raise InvalidKey(f"{name} must be a str, got {type(value).__name__}: {value!r}")
-    if not value:
-        raise InvalidKey(f"{name} must not be empty; leave it out to have none")
-    if "\x00" in value:
-        raise InvalidKey(
-            f"{name} {value!r} contains the character NUL, which PostgreSQL cannot store"
-        )
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise InvalidKey(f"{name} {value!r} contains a lone surrogate, which is no text") from None
-    if size > most:
-        raise InvalidKey(
-            f"{name} {value[:40]!r}... is {size} bytes, the limit is {most}; use a digest"
-        )
-
-
-class Call(msgspec.Struct, frozen=True, gc=False):
+class Call(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     """One call to be enqueued: a task, its encoded arguments, its options."""
 
-    task: Task[Any, Any]
+    task: Task[..., R_co]
     payload: bytes
     options: CallOptions
 
 
-def warn_if_large(call: Call, id: str) -> None:
+def priority_of(task: Task[..., object], options: CallOptions) -> int:
+    """What the call asks for, or else its task."""
+    return task.settings.priority if options.priority is None else options.priority
+
+
+def warn_if_large(call: Call[object], id: str) -> None:
     if len(call.payload) > PAYLOAD_WARNING_BYTES:
         size = len(call.payload)
         log.warning("payload.large", extra={"task": call.task.name, "bytes": size, "id": id})
 
 
-class Uniform(Sequence[Call]):
+class Uniform(Sequence[Call[R]]):
     """Calls of one task with the same options; the arguments of each are checked when it is asked for.
 
     So those of a bulk are while the server takes in the ones before.
     """
 
     def __init__(
-        self, task: Task[Any, Any], arguments: Sequence[Mapping[str, Any]], options: CallOptions
+        self, task: Task[..., R], arguments: Sequence[Mapping[str, object]], options: CallOptions
     ) -> None:
         self.task = task
         self.options = options
@@ -193,10 +110,10 @@ class Uniform(Sequence[Call]):
         return len(self._arguments)
 
     @overload
-    def __getitem__(self, index: int) -> Call: ...
+    def __getitem__(self, index: int) -> Call[R]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Call]: ...
-    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+    def __getitem__(self, index: slice) -> list[Call[R]]: ...
+    def __getitem__(self, index: int | slice) -> Call[R] | list[Call[R]]:
         if isinstance(index, int):
             return _row(self.task, index, self._arguments[index], self.options)
         numbers = range(len(self))[index]
@@ -204,8 +121,8 @@ class Uniform(Sequence[Call]):
 
 
 def _row(
-    task: Task[Any, Any], number: int, arguments: Mapping[str, Any], options: CallOptions
-) -> Call:
+    task: Task[..., R], number: int, arguments: Mapping[str, object], options: CallOptions
+) -> Call[R]:
     """One of many calls; an error says which."""
     # The look at the class itself is a quarter of a microsecond less.
     if type(arguments) is not dict and not isinstance(arguments, Mapping):
@@ -219,19 +136,19 @@ def _row(
         raise type(error)(f"call {number} of enqueue_many: {error}") from None
 
 
-class Enqueuer(Protocol):
+class Enqueues(Protocol):
     """What enqueues calls: the application."""
 
-    async def enqueue_call(self, call: Call, on: Connection | None) -> Handle[Any]: ...
+    async def enqueue_call(self, call: Call[R], on: AnyConnection | None) -> Handle[R]: ...
     async def enqueue_calls(
-        self, calls: Sequence[Call], on: Connection | None
-    ) -> list[Handle[Any]]: ...
+        self, calls: Sequence[Call[R]], on: AnyConnection | None
+    ) -> list[Handle[R]]: ...
     def enqueue_calls_sync(
-        self, calls: Sequence[Call], on: Connection | None
-    ) -> list[Handle[Any]]: ...
+        self, calls: Sequence[Call[R]], on: AnyConnection | None
+    ) -> list[Handle[R]]: ...
 
 
-class Task(Calls[P, R]):
+class Task(Calls[P, R_co]):
     """A function whose calls are durable.
 
     Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
@@ -247,7 +164,7 @@ class Task(Calls[P, R]):
         function: Callable[..., Any],
         settings: TaskSettings,
         signature: Signature,
-        enqueuer: Enqueuer,
+        enqueuer: Enqueues,
         options: CallOptions | None = None,
     ) -> None:
         self.function = function
@@ -267,15 +184,15 @@ class Task(Calls[P, R]):
         """The task's name, which is its queue's."""
         return self.settings.name
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Promise[R]:
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Promise[R_co]:
         """Call the function itself, as if it were no task; in a decider: record the call."""
         if (records := recorder.get()) is not None:
             return records.call(self, args, kwargs)
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def map(
-        self, items: Iterable[Any], /, *, window: int | None = None, **named: Any
-    ) -> Promise[list[R]]:
+        self, items: Iterable[object], /, *, window: int | None = None, **named: object
+    ) -> Promise[list[R_co]]:
         """In a decider: a call for each item (the first parameter), made in chunks.
 
         `window`: about so many of them at a time. `named`: arguments that are the same for all.
@@ -301,9 +218,9 @@ class Task(Calls[P, R]):
         group: str | None = None,
         key: str | None = None,
         expires_at: datetime | None = None,
-        on: Connection | None = None,
+        on: AnyConnection | None = None,
         **unknown: Never,
-    ) -> Task[P, R]:
+    ) -> Task[P, R_co]:
         """The same task with options for the calls made through it.
 
         `at` or `delay` (seconds or a timedelta): not before. `priority`: 0 to 9, greater is sooner.
@@ -323,26 +240,26 @@ class Task(Calls[P, R]):
         options = with_options(f"task {self.name!r}", self._options, given, unknown)
         return Task(self.function, self.settings, self.signature, self._enqueuer, options)
 
-    def bind(self, *args: Any, **kwargs: Any) -> Call:
+    def bind(self, *args: object, **kwargs: object) -> Call[R_co]:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
         if self.settings.remote:
             self._refuse_remote()
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
+    async def enqueue(self, *args: object, **kwargs: object) -> Handle[R_co]:
         """Enqueue a call; when this returns it is committed (or part of your transaction)."""
         return await self._enqueuer.enqueue_call(self.bind(*args, **kwargs), self._options.on)
 
-    def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[R]:
+    def enqueue_sync(self, *args: object, **kwargs: object) -> Handle[R_co]:
         """The same for code that is not async."""
         handles = self._enqueuer.enqueue_calls_sync([self.bind(*args, **kwargs)], self._options.on)
         return handles[0]
 
-    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+    async def enqueue_many(self, calls: Iterable[Mapping[str, object]]) -> list[Handle[R_co]]:
         """Enqueue many calls at once: all or none."""
         return await self._enqueuer.enqueue_calls(self._bind_all(calls), self._options.on)
 
-    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+    def enqueue_many_sync(self, calls: Iterable[Mapping[str, object]]) -> list[Handle[R_co]]:
         """The same for code that is not async."""
         return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
 
@@ -353,7 +270,7 @@ class Task(Calls[P, R]):
                 "no worker would run a plain call"
             )
 
-    def _bind_all(self, calls: Iterable[Mapping[str, Any]]) -> Sequence[Call]:
+    def _bind_all(self, calls: Iterable[Mapping[str, object]]) -> Sequence[Call[R_co]]:
         self._refuse_remote()
         if isinstance(calls, list | tuple):
             return Uniform(self, calls, self._options)
@@ -383,7 +300,7 @@ def as_names(setting: str, value: Iterable[str] | None) -> tuple[str, ...]:
     return () if value is None else tuple(value)
 
 
-def check_given(name: str, given: Mapping[str, Any], triggered_only: Collection[str]) -> None:
+def check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
     """Refuse settings that a task does not have, or has only with a trigger."""
     for setting in given:
         if setting in triggered_only:

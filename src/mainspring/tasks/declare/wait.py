@@ -7,28 +7,28 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from mainspring.db.database import is_transient
+from mainspring.db.connect.outage import is_transient
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidSetting, ResultTimeout
 
 Found = TypeVar("Found")
+T = TypeVar("T")
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.5
 
-Judge = Callable[
-    [Found], tuple[Any] | None
-]  # the result once there is one; raises if there never will be
-Late = Callable[[Found, float], str]  # what to say of it when so many seconds are over
+# The result once there is one; raises if there never will be.
+Judge: TypeAlias = Callable[[Found], tuple[T] | None]
+Late: TypeAlias = Callable[[Found, float], str]  # what to say when so many seconds are over
 
 
 async def wait_for(
     look: Callable[[], Awaitable[Found]],
-    ended: Judge[Found],
+    ended: Judge[Found, T],
     late: Late[Found],
     timeout: Seconds | None,
-) -> Any:
+) -> T:
     """Look until it has ended. A database that is away is waited for like the end itself."""
     waiting = _Waiting(ended, late, timeout)
     while True:
@@ -43,8 +43,8 @@ async def wait_for(
 
 
 def wait_for_sync(
-    look: Callable[[], Found], ended: Judge[Found], late: Late[Found], timeout: Seconds | None
-) -> Any:
+    look: Callable[[], Found], ended: Judge[Found, T], late: Late[Found], timeout: Seconds | None
+) -> T:
     """The same for code that is not async."""
     waiting = _Waiting(ended, late, timeout)
     while True:
@@ -58,8 +58,8 @@ def wait_for_sync(
         time.sleep(waiting.pause())
 
 
-class _Waiting:
-    def __init__(self, ended: Judge[Any], late: Late[Any], timeout: Seconds | None) -> None:
+class _Waiting(Generic[Found, T]):
+    def __init__(self, ended: Judge[Found, T], late: Late[Found], timeout: Seconds | None) -> None:
         self._ended = ended
         self._late = late
         if timeout is not None and not isinstance(timeout, (int, float, timedelta)):
@@ -71,8 +71,8 @@ class _Waiting:
         self._deadline = time.monotonic() + self._timeout
         self._pause = FIRST_PAUSE
 
-    def saw(self, found: Any) -> tuple[Any] | None:
-        result: tuple[Any] | None = self._ended(found)
+    def saw(self, found: Found) -> tuple[T] | None:
+        result = self._ended(found)
         if result is None and self._is_over:
             raise ResultTimeout(self._late(found, self._timeout))
         return result

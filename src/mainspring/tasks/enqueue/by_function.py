@@ -6,12 +6,14 @@ becomes an error of ours.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 import asyncpg
 import psycopg
 
+from mainspring.db.steps import Steps, rows
 from mainspring.errors import (
     InvalidArguments,
     MainspringError,
@@ -20,13 +22,10 @@ from mainspring.errors import (
     QueueFull,
 )
 from mainspring.tasks.declare.handle import CallLookup, Handle
-from mainspring.tasks.declare.task import Call, warn_if_large
-from mainspring.tasks.enqueue.copy_rows import priority
+from mainspring.tasks.declare.task import Call, priority_of, warn_if_large
 from mainspring.tasks.statements import SQL
 
-if TYPE_CHECKING:
-    from mainspring.db.sql import Statement
-
+R = TypeVar("R")
 MOST = 10_000  # the function takes no more at once
 DENIED = (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege)
 FULL = (asyncpg.ProgramLimitExceededError, psycopg.errors.ProgramLimitExceeded)
@@ -38,29 +37,32 @@ REFUSED = (
 )
 
 
-def by_function(
-    calls: Sequence[Call], lookup: CallLookup
-) -> Generator[tuple[Statement, dict[str, Any]], list[Any], list[Handle[Any]]]:
+class Enqueued(NamedTuple):
+    id: UUID
+    key: str
+    is_new: bool
+
+
+def by_function(calls: Sequence[Call[R]], lookup: CallLookup) -> Steps[list[Handle[R]]]:
     """What it asks of the database: a statement for every so many calls."""
-    handles: list[Handle[Any]] = []
+    handles: list[Handle[R]] = []
     for start in range(0, len(calls), MOST):
         part = calls[start : start + MOST]
-        rows = yield SQL["enqueue_many"], _arrays(part)
-        for call, row in zip(part, rows, strict=True):
-            id = str(row["id"])
-            warn_if_large(call, id)
-            handles.append(Handle(call.task.name, row["key"], id, row["is_new"], lookup))
+        found = yield from rows(SQL["enqueue_many"], Enqueued, **_values(part))
+        for call, row in zip(part, found, strict=True):
+            warn_if_large(call, id := str(row.id))
+            handles.append(Handle(call.task.name, row.key, id, row.is_new, lookup))
     return handles
 
 
-def _arrays(calls: Sequence[Call]) -> dict[str, list[Any]]:
+def _values(calls: Sequence[Call[object]]) -> dict[str, object]:
     return {
         "queues": [call.task.name for call in calls],
         "payloads": [call.payload.decode() for call in calls],
         "due_ats": [call.options.at for call in calls],
         "delays": [call.options.delay for call in calls],
         "expires_ats": [call.options.expires_at for call in calls],
-        "priorities": [priority(call.task, call.options) for call in calls],
+        "priorities": [priority_of(call.task, call.options) for call in calls],
         "groups": [call.options.group for call in calls],
         "keys": [call.options.key for call in calls],
     }

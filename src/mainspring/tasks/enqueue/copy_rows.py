@@ -10,11 +10,12 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
 from mainspring.kernel import rising_ids, shards_of, tokens
 from mainspring.tasks.declare.handle import CallLookup, Handle
-from mainspring.tasks.declare.task import Call, CallOptions, Task, warn_if_large
+from mainspring.tasks.declare.options import CallOptions
+from mainspring.tasks.declare.task import Call, Task, priority_of, warn_if_large
 
 CHUNK_ROWS = 500
 
@@ -27,28 +28,29 @@ _FRESH = struct.Struct(">i36si16siiiqiB").pack
 _FRESH_COLUMNS = ("key", "id", "shard", "version", "payload")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
-Kind = tuple[Task[Any, Any], CallOptions]
+R = TypeVar("R")
+CallKind: TypeAlias = tuple[Task[..., object], CallOptions]
 
 
-class Rows:
+class CopyRows(Generic[R]):
     """Calls to be copied in; what is in none of the columns is left to its default (due now)."""
 
     def __init__(
         self,
-        calls: Sequence[Call],
-        kinds: Sequence[Kind],
+        calls: Sequence[Call[R]],
+        kinds: Sequence[CallKind],
         due_at: Callable[[CallOptions], datetime] | None,
         shard_count: int,
         lookup: CallLookup,
     ) -> None:
-        self.handles: list[Handle[Any]] = []  # of the rows that were made
+        self.handles: list[Handle[R]] = []  # of the rows that were made
         self._calls = calls
         self._shard_count = shard_count
         self._lookup = lookup
         # What is the same for all calls of a kind comes first, and is written once.
-        self._shared: dict[str, Callable[[Kind], bytes]] = {
+        self._shared: dict[str, Callable[[CallKind], bytes]] = {
             "queue": lambda kind: _text(kind[0].settings.name),
-            "priority": lambda kind: struct.pack(">ih", 2, priority(*kind)),
+            "priority": lambda kind: struct.pack(">ih", 2, priority_of(*kind)),
         }
         if any(options.expires_at is not None for _, options in kinds):
             self._shared["expires_at"] = lambda kind: _time(kind[1].expires_at)
@@ -67,7 +69,7 @@ class Rows:
             yield b"".join(self._made(calls, list(islice(ids, len(calls)))))
         yield _END
 
-    def _made(self, calls: Sequence[Call], ids: Sequence[str]) -> list[bytes]:
+    def _made(self, calls: Sequence[Call[R]], ids: Sequence[str]) -> list[bytes]:
         made: list[bytes] = []
         task = options = None
         queue, head = "", b""
@@ -91,14 +93,9 @@ class Rows:
             self.handles.append(Handle(queue, id, id, True, self._lookup))
         return made
 
-    def _head(self, kind: Kind) -> bytes:
+    def _head(self, kind: CallKind) -> bytes:
         fields = [field(kind) for field in self._shared.values()]
         return struct.pack(">h", len(self.columns)) + b"".join(fields)
-
-
-def priority(task: Task[Any, Any], options: CallOptions) -> int:
-    """What the call asks for, or else its task."""
-    return task.settings.priority if options.priority is None else options.priority
 
 
 def _text(value: str | None) -> bytes:

@@ -2,148 +2,185 @@
 
 A call without a uniqueness key has a fresh id for a key and cannot conflict, so many of them are
 copied in. A call with a key is inserted if the key is free; if it is taken, the call that has it is
-answered and nothing else happens.
+returned and nothing else happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
 
 import psycopg
 
-from mainspring.db.sql import Statement
+from mainspring.db.database import Database
+from mainspring.db.pool import Pools
+from mainspring.db.steps import Steps, first, one, rows, run
+from mainspring.db.tx import AnyConnection, PsycopgTx, SyncTx
+from mainspring.errors import InvalidSetting
 from mainspring.kernel import (
     KERNEL_SQL,
-    copy_asyncpg,
-    copy_psycopg,
-    copy_sync,
+    copy_visits,
     grouped_key,
     new_ids,
     new_visit,
     shard_of,
     tokens,
 )
-from mainspring.tasks.declare.handle import CallLookup, Handle
-from mainspring.tasks.declare.task import Call, CallOptions, Uniform, warn_if_large
-from mainspring.tasks.enqueue.by_function import by_function
-from mainspring.tasks.enqueue.copy_rows import Kind, Rows, priority
+from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
+from mainspring.tasks.declare.options import CallOptions
+from mainspring.tasks.declare.task import Call, Task, Uniform, priority_of, warn_if_large
+from mainspring.tasks.enqueue.by_function import DENIED, REFUSED, by_function, refusal
+from mainspring.tasks.enqueue.copy_rows import CallKind, CopyRows
+from mainspring.tasks.statements import SQL
 
+R = TypeVar("R")
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
 
 
-class CallBatch:
+class Inserted(NamedTuple):
+    id: UUID
+    hints: int
+
+
+class KeyedVisit(NamedTuple):
+    queue: str
+    key: str
+    id: UUID
+
+
+class CallRow(NamedTuple):
+    state: str
+    result: str | None
+    error: str | None
+
+
+class EngineTime(NamedTuple):
+    now: datetime
+
+
+class CallBatch(Generic[R]):
     """Calls on their way to the database."""
 
     def __init__(
-        self, calls: Sequence[Call], shard_count: int, lookup: CallLookup, *, way: str = "all"
+        self, calls: Sequence[Call[R]], database: Database, lookup: CallLookup, *, copies: bool
     ) -> None:
-        self.way = way  # what the role may do: Database.enqueues
-        self.shard_count = shard_count
-        self.lookup = lookup
-        self._count = len(calls)
-        self._copies = True
+        self._database = database
+        self._lookup = lookup
         self._kinds = _kinds(calls)
         self.keyed = any(options.key is not None for _, options in self._kinds)
-        self.calls = calls if self.is_copied() else calls[:]
+        self._copied = copies and not self.keyed and len(calls) >= COPY_FROM
+        self._calls = calls if self._copied else calls[:]
+
+    def steps(self) -> Steps[list[Handle[R]]]:
+        """What enqueueing them asks of the database, one step after another, without doing any I/O."""
+        is_one = len(self._calls) == 1 and not self.keyed
+        way = self._database.enqueues
+        if way == "function" or (way == "fresh" and not is_one and not self._copied):
+            return (yield from by_function(self._calls, self._lookup))
+        if is_one:
+            handle, values = fresh_call(self._calls[0], self._database.shard_count, self._lookup)
+            yield from run(KERNEL_SQL["insert_one"], **values)
+            return [handle]
+        now = None
+        if self._needs_clock():
+            now = (yield from one(KERNEL_SQL["read_clock"], EngineTime)).now
+        return (yield from self._copy(now) if self._copied else self._insert(now))
+
+    def _copy(self, now: datetime | None) -> Steps[list[Handle[R]]]:
+        def due_at(options: CallOptions) -> datetime:
+            assert now is not None
+            return max(_due_at(options, now) or now, now)
+
+        wanted = None if now is None else due_at
+        copied = CopyRows(
+            self._calls, self._kinds, wanted, self._database.shard_count, self._lookup
+        )
+        yield copy_visits(copied.columns, copied.chunks())
+        yield from run(KERNEL_SQL["wake"], queues=sorted({task.name for task, _ in self._kinds}))
+        return copied.handles
+
+    def _insert(self, now: datetime | None) -> Steps[list[Handle[R]]]:
+        """Whoever has a key may be settled between the two statements: then it is inserted again."""
+        inserted: set[str] = set()
+        taken: dict[tuple[str, str], str] = {}
+        missing: Sequence[int] = range(len(self._calls))
+        while missing:
+            values = self._values(now, missing)
+            fresh = yield from rows(KERNEL_SQL["insert_new"], Inserted, **values)
+            inserted |= {str(row.id) for row in fresh}
+            if missing := self._missing(inserted, taken):
+                keys = {name: values[name] for name in ("shards", "keys", "queues")}
+                found = yield from rows(KERNEL_SQL["find_visits"], KeyedVisit, **keys)
+                taken |= {(visit.queue, visit.key): str(visit.id) for visit in found}
+                missing = self._missing(inserted, taken)
+        return [
+            Handle(
+                call.task.name,
+                key,
+                id if (is_new := id in inserted) else taken[call.task.name, key],
+                is_new,
+                self._lookup,
+            )
+            for call, id, key in zip(self._calls, self._ids, self._keys, strict=True)
+        ]
 
     @cached_property
-    def ids(self) -> list[str]:
-        ids = new_ids(self._count)
-        for call, id in zip(self.calls, ids, strict=True):
+    def _ids(self) -> list[str]:
+        ids = new_ids(len(self._calls))
+        for call, id in zip(self._calls, ids, strict=True):
             warn_if_large(call, id)
         return ids
 
     @cached_property
-    def keys(self) -> list[str]:
-        return [_key(call.options, id) for call, id in zip(self.calls, self.ids, strict=True)]
-
-    @cached_property
-    def shards(self) -> list[int]:
+    def _keys(self) -> list[str]:
+        """The visits' keys: the users', or the calls' own fresh ids."""
         return [
-            shard_of(call.options.group or key, self.shard_count)
-            for call, key in zip(self.calls, self.keys, strict=True)
+            id if (key := call.options.key) is None else grouped_key(call.options.group, key)
+            for call, id in zip(self._calls, self._ids, strict=True)
         ]
 
-    @property
-    def queues(self) -> list[str]:
-        return sorted({task.name for task, _ in self._kinds})
+    def _missing(self, inserted: set[str], taken: Mapping[tuple[str, str], str]) -> list[int]:
+        """Calls that neither were inserted nor found: the one with their key ended in between."""
+        return [
+            n
+            for n, (id, key) in enumerate(zip(self._ids, self._keys, strict=True))
+            if id not in inserted and (self._calls[n].task.name, key) not in taken
+        ]
 
-    def is_copied(self) -> bool:
-        return self._copies and not self.keyed and self._count >= COPY_FROM
-
-    def fit(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> CallBatch:
-        """Copied texts are read in the encoding of the connection: in another one none are copied."""
-        if self.is_copied() and connection.info.encoding != "utf-8":
-            self._copies = False
-            self.calls = self.calls[:]
-        return self
-
-    def needs_clock(self) -> bool:
+    def _needs_clock(self) -> bool:
         """Whether a due time depends on the database's clock; what is copied in is taken as it is."""
-        copied = self.is_copied()
         return any(
-            options.delay is not None or (copied and options.at is not None)
+            options.delay is not None or (self._copied and options.at is not None)
             for _, options in self._kinds
         )
 
-    def due_at(self, options: CallOptions, now: datetime | None) -> datetime | None:
-        if options.delay is not None:
-            assert now is not None
-            return now + options.delay
-        return options.at
-
-    def arrays(self, now: datetime | None) -> dict[str, list[Any]]:
-        """The arguments of insert_new.sql."""
-        calls = self.calls
+    def _values(self, now: datetime | None, numbers: Sequence[int]) -> dict[str, object]:
+        """The arguments of insert_new.sql for some of the calls."""
+        calls = [self._calls[n] for n in numbers]
+        keys = [self._keys[n] for n in numbers]
+        shard_count = self._database.shard_count
         return {
-            "shards": self.shards,
-            "keys": self.keys,
+            "shards": [
+                shard_of(call.options.group or key, shard_count)
+                for call, key in zip(calls, keys, strict=True)
+            ],
+            "keys": keys,
             "queues": [call.task.name for call in calls],
-            "ids": self.ids,
+            "ids": [self._ids[n] for n in numbers],
             "groups": [call.options.group for call in calls],
-            "priorities": [priority(call.task, call.options) for call in calls],
-            "due_ats": [self.due_at(call.options, now) for call in calls],
+            "priorities": [priority_of(call.task, call.options) for call in calls],
+            "due_ats": [_due_at(call.options, now) for call in calls],
             "expires_ats": [call.options.expires_at for call in calls],
             "versions": list(tokens(len(calls))),
             "payloads": [call.payload.decode() for call in calls],
         }
 
-    def rows(self, now: datetime | None) -> Rows:
-        """What is copied in."""
 
-        def due_at(options: CallOptions) -> datetime:
-            assert now is not None
-            return max(self.due_at(options, now) or now, now)
-
-        wanted = None if now is None else due_at
-        return Rows(self.calls, self._kinds, wanted, self.shard_count, self.lookup)
-
-    def handles(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[Handle[Any]]:
-        """The handles, in the order of the calls."""
-        found: list[Handle[Any]] = []
-        for call, fresh, key in zip(self.calls, self.ids, self.keys, strict=True):
-            is_new = fresh in inserted
-            id = fresh if is_new else taken[call.task.name, key]
-            found.append(Handle(call.task.name, key, id, is_new, self.lookup))
-        return found
-
-    def missing(self, inserted: set[str], taken: dict[tuple[str, str], str]) -> list[int]:
-        """Calls that neither were inserted nor found: the one with their key ended in between."""
-        return [
-            n
-            for n, (call, fresh, key) in enumerate(
-                zip(self.calls, self.ids, self.keys, strict=True)
-            )
-            if fresh not in inserted and (call.task.name, key) not in taken
-        ]
-
-
-def _kinds(calls: Sequence[Call]) -> list[Kind]:
+def _kinds(calls: Sequence[Call[object]]) -> list[CallKind]:
     """The tasks and options that occur: few, however many the calls are."""
     if isinstance(calls, Uniform):
         return [(calls.task, calls.options)]
@@ -151,45 +188,27 @@ def _kinds(calls: Sequence[Call]) -> list[Kind]:
     return list(found.values())
 
 
-def _key(options: CallOptions, id: str) -> str:
-    """The visit's key: the user's, or the call's own fresh id."""
-    return id if options.key is None else grouped_key(options.group, options.key)
+def _due_at(options: CallOptions, now: datetime | None) -> datetime | None:
+    if options.delay is not None:
+        assert now is not None
+        return now + options.delay
+    return options.at
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Run a statement; answered by its rows."""
-
-    statement: Statement
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Copy rows in."""
-
-    columns: list[str]
-    chunks: Iterator[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class AskTime:
-    """Ask for the database's time; answered by it."""
-
-
-def one(call: Call, shard_count: int, lookup: CallLookup) -> tuple[Handle[Any], dict[str, Any]]:
+def fresh_call(
+    call: Call[R], shard_count: int, lookup: CallLookup
+) -> tuple[Handle[R], dict[str, object]]:
     """A call without a key: its handle, and the arguments of insert_one.sql."""
     options, queue = call.options, call.task.settings.name
     id, version = new_visit()
-    shard = shard_of(options.group or id, shard_count)
     warn_if_large(call, id)
     values = {
-        "shard": shard,
+        "shard": shard_of(options.group or id, shard_count),
         "key": id,
         "queue": queue,
         "id": id,
         "grp": options.group,
-        "priority": priority(call.task, options),
+        "priority": priority_of(call.task, options),
         "due_at": options.at,
         "delay": options.delay,
         "expires_at": options.expires_at,
@@ -199,107 +218,92 @@ def one(call: Call, shard_count: int, lookup: CallLookup) -> tuple[Handle[Any], 
     return Handle(queue, id, id, True, lookup), values
 
 
-def steps(batch: CallBatch) -> Generator[Fetch | Copy | AskTime, Any, list[Handle[Any]]]:
-    """What enqueueing a batch asks of the database, one step after another, without doing any I/O."""
-    is_one = len(batch.calls) == 1 and not batch.keyed
-    if batch.way == "function" or (batch.way == "fresh" and not is_one and not batch.is_copied()):
-        walk, rows = by_function(batch.calls, batch.lookup), None
-        while True:
-            try:
-                statement, given = walk.send(rows)  # type: ignore[arg-type]
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            rows = yield Fetch(statement, given)
-    if is_one:
-        handle, values = one(batch.calls[0], batch.shard_count, batch.lookup)
-        yield Fetch(KERNEL_SQL["insert_one"], values)
-        return [handle]
-    now: datetime | None = (yield AskTime()) if batch.needs_clock() else None
-    if batch.is_copied():
-        rows = batch.rows(now)
-        yield Copy(rows.columns, rows.chunks())
-        yield Fetch(KERNEL_SQL["wake"], {"queues": batch.queues})
-        return rows.handles
-    inserted = {
-        str(row["id"]) for row in (yield Fetch(KERNEL_SQL["insert_new"], batch.arrays(now)))
-    }
-    taken: dict[tuple[str, str], str] = {}
-    while missing := batch.missing(inserted, taken):
-        taken |= _by_key((yield Fetch(KERNEL_SQL["find_visits"], _keys(batch, missing))))
-        if missing := batch.missing(inserted, taken):
-            # Whoever had the key was settled between the two statements: insert again.
-            part = {name: [v[n] for n in missing] for name, v in batch.arrays(now).items()}
-            inserted |= {str(row["id"]) for row in (yield Fetch(KERNEL_SQL["insert_new"], part))}
-    return batch.handles(inserted, taken)
+class Enqueuer:
+    """Enqueues the calls of an application's tasks, and looks them up."""
 
+    def __init__(self, pools: Pools, tasks: Mapping[str, Task[..., object]]) -> None:
+        self._pools = pools
+        self._tasks = tasks
 
-_NOW = "select mainspring.now() as now"
+    async def enqueue_call(self, call: Call[R], on: AnyConnection | None) -> Handle[R]:
+        """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
+        if on is None and call.options.key is None:
+            pool = self._pools.known() or await self._pools.here()
+            if pool.database.enqueues != "function":
+                handle, values = fresh_call(call, pool.database.shard_count, self)
+                await pool.run(KERNEL_SQL["insert_one"], values)
+                return handle
+        return (await self.enqueue_calls([call], on))[0]
 
-
-async def on_asyncpg(connection: Any, batch: CallBatch) -> list[Handle[Any]]:
-    """Enqueue on an asyncpg connection of the application."""
-    walk, answer = steps(batch), None
-    while True:
+    async def enqueue_calls(
+        self, calls: Sequence[Call[R]], on: AnyConnection | None
+    ) -> list[Handle[R]]:
+        """Enqueue calls on a connection of the caller's, or on one of our own."""
+        if isinstance(on, psycopg.Connection):
+            raise InvalidSetting(
+                "a sync psycopg connection was given to an async enqueue; use enqueue_sync, "
+                "or an AsyncConnection"
+            )
+        if not calls:
+            return []
+        pool = await self._pools.here()
         try:
-            step = walk.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        match step:
-            case Fetch(statement, values):
-                answer = await connection.fetch(statement.numbered, *statement.arguments(values))
-            case AskTime():
-                answer = await connection.fetchval(_NOW)
-            case Copy(columns, chunks):
-                await copy_asyncpg(connection, columns, chunks)
+            if on is not None:
+                # All are checked before the caller's transaction is touched: an error must not break it.
+                return await PsycopgTx(on).follow(self._steps(calls[:], pool.database, on))
+            batch = CallBatch(calls, pool.database, self, copies=True)
+            async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
+                return await connection.follow(batch.steps())
+        except REFUSED as error:
+            raise refusal(error) from error
 
+    def enqueue_calls_sync(
+        self, calls: Sequence[Call[R]], on: AnyConnection | None
+    ) -> list[Handle[R]]:
+        """The same for code that is not async."""
+        if isinstance(on, psycopg.AsyncConnection):
+            raise InvalidSetting(
+                "an async psycopg connection was given to enqueue_sync; await enqueue instead"
+            )
+        if not calls:
+            return []
+        pool = self._pools.plain()
+        try:
+            if on is not None:
+                return SyncTx(on).follow(self._steps(calls[:], pool.database, on))
+            with pool.connection() as ours:
+                return SyncTx(ours).follow(self._steps(calls, pool.database, ours))
+        except REFUSED as error:
+            raise refusal(error) from error
 
-async def on_psycopg(
-    connection: psycopg.AsyncConnection[Any], batch: CallBatch
-) -> list[Handle[Any]]:
-    """Enqueue on the caller's async psycopg connection, in its transaction."""
-    walk, answer = steps(batch.fit(connection)), None
-    async with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        while True:
-            try:
-                step = walk.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            match step:
-                case Fetch(statement, values):
-                    await cursor.execute(statement.text, values)
-                    answer = await cursor.fetchall() if cursor.description else []
-                case AskTime():
-                    answer = (await (await cursor.execute(_NOW)).fetchall())[0]["now"]
-                case Copy(columns, chunks):
-                    await copy_psycopg(cursor, columns, chunks)
+    async def look_up(self, handle: Handle[object]) -> CallState:
+        """State, result and error of a call."""
+        pool = await self._pools.here()
+        try:
+            async with pool.connection() as connection:
+                return await connection.follow(self._looking_up(handle))
+        except DENIED as error:
+            raise refusal(error) from error
 
+    def look_up_sync(self, handle: Handle[object]) -> CallState:
+        """The same for code that is not async."""
+        try:
+            with self._pools.plain().connection() as connection:
+                return SyncTx(connection).follow(self._looking_up(handle))
+        except DENIED as error:
+            raise refusal(error) from error
 
-def on_psycopg_sync(connection: psycopg.Connection[Any], batch: CallBatch) -> list[Handle[Any]]:
-    """Enqueue on a sync psycopg connection, in its transaction."""
-    walk, answer = steps(batch.fit(connection)), None
-    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        while True:
-            try:
-                step = walk.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            match step:
-                case Fetch(statement, values):
-                    cursor.execute(statement.text, values)
-                    answer = cursor.fetchall() if cursor.description else []
-                case AskTime():
-                    answer = cursor.execute(_NOW).fetchall()[0]["now"]
-                case Copy(columns, chunks):
-                    copy_sync(cursor, columns, chunks)
+    def _steps(
+        self, calls: Sequence[Call[R]], database: Database, connection: AnyConnection
+    ) -> Steps[list[Handle[R]]]:
+        # Copied texts are read in the encoding of the connection: in another one none are copied.
+        copies = connection.info.encoding == "utf-8"
+        return CallBatch(calls, database, self, copies=copies).steps()
 
-
-def _by_key(rows: list[Any]) -> dict[tuple[str, str], str]:
-    return {(row["queue"], row["key"]): str(row["id"]) for row in rows}
-
-
-def _keys(batch: CallBatch, numbers: Sequence[int]) -> dict[str, list[Any]]:
-    return {
-        "shards": [batch.shards[n] for n in numbers],
-        "keys": [batch.keys[n] for n in numbers],
-        "queues": [batch.calls[n].task.name for n in numbers],
-    }
+    def _looking_up(self, handle: Handle[object]) -> Steps[CallState]:
+        keys = {"queue": handle.task, "id": handle.id, "key": handle.key}
+        found = yield from first(SQL["look_up"], CallRow, **keys)
+        if found is None:
+            return CallState("unknown", None, None)
+        result = self._tasks[handle.task].signature.decode_result(found.result)
+        return CallState(found.state, result, found.error)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -22,6 +22,7 @@ from psycopg import sql
 from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.pool import check_committed
+from mainspring.db.tx import AsyncConnection, SyncConnection, SyncTx
 from mainspring.errors import DatabaseUnavailable
 from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
 from mainspring.tasks.run.cutting import InUse
@@ -56,15 +57,15 @@ class Connections:
     ) -> None:
         self.worker = worker
         self._database = database
-        self._idle: Idle[psycopg.AsyncConnection[Any]] = Idle(idle_for)
-        self._idle_sync: Idle[psycopg.Connection[Any]] = Idle(idle_for)
+        self._idle: Idle[AsyncConnection] = Idle(idle_for)
+        self._idle_sync: Idle[SyncConnection] = Idle(idle_for)
         self.in_use = InUse()
         self._scarcity = _Scarcity()
 
     @asynccontextmanager
     async def transaction(
         self, committed: Callable[[], None] = lambda: None
-    ) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    ) -> AsyncIterator[AsyncConnection]:
         """A connection in a transaction that commits at the end; only savepoints go inside it. `committed`
         is called right after COMMIT, before the connection is made ready for others."""
         connection = await self._take()
@@ -84,7 +85,7 @@ class Connections:
     @contextmanager
     def transaction_sync(
         self, committed: Callable[[], None] = lambda: None
-    ) -> Iterator[psycopg.Connection[Any]]:
+    ) -> Iterator[SyncConnection]:
         """The same for plain functions."""
         connection = self._take_sync()
         with self.in_use.used(connection):
@@ -100,7 +101,7 @@ class Connections:
             finally:
                 self._give_back_sync(connection)
 
-    async def _take(self) -> psycopg.AsyncConnection[Any]:
+    async def _take(self) -> AsyncConnection:
         while True:
             if (idle := self._idle.take()) is not None:
                 return idle
@@ -114,7 +115,7 @@ class Connections:
             with self._scarcity.waiting():
                 await asyncio.sleep(_LOOK_SECONDS)
 
-    def _take_sync(self) -> psycopg.Connection[Any]:
+    def _take_sync(self) -> SyncConnection:
         while True:
             if (idle := self._idle_sync.take()) is not None:
                 return idle
@@ -137,7 +138,7 @@ class Connections:
         await connection.close()
         return True  # there is room again
 
-    async def _give_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def _give_back(self, connection: AsyncConnection) -> None:
         try:
             await connection.rollback()
             connection.row_factory = psycopg.rows.tuple_row
@@ -153,7 +154,7 @@ class Connections:
             else:
                 self._idle.put(connection)
 
-    def _give_back_sync(self, connection: psycopg.Connection[Any]) -> None:
+    def _give_back_sync(self, connection: SyncConnection) -> None:
         try:
             connection.rollback()
             connection.row_factory = psycopg.rows.tuple_row
@@ -171,17 +172,12 @@ class Connections:
     def did_commit(self, run: Run) -> bool:
         """After a lost answer to COMMIT: whether the run is settled. Waits for a commit under way."""
         with self._database.connect_sync("task", client=True) as connection:
+            tx = SyncTx(connection)
             with connection.transaction():
-                unsettled = connection.execute(
-                    KERNEL_SQL["lock_unsettled"].text, lock_arguments(run)
-                ).fetchone()
-            if unsettled is not None:
-                return False
-            known = connection.execute(
-                KERNEL_SQL["has_history"].text,
-                {"key": run.visit.key, "started": run.started, "run": run.token},
-            ).fetchone()
-        return bool(known and known[0])
+                if tx.first(KERNEL_SQL["lock_unsettled"], int, **unsettled_values(run)) is not None:
+                    return False
+            values = {"key": run.visit.key, "started": run.started, "run": run.token}
+            return tx.one(KERNEL_SQL["has_history"], bool, **values)
 
     async def close(self) -> None:
         self._idle.close()
@@ -231,7 +227,7 @@ class _Scarcity:
                 self._waiting -= 1
 
 
-def _names(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> list[str]:
+def _names(cursor: psycopg.Cursor[object] | psycopg.AsyncCursor[object]) -> list[str]:
     """The last answer of a reset, of which all has come."""
     while cursor.nextset():
         pass
@@ -245,7 +241,7 @@ def _deallocate(name: str) -> sql.Composed:
     return sql.SQL("deallocate {}").format(sql.Identifier(name))
 
 
-def lock_arguments(run: Run) -> dict[str, Any]:
+def unsettled_values(run: Run) -> dict[str, object]:
     """The arguments of lock_unsettled.sql."""
     visit = run.visit
     return {

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any
 from uuid import UUID
 
 import msgspec
 import psycopg
 
-from mainspring.db.steps import Steps, run_steps_psycopg, run_steps_psycopg_sync
+from mainspring.db.steps import Steps
+from mainspring.db.tx import AsyncConnection, PsycopgTx, SyncConnection, SyncTx
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
 from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
-from mainspring.tasks.run.connections import Connections, lock_arguments
+from mainspring.tasks.run.connections import Connections, unsettled_values
 
 log = logging.getLogger("mainspring")
 
@@ -38,13 +43,17 @@ class Context:
     """
 
     def __init__(
-        self, run: Run, encode: Any, connections: Connections, timeout: float | None
+        self,
+        run: Run,
+        encode: Callable[[object], str | None],
+        connections: Connections,
+        timeout: float | None,
     ) -> None:
         self._run = run
         self._encode = encode
         self._connections = connections
         self._timeout = timeout
-        self._result: Any = None
+        self._result: object = None
 
     def __repr__(self) -> str:
         return f"<Context of {self.task} {self.id}, attempt {self.attempt}>"
@@ -98,7 +107,7 @@ class Context:
         and for plain functions as well: call it as often as you like.
         """
 
-    def set_result(self, result: Any) -> None:
+    def set_result(self, result: object) -> None:
         """The result that `transaction()` commits; what the function returns later is too late.
 
         Without a transaction it is the result of a function that returns nothing.
@@ -119,7 +128,7 @@ class Context:
             )
         return Transaction(self._run, self._connections, self)
 
-    def _settle_arguments(self) -> dict[str, Any]:
+    def _settle_arguments(self) -> dict[str, object]:
         run = msgspec.structs.replace(
             self._run,
             outcome=Done(result=self._encode(self._result)),
@@ -129,7 +138,7 @@ class Context:
         return dict(zip(KERNEL_SQL["settle"].names, values, strict=True))
 
 
-def concluded(context: Context | None, returned: Any) -> Any:
+def concluded(context: Context | None, returned: object) -> object:
     """What a run came to: what its function returned, or else what `set_result` was given.
 
     What is returned after the transaction that completed the run is lost, and that is said.
@@ -156,13 +165,14 @@ class Transaction:
         self._run = run
         self._connections = connections
         self._context = context
-        self._block: Any = None
+        self._block: AbstractAsyncContextManager[AsyncConnection]
+        self._block_sync: AbstractContextManager[SyncConnection]
 
     # -- async
 
-    async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
+    async def __aenter__(self) -> AsyncConnection:
         self._block = self._opened()
-        return await self._block.__aenter__()  # type: ignore[no-any-return]
+        return await self._block.__aenter__()
 
     async def __aexit__(
         self,
@@ -173,7 +183,7 @@ class Transaction:
         await self._block.__aexit__(kind, error, trace)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def _opened(self) -> AsyncIterator[AsyncConnection]:
         settled = False
         try:
             # A block that the task itself rolls back (psycopg.Rollback) ends without error, unsettled.
@@ -181,7 +191,9 @@ class Transaction:
                 lambda: self._committed() if settled else None
             ) as connection:
                 yield connection
-                settled = await self._settle(connection)
+                with self._explained():
+                    await PsycopgTx(connection).follow(self._steps())
+                settled = True
         except psycopg.OperationalError as lost:
             if not settled:
                 raise
@@ -190,17 +202,11 @@ class Transaction:
             )
             self._committed()
 
-    async def _settle(self, connection: psycopg.AsyncConnection[Any]) -> bool:
-        """Complete the task, as the last thing before COMMIT."""
-        with self._explained():
-            await run_steps_psycopg(connection, self._steps())
-        return True
-
     # -- sync
 
-    def __enter__(self) -> psycopg.Connection[Any]:
-        self._block = self._opened_sync()
-        return self._block.__enter__()  # type: ignore[no-any-return]
+    def __enter__(self) -> SyncConnection:
+        self._block_sync = self._opened_sync()
+        return self._block_sync.__enter__()
 
     def __exit__(
         self,
@@ -208,27 +214,24 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._block.__exit__(kind, error, trace)
+        self._block_sync.__exit__(kind, error, trace)
 
     @contextmanager
-    def _opened_sync(self) -> Iterator[psycopg.Connection[Any]]:
+    def _opened_sync(self) -> Iterator[SyncConnection]:
         settled = False
         try:
             with self._connections.transaction_sync(
                 lambda: self._committed() if settled else None
             ) as connection:
                 yield connection
-                settled = self._settle_sync(connection)
+                with self._explained():
+                    SyncTx(connection).follow(self._steps())
+                settled = True
         except psycopg.OperationalError as lost:
             if not settled:
                 raise
             self._check_commit(self._connections.did_commit(self._run), lost)
             self._committed()
-
-    def _settle_sync(self, connection: psycopg.Connection[Any]) -> bool:
-        with self._explained():
-            run_steps_psycopg_sync(connection, self._steps())
-        return True
 
     # -- both
 
@@ -242,7 +245,7 @@ class Transaction:
         settle = KERNEL_SQL["settle"], self._context._settle_arguments()
         answers = in_order((yield settle), 1)
         if answers == ["changed"]:
-            yield KERNEL_SQL["lock_unsettled"], lock_arguments(self._run)
+            yield KERNEL_SQL["lock_unsettled"], unsettled_values(self._run)
             answers = in_order((yield settle), 1)
         crash_points.passed("transaction.settled")
         if answers != ["settled"]:

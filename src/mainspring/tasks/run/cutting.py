@@ -10,37 +10,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 
 from mainspring.db.connect.attempt import Attempt
-from mainspring.kernel import cut_socket
+from mainspring.db.session import cut_socket
+from mainspring.db.tx import AsyncConnection, SyncConnection
 
-C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
+C = TypeVar("C", SyncConnection, AsyncConnection)
 
 
 class InUse:
     """What tasks have open, or are opening in a thread."""
 
     def __init__(self) -> None:
-        self._loops: set[psycopg.AsyncConnection[Any]] = set()
-        self._threads: set[psycopg.Connection[Any]] = set()
-        self._attempts: set[Attempt[psycopg.Connection[Any]]] = set()
+        self._loops: set[AsyncConnection] = set()
+        self._threads: set[SyncConnection] = set()
+        self._attempts: set[Attempt[SyncConnection]] = set()
 
     @contextmanager
     def used(self, connection: C) -> Iterator[C]:
         """For the time that a task has it."""
-        held: set[Any] = (
-            self._threads if isinstance(connection, psycopg.Connection) else self._loops
-        )
-        held.add(connection)
+        if isinstance(connection, psycopg.Connection):
+            self._threads.add(connection)
+        else:
+            self._loops.add(connection)
         try:
             yield connection
         finally:
-            held.discard(connection)
+            self._threads.discard(connection)  # it is in one of the two
+            self._loops.discard(connection)
 
-    def open(self, connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+    def open(self, connect: Callable[[], SyncConnection]) -> SyncConnection:
         """Open one for a plain function, which a fence need not wait for."""
         attempt = Attempt(connect)
         self._attempts.add(attempt)

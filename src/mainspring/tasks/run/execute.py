@@ -10,8 +10,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+from mainspring.db.connect.attempt import STARTING
 from mainspring.errors import Fenced
 from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run, to_its_end
 from mainspring.tasks.declare.task import Task
@@ -38,7 +38,7 @@ class Executor:
         self._running: dict[int, int] = {}
         self._gate = threading.Lock()  # to look a thread up and stop it, and to leave
 
-    def handler(self, task: Task[Any, Any]) -> Handler:
+    def handler(self, task: Task[..., object]) -> Handler:
         """What the kernel calls for each visit of the task's queue."""
         function, signature = task.function, task.signature
         decode, decode_in_order = signature.decode, signature.decode_in_order
@@ -77,20 +77,20 @@ class Executor:
         return handle_plain if is_async and signature.in_order else handle
 
     async def call(
-        self, run: Run, function: Callable[..., Any], arguments: Mapping[str, Any]
-    ) -> Any:
+        self, run: Run, function: Callable[..., object], arguments: Mapping[str, object]
+    ) -> object:
         """Call a function for a run: in the loop if it is async, else in a thread."""
         if inspect.iscoroutinefunction(function):
             return await function(**arguments)
         return await self.call_in_thread(run, function, dict(arguments))
 
     async def call_in_thread(
-        self, run: Run, function: Callable[..., Any], arguments: dict[str, Any]
-    ) -> Any:
+        self, run: Run, function: Callable[..., object], arguments: dict[str, object]
+    ) -> object:
         """Run a plain function in a thread, in a context of its own; a stop is raised inside it."""
         context = contextvars.copy_context()
 
-        def call() -> Any:
+        def call() -> object:
             try:
                 try:
                     self._running[run.token] = threading.get_ident()
@@ -115,7 +115,8 @@ class Executor:
             for run in runs:
                 thread = self._running.pop(run.token, None)
                 if thread is not None:
-                    _raise_in(thread, _Stop)
+                    with STARTING:  # else it could hit a thread that this one is about to start
+                        _raise_in(thread, _Stop)
 
     def _leave(self, run: Run) -> None:
         """From here on no stop can reach this thread; one that was on its way is called back."""

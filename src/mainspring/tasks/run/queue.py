@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Never
 
 from mainspring.errors import InvalidTask
-from mainspring.kernel import REMOTE, Handler, QueueSettings, Schedule
+from mainspring.jobs import Schedule
+from mainspring.kernel import REMOTE, Handler, QueueSettings, Run
 from mainspring.tasks.declare.policy import declared
 from mainspring.tasks.declare.task import Task
 
 
-def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
+def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
     """The kernel's queue of a task."""
     s = task.settings
     return QueueSettings(
@@ -32,7 +33,7 @@ def queue_settings(task: Task[Any, Any], handler: Handler) -> QueueSettings:
     )
 
 
-def schedule(task: Task[Any, Any]) -> Schedule | None:
+def schedule(task: Task[..., object]) -> Schedule | None:
     """The recurring visit of a task that has a cron line: called without arguments."""
     s = task.settings
     if s.cron is None:
@@ -51,6 +52,6 @@ def schedule(task: Task[Any, Any]) -> Schedule | None:
     return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority, s.pool)
 
 
-async def never_run(_: Any) -> Any:
+async def never_run(_: Run) -> Never:
     """The handler of a queue that is only declared here, and run elsewhere."""
     raise AssertionError("this queue is only declared here")

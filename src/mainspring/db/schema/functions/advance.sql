@@ -133,7 +133,7 @@ begin
     )
     update mainspring.param p
     set num = f.num, ver = f.ver, changed_at = moment, changed_by = advance_params.changed_by, why = advance_params.why,
-      ahead = f.ahead
+      ahead = f.ahead, revision = p.revision + 1
     from fresh f
     where p.ctid = f.address;
     perform mainspring.offer_changes(array(
@@ -173,7 +173,7 @@ begin
   if found_answer = 'set' then
     update mainspring.param p
     set num = case when known.kind <> 'version' then given::bigint end, ver = case when known.kind = 'version' then given end,
-      rewinds = p.rewinds + 1, changed_at = moment, changed_by = rewind_param.changed_by, why = rewind_param.why,
+      rewinds = p.rewinds + 1, revision = p.revision + 1, changed_at = moment, changed_by = rewind_param.changed_by, why = rewind_param.why,
       ahead = known.kind = 'instant' and given::bigint > mainspring.micros(moment + known.warn_ahead)
     where p.name = known.name;
     insert into mainspring.param_rewind (param, number, num, ver, old_num, old_ver, chunks, changed_by, why, at)

@@ -55,7 +55,7 @@ begin
     where not has_function_privilege(h.role, p.oid, 'execute') and (
       h.works
       or h.on_tables and not p.prosecdef
-      or h.enqueues and p.proname in ('enqueue', 'enqueue_many')
+      or h.enqueues and p.proname in ('enqueue', 'enqueue_many', 'enqueue_calls')
       or h.asks and p.proname = 'result_of'
       or h.advances and p.proname in ('advance', 'advance_params')
       or h.rewinds and p.proname in ('rewind', 'rewind_param')

@@ -1,5 +1,5 @@
 -- The last runs on an entity, newest first: system, stages, both lanes, relays. Rides history's primary key.
-select h.queue, h.started_at, h.ended_at, h.attempt, h.outcome::text as outcome, h.superseded, h.error,
+select h.queue, h.ended_at, h.outcome::text as outcome, h.superseded, h.error,
   h.payload::text as payload, h.result::text as result
 from mainspring.history_run h
 where h.key = %(key)s::text

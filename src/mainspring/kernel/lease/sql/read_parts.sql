@@ -1,2 +1,2 @@
 -- What each worker has of a queue's limits.
-select worker_id, size, rate, wants from mainspring.part where queue = %(queue)s::text
+select size, rate, wants, worker_id from mainspring.part where queue = %(queue)s::text

@@ -1,6 +1,6 @@
 -- Settings of the pool's queues as they stand: operators may change them at any time.
-select name, pool, turns, extract(epoch from hold_after)::double precision as hold_after,
-  extract(epoch from work_timeout)::double precision as work_timeout, crash_limit, concurrency, rate, group_concurrency,
+select name, pool, extract(epoch from hold_after)::double precision as hold_after,
+  extract(epoch from work_timeout)::double precision as work_timeout, concurrency, rate, group_concurrency,
   group_rate, paused_at is not null as paused, policy::text as policy
 from mainspring.queue
 where name = any(%(queues)s::text[])

@@ -19,4 +19,4 @@ free as materialized (
 update mainspring.lease l
 set worker_id = %(worker_id)s::uuid, epoch = %(epoch)s::bigint, offered_to = null
 where l.pool = %(pool)s::text and l.shard = any(array(select shard from free))
-returning l.shard, l.epoch, l.suspect_of
+returning l.pool, l.shard, l.worker_id, l.epoch, l.offered_to, l.suspect_of

@@ -7,17 +7,15 @@
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
 -- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
 -- changed (just now: send it again) or gone (it no longer counts).
--- Sent twice, it changes nothing more. Finds a row by the address at which it was read, and if it is not there any more by
--- the primary key: that is as deep as all that waits, timers included. Runs of quiet queues leave history only when they fail.
+-- What was postponed ('kept') is again with its attempts and crashes; a crash of its peer counts as a worker's death.
+-- Sent twice, it changes nothing more. Rides the primary key. Runs of quiet queues leave history only when they fail.
 with item as materialized (
   select i.n, i.shard, i.key, i.queue, i.version, i.run, i.started, i.seconds, coalesce(i.any_pass, false) as any_pass,
     i.id as visit_id, i.result, d.detail,
     case when d.detail is null then 'done' else coalesce(d.detail ->> 'outcome', 'done')::mainspring.outcome end as outcome,
-    coalesce(
-      (select v.ctid from mainspring.visit v
-        where v.ctid = i.address and v.shard = i.shard and v.key = i.key and v.queue = i.queue),
-      (select v.ctid from mainspring.visit v where v.shard = i.shard and v.key = i.key and v.queue = i.queue)) as address,
     d.detail is not null and coalesce((d.detail ->> 'ends')::boolean, false) as ends, (d.detail ->> 'attempt')::integer as attempt,
+    d.detail is not null and coalesce((d.detail ->> 'kept')::boolean, false) as kept,
+    d.detail is not null and coalesce((d.detail ->> 'crash')::boolean, false) as crash,
     case when d.detail is not null then greatest(mainspring.now(), coalesce((d.detail ->> 'due_at')::timestamptz,
       mainspring.now() + make_interval(secs => coalesce((d.detail ->> 'delay')::double precision, 0)))) end as due_at
   from rows from (
@@ -26,14 +24,14 @@ with item as materialized (
     unnest(%(runs)s::text::bigint[]), unnest(%(started)s::text::double precision[]),
     unnest(%(seconds)s::text::double precision[]), unnest(%(any_pass)s::text::boolean[]),
     json_array_elements_text(%(results)s::text::json), json_array_elements_text(%(details)s::text::json),
-    unnest(%(addresses)s::text::tid[]), unnest(%(ids)s::text::uuid[])
-  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, address, id, n)
+    unnest(%(ids)s::text::uuid[])
+  ) with ordinality as i(shard, key, queue, version, run, started, seconds, any_pass, result, detail, id, n)
   cross join lateral (select i.detail::jsonb as detail offset 0) d  -- parsed once, not wherever it is read
 ),
 gone as (
   delete from mainspring.visit v
   using item i
-  where v.ctid = i.address
+  where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and (i.outcome in ('done', 'cancelled', 'expired') or i.ends)
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
@@ -43,11 +41,19 @@ moved as (
   update mainspring.visit v
   set version = i.run, due_at = i.due_at, attempt = coalesce(i.attempt, 0), error = i.detail ->> 'error',
     payload = coalesce(i.detail -> 'payload', v.payload),
-    crashes = case when i.outcome = 'again' then 0 else v.crashes end,
-    parked_at = case when i.outcome = 'parked' then mainspring.now() end,
+    crashes = case
+      when i.crash then least(v.crashes, 2147483646) + 1
+      when i.outcome = 'again' and not i.kept then 0
+      else v.crashes
+    end,
+    parked_at = case
+      when i.outcome = 'parked' then mainspring.now()
+      when i.crash and least(v.crashes, 2147483646) + 1
+        >= coalesce((select q.crash_limit from mainspring.queue q where q.name = v.queue), 3) then mainspring.now()
+    end,
     pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
   from item i
-  where v.ctid = i.address
+  where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and i.outcome in ('again', 'retry', 'parked') and not i.ends
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,

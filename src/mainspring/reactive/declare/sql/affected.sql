@@ -1,7 +1,7 @@
 -- The consumers of a param whose last recorded check is older than its last rewind, with what repairs each (R13).
 -- Rides uses_pkey and reactive_task_pkey.
-select t.task, t.priority, t.firing is not null as in_flight, t.run is not null as running, t.retired_at is not null as retired,
-  t.seen -> p.name as seen, t.captured -> p.name as captured, d.options ->> 'on_rewind' as on_rewind, d.tree::text as tree
+select t.task, t.firing is not null as in_flight, t.run is not null as running, (t.seen -> p.name)::text as seen,
+  d.options ->> 'on_rewind' as on_rewind, d.tree::text as tree
 from mainspring.param p
 join mainspring.uses u on u.param = p.name
 join mainspring.reactive_task t on t.task = u.task

@@ -1,0 +1,99 @@
+"""The text of a failure, as it is stored and shown: the exception's type, its message and its place.
+
+Whatever an exception contains, PostgreSQL can store its text, and it has a bound.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import thread
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from mainspring.shape import told
+
+ERROR_BYTES = 16_000
+GROUP_SHOWN = 3  # of the exceptions of a group
+FRAMES_SHOWN = 8  # of a traceback, the last ones
+FRAMES_KEPT = 200  # texts of such frames
+# Where calls come through before they are in the user's code: here, and a thread of the pool.
+ENGINE = (f"{Path(__file__).parent}{os.sep}", thread.__file__)
+
+_frames: dict[tuple[object, ...], str] = {}
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
+    name, message, shown = _name_of(error), _message_of(error), [error]
+    if isinstance(error, BaseExceptionGroup):  # says of itself only how many there are
+        leaves = list(_leaves(error))[:GROUP_SHOWN]
+        message += "".join(f"; {_name_of(leaf)}: {_message_of(leaf)}" for leaf in leaves)
+        shown += leaves
+    frames = ""
+    for each in shown:
+        with suppress(BaseException):
+            frames += _frames_of(each)
+    return clean_text(name, 500), clean_text(
+        f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
+    )
+
+
+def _name_of(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return told(error)
+    except BaseException as broken:  # an exception whose __str__ raises is still an exception
+        return f"(its text cannot be had: {type(broken).__name__})"
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _frames_of(error: BaseException) -> str:
+    """The last frames of an exception's traceback as text. To make it takes longer than a small task, and
+    failures come from few places: those of the last ones are kept."""
+    trace = each = _below(error.__traceback__)
+    places = []
+    while each is not None:
+        code = each.tb_frame.f_code  # equal to others of the same text in another file
+        places.append((code.co_filename, code, each.tb_lasti, each.tb_lineno))
+        each = each.tb_next
+    key = tuple(places[-FRAMES_SHOWN:])
+    text = _frames.get(key)
+    if text is None:
+        if len(_frames) >= FRAMES_KEPT:
+            _frames.clear()
+        text = _frames[key] = "".join(traceback.format_tb(trace, limit=-FRAMES_SHOWN))
+    return text
+
+
+def _below(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the user's own code on; all of it where there is none."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(ENGINE):
+        found = found.tb_next
+    return trace if found is None else found
+
+
+def clean_text(text: str, most: int) -> str:
+    """Text without NUL and lone surrogates, of at most so many bytes; what is cut is said."""
+    raw = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
+    if len(raw) <= most:
+        return raw.decode()
+    return raw[: most - 40].decode("utf-8", "ignore") + f"... ({len(raw)} bytes in all)"

@@ -1,0 +1,48 @@
+"""The engine's own work, above the kernel's door: bulk operations, recurring visits, the upkeep of history.
+
+bulk.py        operations on any visits: restart or delete parked ones, put past tasks back
+cron.py        when a cron line comes next, in the time zone it names; pure, no I/O
+doctor.py      what is wrong with history's days and with recurring visits
+flood.py       flags a queue in which more visits wait than its bound allows
+layer.py       these jobs as a layer of the worker: their queues, handlers, operations and chores
+operation.py   an operator's bulk jobs: items, progress, pause, resume and cancel
+recurring.py   visits that come again by a cron line
+statements.py  the statements by name
+upkeep.py      makes days of history ahead, drops old ones, forgets dead workers
+sql/           the statements, one a file; those that write visits are in the kernel
+
+This file is the door: layers import the names below and nothing behind them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazily import on_demand
+
+if TYPE_CHECKING:
+    from mainspring.jobs.bulk import OPERATIONS
+    from mainspring.jobs.cron import check_schedule, next_tick
+    from mainspring.jobs.operation import Operation, list_operations, start_operation
+    from mainspring.jobs.recurring import Schedule, sync_recurring
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "bulk": "OPERATIONS",
+            "cron": "check_schedule next_tick",
+            "operation": "Operation list_operations start_operation",
+            "recurring": "Schedule sync_recurring",
+        },
+    )
+
+__all__ = [
+    "OPERATIONS",
+    "Operation",
+    "Schedule",
+    "check_schedule",
+    "list_operations",
+    "next_tick",
+    "start_operation",
+    "sync_recurring",
+]

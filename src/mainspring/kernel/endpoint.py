@@ -1,0 +1,92 @@
+"""An endpoint: somebody elsewhere whom the runs of some queues need, such as a stage service or a broker.
+
+That it is away is one fact about it, not a failure of each visit. While it is away, nothing of its queues
+is read, and nothing starts. It is tried again, ever more rarely. When it is back, one run goes first; each
+success lets twice as many go. Of one worker; used by its event loop, and read by its heart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from mainspring.errors import EndpointAway
+
+# Seconds before the first trial, and at most.
+FIRST_TRIAL = 0.5
+LONGEST_REST = 30.0
+# From so many runs at once on, an endpoint that was away is trusted again.
+TRUSTED = 256
+
+
+class Endpoint:
+    """Whether somebody is there. Starts as being there.
+
+    `probe` tries it: it returns when it is back, and raises when it is not.
+    """
+
+    def __init__(self, name: str, probe: Callable[[], Awaitable[None]]) -> None:
+        self.name = name
+        self.reason: str | None = None  # why it is away; None while it is there
+        self.away_since: datetime | None = None
+        self.most: int | None = None  # runs at once, while it is coming back
+        self._probe = probe
+        self._rest = FIRST_TRIAL
+        self._trying: asyncio.Task[None] | None = None
+        self._told: list[Callable[[], None]] = []
+
+    @property
+    def is_away(self) -> bool:
+        return self.reason is not None
+
+    def when_back(self, told: Callable[[], None]) -> None:
+        """Have this called each time that more runs may start."""
+        self._told.append(told)
+
+    def left(self, error: EndpointAway) -> None:
+        """A run found it away. The first moment counts; the newest reason is shown."""
+        self.reason = str(error)
+        self.away_since = self.away_since or datetime.now(UTC)
+        if self._trying is None or self._trying.done():
+            first = max(self._rest, error.retry_after or 0.0)
+            self._trying = asyncio.get_running_loop().create_task(self._try(first))
+
+    async def _try(self, rest: float) -> None:
+        while True:
+            await asyncio.sleep(rest * random.uniform(0.8, 1.2))
+            rest = self._rest = min(LONGEST_REST, 2 * self._rest)
+            try:
+                await self._probe()
+            except EndpointAway as error:
+                self.reason = str(error)
+                rest = max(rest, error.retry_after or 0.0)
+            except Exception as error:
+                self.reason = f"{type(error).__name__}: {error}"
+            else:
+                break
+        self.reason, self.most = None, 1
+        self._tell()
+
+    def succeeded(self) -> None:
+        """A run had what it needed."""
+        if self.most is None or self.is_away:
+            return
+        self._rest, self.away_since = FIRST_TRIAL, None
+        self.most = 2 * self.most if 2 * self.most < TRUSTED else None
+        self._tell()
+
+    def _tell(self) -> None:
+        for told in self._told:
+            told()
+
+    def has_room(self, running: int) -> bool:
+        """Whether one more run may start."""
+        return not self.is_away and (self.most is None or running < self.most)
+
+    async def close(self) -> None:
+        """Try it no more."""
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.gather(self._trying, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""What an operator asks and orders, above the kernel's door.
+
+doctor.py      looks at the server, the schema and the tables, and says what is wrong
+history.py     searches past runs by queue, key, time, outcome, error and payload field
+invariants.py  looks for broken invariants (`mainspring.violation`) within a bounded time
+keys.py        keys as users know them and as visits have them
+parked.py      parked visits: listed, counted, restarted, cancelled
+queues.py      queues: their load, pause and resume, limits
+rights.py      which rights a role lacks, for the doctor
+statements.py  the statements by name
+status.py      the engine at a glance: workers, pools, queues, lag, throughput
+visits.py      live visits: found by key, listed by queue
+why.py         why a visit has not run: named causes with facts
+sql/           the statements, one a file; those that write visits are in the kernel
+
+This file is the door: layers import the names below and nothing behind them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazily import on_demand
+
+if TYPE_CHECKING:
+    from mainspring.operate.doctor import LEVELS, Finding
+    from mainspring.operate.history import (
+        FINAL,
+        HistoryFilter,
+        HistoryPosition,
+        PastRun,
+        count_history,
+        put_back,
+        search_history,
+    )
+    from mainspring.operate.parked import (
+        ParkedFilter,
+        ParkedPlace,
+        ParkedPosition,
+        ParkedVisit,
+        cancel_visits,
+        count_parked,
+        list_parked,
+        restart_parked,
+    )
+    from mainspring.operate.queues import QUEUE_LIMITS, check_limit
+    from mainspring.operate.rights import explaining, missing_rights
+    from mainspring.operate.status import WorkerStatus, list_workers
+    from mainspring.operate.why import VISIT_REMEDIES, why_visit
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "doctor": "Finding LEVELS",
+            "history": "FINAL HistoryFilter HistoryPosition PastRun count_history put_back search_history",
+            "parked": "ParkedFilter ParkedPlace ParkedPosition ParkedVisit cancel_visits count_parked "
+            "list_parked restart_parked",
+            "queues": "QUEUE_LIMITS check_limit",
+            "rights": "explaining missing_rights",
+            "status": "WorkerStatus list_workers",
+            "why": "VISIT_REMEDIES why_visit",
+        },
+    )
+
+__all__ = [
+    "FINAL",
+    "LEVELS",
+    "QUEUE_LIMITS",
+    "VISIT_REMEDIES",
+    "Finding",
+    "HistoryFilter",
+    "HistoryPosition",
+    "ParkedFilter",
+    "ParkedPlace",
+    "ParkedPosition",
+    "ParkedVisit",
+    "PastRun",
+    "WorkerStatus",
+    "cancel_visits",
+    "check_limit",
+    "count_history",
+    "count_parked",
+    "explaining",
+    "list_parked",
+    "list_workers",
+    "missing_rights",
+    "put_back",
+    "restart_parked",
+    "search_history",
+    "why_visit",
+]

@@ -1,0 +1,193 @@
+"""Parked visits: those that need an operator. They keep payload and error until somebody decides.
+
+Restarting frees a visit with nothing counted against it and the id (idempotency key) that it had,
+unless fresh ids are asked for (T6). Deleting one calls it off: it is gone, and history says
+'cancelled', so that whoever waits for its result is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from mainspring.db.database import Database
+from mainspring.db.literals import numbers, texts
+from mainspring.db.tx import Tx
+from mainspring.kernel import KERNEL_SQL, check_page, decoded, tokens
+from mainspring.operate.keys import stored_keys
+from mainspring.operate.statements import SQL
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFilter:
+    """Which parked visits. `key` is an id or the key within `group`; `error` is a part of the error's
+    text, in any case."""
+
+    queue: str | None = None
+    key: str | None = None
+    group: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means all of them: an empty text is no condition."""
+        return not any(asdict(self).values())
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedPosition:
+    """Where a page of parked visits ends: the next one begins below it."""
+
+    at: datetime
+    queue: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedVisit:
+    """A visit that waits for an operator."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    group: str | None
+    priority: int
+    attempt: int  # of its last run; 1 is the first
+    crashes: int
+    parked_at: datetime
+    offered_while_parked: bool
+    error_type: str
+    error: str | None
+    payload: Any
+    created_at: datetime
+
+    @property
+    def position(self) -> ParkedPosition:
+        return ParkedPosition(self.parked_at, self.queue, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedGroup:
+    """Parked visits of one queue that failed alike."""
+
+    queue: str
+    error_type: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedPlace:
+    """Where a visit lies: its primary key."""
+
+    shard: int
+    key: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A visit that an order was carried out on."""
+
+    queue: str
+    key: str
+    id: UUID
+
+
+class FreedVisit(NamedTuple):
+    """A parked visit that was restarted."""
+
+    queue: str
+    key: str
+    id: UUID
+    hints: int
+
+
+async def list_parked(
+    database: Database,
+    tx: Tx,
+    wanted: ParkedFilter,
+    *,
+    limit: int = 100,
+    before: ParkedPosition | None = None,
+) -> list[ParkedVisit]:
+    """A page of parked visits, newest first; the next page begins before its last one."""
+    await tx.run(SQL["walk_in_order"])
+    found = await tx.rows(
+        SQL["list_parked"],
+        ParkedVisit,
+        **_values(wanted),
+        most=check_page(limit),
+        before_at=before.at if before else None,
+        before_queue=before.queue if before else None,
+        before_key=before.key if before else None,
+    )
+    return [replace(visit, payload=decoded(visit.payload)) for visit in found]
+
+
+def _values(wanted: ParkedFilter) -> dict[str, object]:
+    return {
+        "queue": wanted.queue,
+        "keys": None if wanted.key is None else stored_keys(wanted.key, wanted.group),
+        "grp": wanted.group,
+        "error": wanted.error,
+        "error_type": wanted.error_type,
+        "since": wanted.since,
+        "until": wanted.until,
+    }
+
+
+async def group_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> list[ParkedGroup]:
+    """Parked visits counted by queue and type of error, the most first."""
+    return await tx.rows(SQL["group_parked"], ParkedGroup, **_values(wanted))
+
+
+async def count_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> int:
+    """How many parked visits there are."""
+    return sum(group.count for group in await group_parked(database, tx, wanted))
+
+
+async def restart_parked(
+    database: Database, tx: Tx, places: Sequence[ParkedPlace], *, fresh_ids: bool = False
+) -> list[Changed]:
+    """Free these parked visits; what is not returned was not parked any more, or is locked."""
+    freed = await tx.rows(
+        KERNEL_SQL["restart_parked"],
+        FreedVisit,
+        shards=numbers([p.shard for p in places]),
+        keys=texts([p.key for p in places]),
+        queues=texts([p.queue for p in places]),
+        versions=numbers(tokens(len(places))),
+        fresh_ids=fresh_ids,
+        priority=None,
+    )
+    return [Changed(visit.queue, visit.key, visit.id) for visit in freed]
+
+
+async def cancel_visits(
+    database: Database,
+    tx: Tx,
+    places: Sequence[ParkedPlace],
+    *,
+    reason: str,
+    parked_only: bool = False,
+) -> list[Changed]:
+    """Call visits off that no run holds: they are gone, and history says so."""
+    return await tx.rows(
+        KERNEL_SQL["cancel_visits"],
+        Changed,
+        shards=[p.shard for p in places],
+        keys=[p.key for p in places],
+        queues=[p.queue for p in places],
+        parked_only=parked_only,
+        reason=reason,
+    )

@@ -1,0 +1,182 @@
+"""Queues as an operator sees and sets them: their load, pause and resume, limits.
+
+An order reaches every worker at once by a notification, and at its next beat without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.db.database import Database
+from mainspring.db.sql import Statement
+from mainspring.db.tx import Tx
+from mainspring.errors import InvalidSetting, NotFound
+from mainspring.kernel import OWN, REMOTE
+from mainspring.operate.statements import SQL
+from mainspring.phrases import counted, nearest
+
+# So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
+COUNT_MOST = 200_000
+QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLoad:
+    """A queue and what lies in it. Not `known`: visits have the name, but no code declared it."""
+
+    name: str
+    pool: str | None
+    kind: str | None
+    concurrency: int | None
+    rate: float | None
+    group_concurrency: int | None
+    group_rate: float | None
+    searchable: list[str] | None
+    waiting_max: int | None
+    is_full: bool | None
+    paused_at: datetime | None
+    known: bool
+    workers: int
+    waiting: int
+    scheduled: int
+    running: int
+    parked: int
+    lag_seconds: float
+    capped: list[str] = field(
+        default_factory=list
+    )  # which counts stopped: there are at least so many
+
+    def count(self, name: str) -> str:
+        """A count as people read it: `1000+` where counting stopped."""
+        return f"{getattr(self, name)}{'+' if name in self.capped else ''}"
+
+    @property
+    def waits(self) -> str:
+        """How many visits wait, in words."""
+        least = "at least " if {"waiting", "scheduled"} & set(self.capped) else ""
+        return least + counted(self.waiting + self.scheduled, "visit", "waits", "wait")
+
+    @property
+    def unserved(self) -> bool:
+        """Visits wait here and no living worker knows the queue: a task was renamed or removed."""
+        return self.workers == 0 and self.kind != REMOTE and self.waiting + self.scheduled > 0
+
+
+class ChangedQueue(NamedTuple):
+    """A queue that an order was carried out on; workers are told."""
+
+    name: str
+    pg_notify: None
+
+
+class PausedQueue(NamedTuple):
+    """A queue that was paused or resumed, and whether it was paused before."""
+
+    name: str
+    paused_before: bool
+
+
+async def list_queues(
+    database: Database, tx: Tx, *, name: str | None = None, exact: bool = False
+) -> list[QueueLoad]:
+    """All queues with their load, or one. Unless `exact`, counting stops at COUNT_MOST over all."""
+    most = None if exact else COUNT_MOST
+    return await tx.rows(SQL["list_queues"], QueueLoad, name=name, most=most)
+
+
+async def pause_queue(database: Database, tx: Tx, name: str) -> None:
+    """Start nothing of this queue until it is resumed; what runs goes on."""
+    await _order(database, tx, SQL["pause_queue"], name, paused=True)
+
+
+async def resume_queue(database: Database, tx: Tx, name: str) -> None:
+    """Undo a pause."""
+    await _order(database, tx, SQL["pause_queue"], name, paused=False)
+
+
+async def pause_queues(
+    database: Database, tx: Tx, *, paused: bool, keep: Iterable[str] = ()
+) -> dict[str, bool]:
+    """Pause or resume all queues, the engine's own too, except some; whether each was paused before.
+
+    Of all queues that there are: what a release declares later is not paused by it.
+    """
+    keep = list(keep)
+    for name in keep:
+        await check_queue(database, tx, name)
+    queues = await tx.rows(SQL["pause_queues"], PausedQueue, paused=paused, keep=keep)
+    return {queue.name: queue.paused_before for queue in queues}
+
+
+async def limit_queue(
+    database: Database,
+    tx: Tx,
+    name: str,
+    limits: dict[str, float | None],
+    *,
+    source: str = "",
+) -> None:
+    """Set some of SET_BY_OPERATORS; None lifts one. Stands until the code declares something else, and
+    is kept with who did it."""
+    if not limits:
+        raise InvalidSetting(f"name a limit to set: {', '.join(SET_BY_OPERATORS)}")
+    for limit, value in limits.items():
+        check_limit(limit, value)
+    changes = msgspec.json.encode(limits).decode()
+    await _order(database, tx, SQL["limit_queue"], name, changes=changes, source=source)
+
+
+def check_limit(name: str, value: object) -> None:
+    """Refuse a limit that does not exist or is out of range."""
+    if name not in SET_BY_OPERATORS:
+        raise InvalidSetting(f"a limit is one of {', '.join(SET_BY_OPERATORS)}, got {name!r}")
+    if value is None:
+        return
+    whole = not name.endswith("rate")
+    number = value if isinstance(value, int if whole else int | float) else None
+    least = 1 if whole else 0.000_001
+    if number is None or isinstance(value, bool) or not least <= number <= 1_000_000:
+        raise InvalidSetting(
+            f"{name} must be {'a whole number of 1' if whole else 'more than 0'} to 1000000, "
+            f"got {value!r}; to start nothing, pause the queue"
+        )
+
+
+async def _order(
+    database: Database, tx: Tx, statement: Statement, name: str, **values: object
+) -> None:
+    if await tx.first(statement, ChangedQueue, name=name, **values) is None:
+        raise await unknown_queue(database, tx, name)
+
+
+async def check_queue(database: Database, tx: Tx, name: str) -> None:
+    """Refuse a name that no code ever declared and no visit has."""
+    names = await list_names(tx)
+    if name not in names and not await list_queues(database, tx, name=name):
+        raise await unknown_queue(database, tx, name)
+
+
+async def unknown_queue(database: Database, tx: Tx, name: str) -> NotFound:
+    """The error for a queue that is not there, with the nearest that is."""
+    names = await list_names(tx)
+    return NotFound(f"no queue is named {name!r}{nearest_queue(name, names)}")
+
+
+async def list_names(tx: Tx) -> list[str]:
+    """The names of all queues that code has declared."""
+    return await tx.rows(SQL["list_names"], str)
+
+
+def nearest_queue(name: str, known: Iterable[str]) -> str:
+    """The nearest queue, or, where none is near, which there are."""
+    tasks = sorted(other for other in known if not other.startswith(OWN))
+    if near := nearest(name, known):
+        return near
+    more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
+    return f"; there are {', '.join(map(repr, tasks[:5]))}{more}" if tasks else "; there are none"

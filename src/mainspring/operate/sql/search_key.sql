@@ -1,0 +1,30 @@
+-- Past runs of one key (as it may be stored), newest first, before a position. Locks nothing.
+-- Rides the primary key of runs and history_bundle_key.
+select h.day, h.run, h.id, h.queue, h.key, h.grp as "group", h.priority, h.attempt, h.outcome::text as outcome, h.superseded, h.worker_id,
+  h.created_at, h.due_at, h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload::text as payload,
+  h.result::text as result
+from (
+  select h.day, h.run, h.id, h.queue, h.key, h.grp, h.priority, h.attempt, h.outcome, h.superseded, h.worker_id, h.created_at,
+    h.due_at, h.started_at, h.ended_at, h.duration_ms, h.error_type, h.error, h.payload, h.result
+  from mainspring.history_run h
+  where h.key = any(%(keys)s::text[])
+  union all
+  select p.day, r.run, r.id, p.queue, k.key, null, p.priority, 1, 'done', false, p.worker_id, r.created_at,
+    r.due_at, r.started_at, r.ended_at, r.duration_ms, null, null, r.payload, null
+  from unnest(%(keys)s::text[]) as k(key)
+  cross join lateral mainspring.bundles_with(k.key) p
+  cross join lateral mainspring.runs_of(p) r
+  where r.id::text = k.key
+) h
+where (%(queue)s::text is null or h.queue = %(queue)s::text)
+  and (%(error_type)s::text is null or h.error_type = %(error_type)s::text)
+  and h.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  and h.ended_at <= least(coalesce(%(until)s::timestamptz, 'infinity'), coalesce(%(before_at)s::timestamptz, 'infinity'))
+  and (%(before_at)s::timestamptz is null or (h.ended_at, h.run) < (%(before_at)s::timestamptz, %(before_run)s::bigint))
+  and (%(outcomes)s::text[] is null or h.outcome::text = any(%(outcomes)s::text[]))
+  and (%(error)s::text is null or strpos(lower(h.error), lower(%(error)s::text)) > 0)
+  and (%(grp)s::text is null or h.grp = %(grp)s::text)
+  and (cardinality(%(fields)s::text[]) = 0 or not exists (
+    select from unnest(%(fields)s::text[], %(texts)s::text[]) as f(name, text) where (h.payload ->> f.name) is distinct from f.text))
+order by h.ended_at desc, h.run desc
+limit %(most)s::integer

@@ -1,0 +1,89 @@
+"""Live visits as an operator sees them: found by key, listed by queue. Nothing here locks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from mainspring.db.database import Database
+from mainspring.db.tx import Tx
+from mainspring.errors import InvalidSetting
+from mainspring.kernel import check_page, decoded
+from mainspring.operate.keys import stored_keys
+from mainspring.operate.parked import ParkedPlace
+from mainspring.operate.statements import SQL
+
+STATES = ("waiting", "scheduled", "running", "parked")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveVisit:
+    """A visit that is in the table now. `state` is one of STATES (T4)."""
+
+    queue: str
+    key: str
+    id: UUID
+    group: str | None
+    priority: int
+    state: str
+    due_at: datetime
+    attempt: int  # of the run under way or to come, of a parked one its last; 1 is the first
+    crashes: int
+    holder: UUID | None
+    started_at: datetime | None
+    held_until: datetime | None
+    expires_at: datetime | None
+    parked_at: datetime | None
+    error: str | None
+    payload: Any
+    created_at: datetime
+    changed_at: datetime
+    shard: int
+
+    @property
+    def place(self) -> ParkedPlace:
+        return ParkedPlace(self.shard, self.key, self.queue)
+
+
+async def find_visit(
+    database: Database,
+    tx: Tx,
+    key: str,
+    *,
+    queue: str | None = None,
+    group: str | None = None,
+) -> list[LiveVisit]:
+    """Visits of a key (a task's id, or its key within a group), of one queue or of all."""
+    keys = stored_keys(key, group)
+    return _live(await tx.rows(SQL["find_visit"], LiveVisit, keys=keys, queue=queue, grp=group))
+
+
+async def list_visits(
+    database: Database,
+    tx: Tx,
+    *,
+    queue: str | None = None,
+    state: str | None = None,
+    limit: int = 100,
+) -> list[LiveVisit]:
+    """Visits in the order in which they will run, running ones first; parked ones are apart."""
+    if state not in (None, "waiting", "scheduled", "running"):
+        raise InvalidSetting(
+            f"state must be 'waiting', 'scheduled' or 'running', got {state!r}; "
+            "parked visits have a list of their own"
+        )
+    most = check_page(limit)
+    found: list[LiveVisit] = []
+    if state in (None, "running"):
+        found += await tx.rows(SQL["list_held"], LiveVisit, queue=queue, most=most)
+    if state != "running":
+        found += await tx.rows(SQL["list_visits"], LiveVisit, queue=queue, state=state, most=most)
+    return _live(found[:most])
+
+
+def _live(visits: Sequence[LiveVisit]) -> list[LiveVisit]:
+    """Visits whose payload is read as JSON."""
+    return [replace(visit, payload=decoded(visit.payload)) for visit in visits]

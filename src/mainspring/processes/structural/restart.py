@@ -1,0 +1,184 @@
+"""Restarting a process: what is redone, and why it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.db.steps import Steps, rows, run
+from mainspring.kernel import new_id
+from mainspring.processes.commit.change import FIRST_OF
+from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options
+from mainspring.processes.commit.visits import insert_steps
+from mainspring.processes.statements import SQL
+from mainspring.processes.structural.change import Answer, Locked, Structural, visit_of
+from mainspring.processes.structural.compensation import Scopes, around
+from mainspring.processes.structural.cone import TaskGraph
+from mainspring.processes.structural.request import ProcessRestart
+
+ENDED = ("done", "parked")  # from which a restart may begin
+FROM_SCRATCH = "the process was cancelled: restart it from scratch"
+NOT_WHILE_CANCELLING = (
+    "the process is being cancelled and its compensations run: restart it when they have ended"
+)
+NOT_WHILE_UNDOING = (
+    "compensations of what would be redone have not ended: restart when they have; one that is parked "
+    "is tried again (restart-tasks) or gone on without (resolve)"
+)
+UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
+
+
+class Restarting(Structural):
+    """The restart of one process."""
+
+    def restart(self, order: ProcessRestart) -> Steps[Answer]:
+        """Redo a task (or those of an actor that have ended), what it made and what depends on it;
+        without either, all of the process.
+
+        Other branches keep their results. A run of what is redone is refused by its token.
+        """
+        locked = yield from self.lock()
+        if locked.state == "open" and locked.cancelling:
+            yield from self.unlock()
+            return Answer(False, why=NOT_WHILE_CANCELLING)
+        graph = yield from self.read()
+        if (actor := order.actor) is not None:
+            starts = [n.id for n in graph.nodes.values() if n.actor == actor and n.state in ENDED]
+        else:
+            starts = [order.task or locked.root]
+        scopes = yield from self.read_scopes()
+        refused = (
+            _refusal(locked, graph, start, force=order.force or start == locked.root)
+            for start in starts
+        )
+        why = next(filter(None, refused), None)
+        if not starts:
+            why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
+        cone = graph.cone(starts) if why is None else set()
+        why = why or _undone_in_race(graph, scopes, cone)
+        if any(n.id in cone and decode_options(n.options).shielded for n in graph.live()):
+            why = why or NOT_WHILE_UNDOING
+        superseded = graph.superseded(cone, starts)
+        reset = sorted(cone - superseded)
+        first = [start for start in starts if start in cone]
+        why = why or _undone_before(graph, scopes, cone, [*first, *reset])
+        if (lost := graph.lost_input(reset)) is not None:
+            why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
+        if why is not None:
+            yield from self.unlock()
+            return Answer(False, why=why, missing=not any(id in graph.nodes for id in starts))
+        stopped = yield from self._drop(sorted(cone), graph)
+        reopened = {graph.nodes[id].promise for id in cone} | cone
+        process_id, redone = self.process_id, sorted(cone)
+        if superseded:
+            yield from run(SQL["supersede_tasks"], process_id=process_id, tasks=sorted(superseded))
+        yield from run(SQL["reopen_promises"], process_id=process_id, promises=sorted(reopened))
+        yield from run(SQL["drop_scopes"], process_id=process_id, tasks=redone)
+        again = {graph.nodes[id].scope_id for id in reset} - {None}
+        yield from run(SQL["reopen_scopes"], ids=sorted(map(str, again)))
+        yield from self._reset(graph, reset, reopened, locked.now, order.priority)
+        freed = yield from rows(
+            SQL["free_signals"], str, process_id=process_id, tasks=redone, fresh=order.fresh_signals
+        )
+        yield from self._cancel_children(redone)
+        root = graph.nodes[locked.root]
+        root_closed = root.outcome is not None and locked.root not in reopened
+        yield from self.unlock(
+            "open", root_closed=root_closed, generations=1 if locked.root in starts else 0
+        )
+        offers = [self._engine_visit("look", self.process_id)]
+        if freed:
+            offers.append(self._engine_visit("signal", new_id()))
+        yield from self._offer(offers)
+        return Answer(True, len(cone), stopped)
+
+    def _reset(
+        self,
+        graph: TaskGraph,
+        reset: Sequence[str],
+        reopened: set[str],
+        now: datetime,
+        priority: int | None,
+    ) -> Steps[None]:
+        counts = {}
+        for id in reset:
+            count, is_stopped = graph.open_inputs(id, reopened)
+            counts[id] = 0 if is_stopped else count
+        waits = [counts[id] for id in reset]
+        yield from run(
+            SQL["reset_tasks"], process_id=self.process_id, tasks=list(reset), waits=waits
+        )
+        counted = [id for id in reset if counts[id] >= 2]
+        if counted:
+            numbers = [1 if graph.nodes[id].actor == FIRST_OF else counts[id] for id in counted]
+            yield from run(
+                SQL["insert_waits"], process_id=self.process_id, tasks=counted, counts=numbers
+            )
+        visits = [
+            visit_of(self.process_id, graph.nodes[id], 1, engine=self.engine, now=now)
+            for id in reset
+            if counts[id] == 0
+        ]
+        if priority is not None:
+            visits = [msgspec.structs.replace(visit, priority=priority) for visit in visits]
+        yield from insert_steps(visits, self._shard_count)
+        # Deadlines move with a restart.
+        yield from self._offer(
+            [
+                self._engine_visit("deadline", v.key, v.deadline_at + DEADLINE_AFTER)
+                for v in visits
+                if v.deadline_at is not None
+            ]
+        )
+
+
+def _refusal(locked: Locked, graph: TaskGraph, start: str, *, force: bool) -> str | None:
+    """Why a restart from a task cannot be; None: it can."""
+    node = graph.nodes.get(start)
+    if node is None:
+        return f"process {locked.id} has no task {start}; it may have been pruned"
+    if start == locked.root:
+        return None
+    if locked.state == "cancelled":
+        return FROM_SCRATCH
+    if node.state in ("superseded", "cancelled"):
+        return f"task {start} is {node.state}: restart from the task that made it"
+    if node.state in ("open", "external") and not force:
+        return (
+            f"task {start} is {node.state} and has not ended: there is nothing to redo; "
+            "wait for it, or restart from the task that made it"
+        )
+    if node.done_no is not None and node.done_no <= locked.horizon:
+        return f"what followed task {start} was pruned: restart from a later task"
+    return None
+
+
+def _undone_before(
+    graph: TaskGraph, scopes: Scopes, cone: set[str], tasks: Iterable[str]
+) -> str | None:
+    """What was undone is not redone, wherever a restart begins: its scope has ended for good."""
+    for id in tasks:
+        for scope in around(graph.nodes[id].scope_id, scopes):
+            if scope.state in UNDONE and scope.opened_by not in cone:
+                return (
+                    f"task {id} lies in a scope that has failed and was undone: restart from the "
+                    f"task that opened it, {scope.opened_by}"
+                )
+    return None
+
+
+def _undone_in_race(graph: TaskGraph, scopes: Scopes, cone: set[str]) -> str | None:
+    """A race cannot be run again with a scope that lost it and was undone."""
+    for scope in scopes.values():
+        if scope.state not in UNDONE or scope.opened_by in cone:
+            continue
+        for id in cone:
+            inputs = {promise for promise, _ in graph.inputs[id]}
+            if graph.nodes[id].actor == FIRST_OF and scope.promise in inputs:
+                return (
+                    f"the race {id} would be run again with a scope that was undone: restart from "
+                    f"the task that opened it, {scope.opened_by}"
+                )
+    return None

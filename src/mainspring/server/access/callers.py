@@ -1,0 +1,94 @@
+"""Who a call comes from: by its token, or by the name in its client certificate.
+
+What the database said is believed for a few seconds, so that a revoked token is good for no longer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from mainspring.errors import Unauthenticated
+from mainspring.server.access.caller import Caller, anybody
+from mainspring.server.access.scopes import ADMIN, Scopes
+from mainspring.server.access.tokens import TokenRow, split
+from mainspring.server.handlers.store import Store
+from mainspring.server.statements import SQL
+
+BELIEVED_SECONDS = 4.0
+MOST_BELIEVED = 10_000
+
+
+class Callers:
+    """Finds the caller of each call."""
+
+    def __init__(
+        self, store: Store, *, local_token: str | None = None, open_to_all: bool = False
+    ) -> None:
+        """`local_token`: of this machine, which may do everything. `open_to_all`: nobody is asked."""
+        self._store = store
+        self._local = None if local_token is None else split(local_token)
+        self._open_to_all = open_to_all
+        self._found: OrderedDict[tuple[str, str], tuple[float, TokenRow | None]] = OrderedDict()
+        self._callers: dict[tuple[str, tuple[str, ...]], Caller] = {}
+
+    async def find(self, authorization: str | None, names: Sequence[str] = ()) -> Caller:
+        """The caller with this header, over a connection whose certificate has these names."""
+        if self._open_to_all:
+            return anybody()
+        if authorization is not None:
+            return await self._by_token(authorization)
+        for name in names:
+            row = await self._row("san", name)
+            if row is not None and row.is_good:
+                return self._caller(row)
+        raise Unauthenticated(
+            "say who you are: authorization: Bearer msp_..., or a client certificate that has scopes"
+        )
+
+    async def _by_token(self, authorization: str) -> Caller:
+        kind, _, text = authorization.partition(" ")
+        found = split(text.strip()) if kind.lower() == "bearer" else None
+        if found is None:
+            raise Unauthenticated("the authorization must be: Bearer msp_<id>_<secret>")
+        id, digest = found
+        if self._local is not None and id == self._local[0]:
+            if hmac.compare_digest(digest, self._local[1]):
+                return Caller("local", Scopes([ADMIN]))
+            raise _not_good()
+        row = await self._row("token", id)
+        if row is None or row.hash is None or not hmac.compare_digest(digest, row.hash):
+            raise _not_good()
+        if not row.is_good:
+            raise Unauthenticated(f"the token {id} has expired or was revoked")
+        return self._caller(row)
+
+    async def _row(self, kind: str, name: str) -> TokenRow | None:
+        now, known = time.monotonic(), self._found.get((kind, name))
+        if known is not None and now - known[0] < BELIEVED_SECONDS:
+            return known[1]
+        if kind == "san":
+            rows = await self._store.rows(SQL["find_san"], TokenRow, san=name)
+        else:
+            rows = await self._store.rows(SQL["find_token"], TokenRow, id=name)
+        row = rows[0] if rows else None
+        self._found[kind, name] = (now, row)
+        self._found.move_to_end((kind, name))
+        while len(self._found) > MOST_BELIEVED:
+            self._found.popitem(last=False)
+        return row
+
+    def _caller(self, row: TokenRow) -> Caller:
+        """Scopes are read once, however many calls come."""
+        place = (row.name, tuple(row.scopes))
+        if (caller := self._callers.get(place)) is None:
+            if len(self._callers) > MOST_BELIEVED:
+                self._callers.clear()
+            caller = self._callers[place] = Caller(row.name, Scopes(row.scopes))
+        return caller
+
+
+def _not_good() -> Unauthenticated:
+    return Unauthenticated("there is no such token")

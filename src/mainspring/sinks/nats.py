@@ -1,0 +1,173 @@
+"""Events to a stream of NATS JetStream, by nats-py.
+
+Acknowledged means: by the stream. Each record has a `Nats-Msg-Id`, so one that is sent again within the
+stream's window is kept once. That window is a convenience, not a promise: consumers compare `ce-sequence`.
+A publish that timed out may arrive later all the same; it is sent again with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from mainspring.entities.declare.event import Saved
+from mainspring.errors import EndpointAway, EventRefused, InvalidSetting, MissingExtra
+from mainspring.sinks.record import record_of, record_shape
+
+try:
+    import nats
+    from nats import errors, js
+    from nats.aio.client import Client
+    from nats.js import errors as js_errors
+except ImportError as error:  # pragma: no cover - depends on what is installed
+    raise MissingExtra("sending events to NATS", error.name, "nats") from error
+
+# Seconds for which an acknowledgement is waited.
+ACK_SECONDS = 5.0
+CONNECT_SECONDS = 5.0
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def escape(text: str) -> str:
+    """An id as one token of a subject: dots, blanks and wildcards are written as %XX, so is the rest."""
+    if not text:
+        return "%"  # no other id becomes this
+    return "".join(
+        c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text
+    )
+
+
+class Nats:
+    """A stream of JetStream that gets the events of a kind, under `<subject>.<kind>.<entity's id>`.
+
+    The stream must be there: `create=True` makes one of that name for these subjects, with the server's
+    defaults. `fields` and `state` choose what is sent. `options` are those of `nats.connect`.
+    """
+
+    decodes = False  # it sends JSON as the database has it
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        subject: str,
+        stream: str | None = None,
+        create: bool = False,
+        source: str = "mainspring",
+        prefix: str = "",
+        state: bool = True,
+        fields: Collection[str] | None = None,
+        large: str = "park",
+        options: dict[str, object] | None = None,
+    ) -> None:
+        tokens = subject.split(".")
+        if not all(token and set(token) <= _PLAIN for token in tokens):
+            raise InvalidSetting(
+                "subject must be words of letters, digits, '_' and '-' with dots between them, "
+                f"got {subject!r}"
+            )
+        if create and stream is None:
+            raise InvalidSetting("create=True needs the name of the stream: stream='...'")
+        if large not in ("park", "slim"):
+            raise InvalidSetting(f"large must be one of park, slim, got {large!r}")
+        self.subject, self.stream = subject, stream
+        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._create, self._large = create, large
+        self._shape = record_shape(source, prefix, state, fields)
+        self._options = options or {}
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def address(self) -> str:
+        """Where it sends to, as people are told."""
+        return f"nats {','.join(self._servers)} subject {self.subject}"
+
+    async def send(self, event: Saved) -> None:
+        """Send an event; returns when the stream has it."""
+        try:
+            await self._publish(event, slim=False)
+        except EventRefused:
+            if self._large != "slim":
+                raise
+            await self._publish(event, slim=True)
+
+    async def _publish(self, event: Saved, *, slim: bool) -> None:
+        record = record_of(event, self._shape, slim=slim)
+        headers = {f"ce-{name}": text for name, text in record.attributes.items()}
+        headers["Nats-Msg-Id"] = f"{record.attributes['source']}:{event.number}"
+        subject = f"{self.subject}.{escape(event.kind)}.{escape(record.key)}"
+        stream = await self._stream()
+        try:
+            await stream.publish(subject, record.data, timeout=ACK_SECONDS, headers=headers)
+        except errors.MaxPayloadError as error:
+            raise EventRefused(f"{self.address}: too large: {error}") from error
+        except js_errors.NoStreamResponseError as error:
+            raise EndpointAway(f"{self.address}: no stream takes {subject}") from error
+        except js_errors.APIError as error:
+            text = f"{self.address}: {error.description or error} (code {error.err_code})"
+            if error.code == 503 or error.err_code == _STREAM_STORE_FAILED:
+                raise EndpointAway(text) from error
+            raise ValueError(text) from error
+        except (errors.Error, OSError, TimeoutError) as error:
+            raise EndpointAway(f"{self.address}: {_said(error)}") from error
+
+    async def _stream(self) -> js.JetStreamContext:
+        async with self._opening:
+            if self._client is None or self._client.is_closed:
+                self._client = await self._connect()
+        return self._client.jetstream()
+
+    async def _connect(self) -> Client:
+        async def ignored(_: Exception) -> None:
+            """Each call says what failed. Without this nats-py prints a traceback for every attempt."""
+
+        try:
+            client = await nats.connect(
+                self._servers,
+                error_cb=ignored,
+                connect_timeout=CONNECT_SECONDS,
+                allow_reconnect=True,
+                max_reconnect_attempts=1,
+                pending_size=0,
+                name="mainspring",
+                **self._options,
+            )
+        except (errors.Error, OSError, TimeoutError) as error:
+            raise EndpointAway(f"{self.address}: {_said(error)}") from error
+        if self._create:
+            name = self.stream or ""
+            try:
+                await client.jetstream().add_stream(name=name, subjects=[f"{self.subject}.>"])
+            except js_errors.APIError as error:
+                if error.err_code != _STREAM_NAME_IN_USE:
+                    await client.close()
+                    raise EndpointAway(f"{self.address}: {error.description or error}") from error
+        return client
+
+    async def probe(self) -> None:
+        """Whether the server is there and a stream takes these subjects; raises EndpointAway if not."""
+        stream = await self._stream()
+        try:
+            await stream.find_stream_name_by_subject(f"{self.subject}.probe.probe")
+        except js_errors.NotFoundError as error:
+            raise EndpointAway(f"{self.address}: no stream takes its subjects") from error
+        except (errors.Error, js_errors.Error, OSError, TimeoutError) as error:
+            raise EndpointAway(f"{self.address}: {_said(error)}") from error
+
+    async def close(self) -> None:
+        """What is not acknowledged by now is sent again by whoever is next."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(errors.Error, OSError, TimeoutError):
+                await client.close()
+
+
+# Codes of JetStream's own.
+_STREAM_NAME_IN_USE = 10058
+_STREAM_STORE_FAILED = 10077
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,152 @@
+"""Parked visits: found by filter, restarted with their id, deleted with a word in history."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import NotFound
+from mainspring.kernel.outcome import Parked
+from mainspring.operate.history import HistoryFilter
+from mainspring.operate.parked import ParkedFilter
+from visits import QUEUE, Visits, queue
+
+
+def park(visits: Visits, me: UUID, *keys: str, error: str = "ValueError: no", **options: object):
+    visits.offer(*keys, **options)  # type: ignore[arg-type]
+    name = str(options.get("queue", QUEUE))
+    outcome = Parked(error_type=error.split(":")[0], error=error)
+    for key in keys:
+        visits.settle(me, (visits.start(visits.visit(key, name)), outcome))
+
+
+async def test_parked_visits_are_listed_newest_first_with_payload_and_error(visits, me, app):
+    park(visits, me, "a", payload={"n": 1})
+    park(visits, me, "b", error="OSError: gone")
+
+    found = await app.operator.parked()
+
+    assert [visit.key for visit in found] == ["b", "a"]
+    assert (found[0].error_type, found[0].error) == ("OSError", "OSError: gone")
+    assert found[1].payload == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (ParkedFilter(queue="other"), {"c"}),
+        (ParkedFilter(key="a"), {"a"}),
+        (ParkedFilter(group="acme"), {"b"}),
+        (ParkedFilter(error="TIMED out"), {"b"}),
+        (ParkedFilter(error_type="ValueError"), {"a", "c"}),
+        (ParkedFilter(queue="nowhere"), set()),
+    ],
+)
+async def test_parked_visits_are_found_by_each_filter(visits, me, app, wanted, expected):
+    visits.register(queue("other"))
+    park(visits, me, "a")
+    park(visits, me, "b", error="TimeoutError: timed out", group="acme")
+    park(visits, me, "c", queue="other")
+
+    found = {visit.key for visit in await app.operator.parked(wanted)}
+
+    assert expected == found
+    assert len(expected) == await app.operator.count_parked(wanted)
+
+
+async def test_pages_of_parked_visits_join_without_gap_or_repeat(visits, me, app):
+    visits.register(queue("other"))
+    park(visits, me, "a", "b", "c")
+    park(visits, me, "d", "b", queue="other")
+    visits.query("update mainspring.visit set parked_at = date_trunc('day', parked_at)")
+
+    seen: list[tuple[str, str]] = []
+    before = None
+    while page := await app.operator.parked(limit=2, before=before):
+        seen += [(visit.queue, visit.key) for visit in page]
+        before = page[-1].position
+
+    assert 5 == len(seen) == len(set(seen))
+
+
+async def test_parked_visits_are_counted_by_queue_and_error(visits, me, app):
+    park(visits, me, "a", "b")
+    park(visits, me, "c", error="the worker that ran it died (3 of 3): x")
+    visits.change("c", crashes=3)
+
+    groups = await app.operator.parked_groups()
+
+    assert [(g.error_type, g.count) for g in groups] == [("ValueError", 2), ("WorkerDied", 1)]
+
+
+async def test_a_restarted_visit_is_due_at_once_with_its_id_and_a_clean_slate(visits, me, app):
+    """T6: the idempotency key is the same after a restart."""
+    park(visits, me, "a")
+    before = visits.row("a")
+
+    await app.operator.restart(QUEUE, "a")
+
+    after = visits.row("a")
+    assert before["id"] == after["id"]
+    assert before["version"] != after["version"]
+    assert tuple(after[name] for name in ("attempt", "crashes", "error", "parked_at")) == (
+        0,
+        0,
+        None,
+        None,
+    )
+    assert visits.keys(me) == ["a"]
+
+
+async def test_a_restart_gives_a_fresh_id_on_demand(visits, me, app):
+    """T6"""
+    park(visits, me, "a")
+    before = visits.row("a")["id"]
+
+    await app.operator.restart(QUEUE, "a", fresh_id=True)
+
+    assert before != visits.row("a")["id"]
+
+
+async def test_restarting_what_is_not_parked_says_what_it_is(visits, me, app):
+    visits.offer("a")
+
+    with pytest.raises(NotFound, match="no parked visit 'a'; it is waiting"):
+        await app.operator.restart(QUEUE, "a")
+
+
+async def test_a_deleted_visit_is_cancelled_in_history(visits, me, app):
+    """T7: whoever asks for its result is told."""
+    park(visits, me, "a", payload={"n": 1})
+
+    await app.operator.delete(QUEUE, "a")
+
+    assert visits.row("a") is None
+    outcomes = [run.outcome for run in await app.operator.history(HistoryFilter(key="a"))]
+    assert outcomes == ["cancelled", "parked"]
+
+
+async def test_a_waiting_visit_can_be_called_off_and_a_running_one_not(visits, me, app):
+    visits.offer("a", "b")
+    visits.hold(me, visits.start("b"))
+
+    await app.operator.cancel(QUEUE, "a")
+    with pytest.raises(ValueError, match="'b' of queue 'ring' runs"):
+        await app.operator.cancel(QUEUE, "b")
+
+    assert visits.row("a") is None
+    assert visits.row("b") is not None
+
+
+async def test_a_settle_after_a_cancellation_changes_nothing(visits, me, app: Mainspring):
+    """T6: a visit is settled exactly once."""
+    visits.offer("a")
+    run = visits.start("a")
+
+    await app.operator.cancel(QUEUE, "a")
+    park_answer = visits.settle(me, (run, Parked(error_type="E", error="E: late")))
+
+    assert park_answer == ["gone"]
+    assert [row["outcome"] for row in visits.history("a")] == ["cancelled"]

@@ -1,0 +1,149 @@
+"""Events to a URL: a real HTTP receiver, the signature read by the reference library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import standardwebhooks
+
+from brokers import free_port
+from mainspring import Update
+from mainspring.errors import EndpointAway, EventRefused, InvalidSetting
+from mainspring.sinks import Webhook
+from mainspring.testing import wait_until
+from sinks.test_record import event
+from stages import Stages
+
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
+OTHER = "whsec_" + base64.b64encode(b"76543210fedcba9876543210").decode()
+
+
+class Receiver:
+    """Takes events; says what the test wants it to say."""
+
+    def __init__(self) -> None:
+        self.status, self.headers = 204, dict[str, str]()
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if receiver.status < 300:
+                    receiver.got.append(({k.lower(): v for k, v in self.headers.items()}, body))
+                self.send_response(receiver.status)
+                for name, value in receiver.headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/events"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+    yield found
+    found.close()
+
+
+async def test_an_event_comes_signed_as_a_standard_webhook(receiver: Receiver) -> None:
+    """During a change of secrets both sign: a receiver with either can check."""
+    target = Webhook(receiver.url, secrets=[OTHER, SECRET], source="shop")
+    await target.send(event())
+    await target.close()
+    [(headers, body)] = receiver.got
+    for secret in (SECRET, OTHER):
+        found = standardwebhooks.Webhook(secret).verify(body, headers)
+    assert found["id"] == "42"
+    assert found["source"] == "shop/listing"
+    assert found["data"]["entity"]["price"] == 7
+    assert headers["webhook-id"] == "kafka:42"
+    assert headers["content-type"].startswith("application/cloudevents+json")
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 410, 429, 500, 503])
+async def test_a_receiver_that_takes_nothing_is_away(receiver: Receiver, status: int) -> None:
+    receiver.status = status
+    receiver.headers = {"retry-after": "7", "location": "http://127.0.0.1:1/"}
+    target = Webhook(receiver.url, secrets=SECRET)
+    with pytest.raises(EndpointAway, match=f"said {status}") as raised:
+        await target.send(event())
+    assert raised.value.retry_after == 7.0
+    await target.close()
+
+
+async def test_an_event_that_is_refused_is_that_event_s_failure(receiver: Receiver) -> None:
+    target = Webhook(receiver.url, secrets=SECRET)
+    receiver.status = 422
+    with pytest.raises(ValueError, match="said 422"):
+        await target.send(event())
+    receiver.status = 413
+    with pytest.raises(EventRefused, match="said 413"):
+        await target.send(event())
+    await target.close()
+
+
+async def test_nobody_there_is_away_and_the_url_s_secrets_are_not_told() -> None:
+    port = free_port()
+    target = Webhook(f"http://user:pass@127.0.0.1:{port}/path?token=x", secrets=SECRET)
+    with pytest.raises(EndpointAway) as raised:
+        await target.send(event())
+    assert f"webhook http://127.0.0.1:{port}:" in str(raised.value)
+    assert not {"pass", "token"} & set(
+        str(raised.value).replace("?", " ").replace("/", " ").split()
+    )
+    await target.close()
+
+
+async def test_events_wait_for_a_receiver_that_is_away(stages: Stages, receiver: Receiver) -> None:
+    """S7: nothing is counted against the entity; in order when it is back."""
+    kind = stages.kind()
+    kind.stage(lambda entity: Update(rank=entity["price"]), name="Price", interest=["price"])
+    kind.sink("hook", Webhook(receiver.url, secrets=SECRET))
+    await stages.install()
+    receiver.status = 503
+    stages.add(1, price=1)
+    async with stages.app.worker():
+        await wait_until(lambda: stages.listing()["rank"] == 1, 20)
+        stages.change(price=2)
+        await wait_until(lambda: stages.listing()["rank"] == 2, 20)
+        await wait_until(
+            lambda: "said 503" in str((stages.visit("listing!hook") or {}).get("error")), 20
+        )
+        assert stages.visit("listing!hook")["attempt"] == 0  # type: ignore[index]
+        receiver.status = 200
+        await wait_until(lambda: len(receiver.got) == 2, 60)
+    assert [json.loads(body)["data"]["entity"]["rank"] for _, body in receiver.got] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "text"),
+    [
+        ("http://example.com/x", {}, "must use https"),
+        ("ftp://example.com", {}, "must begin with https"),
+        ("https://", {}, "name a host"),
+        ("https://example.com", {"secrets": "whsec_x"}, "at least 16 bytes"),
+        ("https://example.com", {"secrets": []}, "needs a secret"),
+    ],
+)
+def test_bad_settings_are_refused(url: str, settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidSetting, match=text):
+        Webhook(url, **{"secrets": SECRET, **settings})
