@@ -19,7 +19,7 @@ from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run, Visit, token
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.commit import Commit
-from mainspring.processes.commit.task_input import TaskRow, read_values, task_input_of
+from mainspring.processes.commit.task_input import StoredTask, read_values, task_input_of
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.statements import SQL
 
@@ -48,7 +48,7 @@ def decided(scene: Scene, task: str, decision: Decision) -> Run:
     [(process,)] = scene.query("select process_id::text from mainspring.task where id = %s", task)
     with psycopg.connect(scene.url) as connection:
         rows = connection.execute(SQL["read_tasks"].text, read_values([(process, task)])).fetchall()
-    run.change, run.outcome = change_of(task_input_of(TaskRow(*rows[0])), decision), Done()
+    run.change, run.outcome = change_of(task_input_of(StoredTask(*rows[0])), decision), Done()
     return run
 
 

@@ -43,11 +43,13 @@ class Lookout(Generic[K, V]):
         self._waiters: set[Waiter[K, V]] = set()
         self._more = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def wait(self, wanted: K, is_enough: Callable[[V], bool], seconds: float) -> V | None:
         """What was seen when it was enough, or at the end of the wait; None: it is not there."""
         found = (await self._look([wanted])).get(wanted)
-        if found is None or seconds <= 0 or is_enough(found):
+        # Closed: a call whose first look ended after `close` would wait for a loop that has gone.
+        if found is None or seconds <= 0 or is_enough(found) or self._closed:
             return found
         now = asyncio.get_running_loop().time()
         waiter = Waiter(wanted, is_enough, now + seconds, now + FIRST_PAUSE)
@@ -62,6 +64,7 @@ class Lookout(Generic[K, V]):
 
     async def close(self) -> None:
         """Answer all who wait by a last look; if the database is slow, they are not waited for."""
+        self._closed = True
         for waiter in self._waiters:
             waiter.until = waiter.next_at = 0.0
         self._more.set()
