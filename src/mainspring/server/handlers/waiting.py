@@ -27,6 +27,7 @@ class Waiter(Generic[K, V]):
     until: float
     next_at: float
     pause: float = FIRST_PAUSE
+    looked: bool = False
     seen: asyncio.Future[V] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -35,7 +36,8 @@ class Waiter(Generic[K, V]):
 class Lookout(Generic[K, V]):
     """Looks now and then for what is waited for, at first soon and later less often.
 
-    A database that goes away meanwhile is waited for like the end itself.
+    A database that goes away meanwhile is waited for like the end itself; one that is away at the first
+    look is an error at once. The first look is shared too: a burst of waiters is one statement.
     """
 
     def __init__(self, look: Callable[[Sequence[K]], Awaitable[dict[K, V]]]) -> None:
@@ -47,12 +49,10 @@ class Lookout(Generic[K, V]):
 
     async def wait(self, wanted: K, is_enough: Callable[[V], bool], seconds: float) -> V | None:
         """What was seen when it was enough, or at the end of the wait; None: it is not there."""
-        found = (await self._look([wanted])).get(wanted)
-        # Closed: a call whose first look ended after `close` would wait for a loop that has gone.
-        if found is None or seconds <= 0 or is_enough(found) or self._closed:
-            return found
+        if seconds <= 0 or self._closed:
+            return (await self._look([wanted])).get(wanted)
         now = asyncio.get_running_loop().time()
-        waiter = Waiter(wanted, is_enough, now + seconds, now + FIRST_PAUSE)
+        waiter = Waiter(wanted, is_enough, until=now + seconds, next_at=now)
         self._waiters.add(waiter)
         self._more.set()
         if self._loop is None or self._loop.done():
@@ -63,7 +63,7 @@ class Lookout(Generic[K, V]):
             self._waiters.discard(waiter)
 
     async def close(self) -> None:
-        """Answer all who wait by a last look; if the database is slow, they are not waited for."""
+        """Answer all who wait by a last look; if the database is slow, they may ask elsewhere."""
         self._closed = True
         for waiter in self._waiters:
             waiter.until = waiter.next_at = 0.0
@@ -71,6 +71,8 @@ class Lookout(Generic[K, V]):
         if self._loop is not None:
             with suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self._loop, LAST_LOOK_SECONDS)
+        for waiter in self._waiters:
+            _end(waiter, error=DatabaseUnavailable("the server stops; ask again"))
 
     async def _looking(self) -> None:
         while self._waiters:
@@ -103,13 +105,14 @@ class Lookout(Generic[K, V]):
                 _later(waiter, now)
 
     def _missed(self, waiter: Waiter[K, V], now: float, error: Exception) -> None:
-        if now >= waiter.until:
+        if now >= waiter.until or not waiter.looked:
             _end(waiter, error=error)
         else:
             _later(waiter, now)
 
 
 def _later(waiter: Waiter[K, V], now: float) -> None:
+    waiter.looked = True
     waiter.next_at = min(now + waiter.pause, max(waiter.until, now + FIRST_PAUSE))
     waiter.pause = min(LONGEST_PAUSE, waiter.pause * 1.5)
 
