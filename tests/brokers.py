@@ -1,4 +1,4 @@
-"""Real brokers for tests: NATS from its wheel, Kafka by librdkafka's own cluster in this process."""
+"""Real brokers for tests: NATS from its wheel; Kafka by `kafka_broker.py`, or librdkafka's own cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 UP_SECONDS = 20
 
@@ -68,6 +68,31 @@ def nats_server(home: Path) -> Iterator[NatsServer]:
         server.kill()
 
 
+def records(servers: str, topic: str, count: int) -> list[Message]:
+    """The first records of a topic, by partition and offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "test",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    found: list[Message] = []
+    deadline = time.monotonic() + 30
+    try:
+        parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, n, 0) for n in parts])
+        while len(found) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message)
+    finally:
+        consumer.close()
+    return found
+
+
 class KafkaCluster:
     """A cluster that lives as long as the producer that it is in."""
 
@@ -78,26 +103,7 @@ class KafkaCluster:
 
     def records(self, topic: str, count: int) -> list[Message]:
         """The first records of a topic, by partition and offset."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": "test",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        consumer.subscribe([topic])
-        found: list[Message] = []
-        deadline = time.monotonic() + 30
-        try:
-            while len(found) < count and time.monotonic() < deadline:
-                message = consumer.poll(0.2)
-                if message is not None and message.error() is None:
-                    found.append(message)
-        finally:
-            consumer.close()
-        return found
+        return records(self.servers, topic, count)
 
     def end(self) -> None:
         """All its brokers are gone."""

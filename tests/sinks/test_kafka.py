@@ -8,6 +8,7 @@ import json
 import pytest
 
 from brokers import KafkaCluster, free_port
+from kafka_broker import KafkaBroker
 from mainspring import Update
 from mainspring.errors import EndpointAway, EventRefused, InvalidSetting
 from mainspring.sinks import Kafka
@@ -21,12 +22,12 @@ def headers(message: object) -> dict[str, str]:
 
 
 async def test_what_was_saved_comes_in_order_of_each_entity(
-    stages: Stages, kafka: KafkaCluster
+    stages: Stages, kafka: KafkaCluster | KafkaBroker, topic: str
 ) -> None:
     """S7: from a row's change to the topic, by a worker; the key is the entity's id."""
     kind = stages.kind()
     kind.stage(lambda entity: Update(rank=entity["price"]), name="Price", interest=["price"])
-    kind.sink("kafka", Kafka(kafka.servers, topic="listings"))
+    kind.sink("kafka", Kafka(kafka.servers, topic=topic))
     await stages.install()
     stages.add(1, 2, price=1)
     async with stages.app.worker():
@@ -36,7 +37,7 @@ async def test_what_was_saved_comes_in_order_of_each_entity(
             await wait_until(lambda n=n: all(stages.listing(i)["rank"] == n for i in (1, 2)), 20)
         stages.query("delete from listing where id = 1")
         await wait_until(lambda: not stages.query("select number from mainspring.delivery"), 20)
-    found = await asyncio.to_thread(kafka.records, "listings", 7)
+    found = await asyncio.to_thread(kafka.records, topic, 7)
     own = [m for m in found if m.key() == b"1"]
     assert [json.loads(m.value())["entity"]["rank"] for m in own[:3]] == [1, 2, 3]
     assert [headers(m)["ce_type"] for m in own] == [*["listing.saved"] * 3, "listing.deleted"]
@@ -48,26 +49,26 @@ async def test_what_was_saved_comes_in_order_of_each_entity(
 
 @pytest.mark.parametrize(("deletes", "values"), [("tombstone", [None]), ("both", [b"{}", None])])
 async def test_a_delete_is_a_tombstone_where_asked(
-    kafka: KafkaCluster, deletes: str, values: list[bytes | None]
+    kafka: KafkaCluster | KafkaBroker, topic: str, deletes: str, values: list[bytes | None]
 ) -> None:
-    target = Kafka(kafka.servers, topic="t", deletes=deletes)
+    target = Kafka(kafka.servers, topic=topic, deletes=deletes)
     try:
         await target.send(event(what="deleted", body=None))
-        found = await asyncio.to_thread(kafka.records, "t", len(values))
+        found = await asyncio.to_thread(kafka.records, topic, len(values))
         assert [m.value() for m in found] == values
         assert [m.key() for m in found] == [b"1"] * len(values)
     finally:
         await target.close()
 
 
-async def test_a_cluster_that_is_not_there_is_away() -> None:
+async def test_a_cluster_that_is_not_there_is_away(topic: str) -> None:
     target = Kafka(
         f"127.0.0.1:{free_port()}",
-        topic="t",
+        topic=topic,
         settings={"delivery.timeout.ms": 1000, "log_level": 0},
     )
     try:
-        with pytest.raises(EndpointAway, match=r"kafka 127.0.0.1:\d+ topic t"):
+        with pytest.raises(EndpointAway, match=r"kafka 127.0.0.1:\d+ topic "):
             await target.send(event())
         with pytest.raises(EndpointAway):
             await target.probe()
@@ -75,15 +76,17 @@ async def test_a_cluster_that_is_not_there_is_away() -> None:
         await target.close()
 
 
-async def test_an_event_that_is_too_large_is_refused_or_sent_slim(kafka: KafkaCluster) -> None:
+async def test_an_event_that_is_too_large_is_refused_or_sent_slim(
+    kafka: KafkaCluster | KafkaBroker, topic: str
+) -> None:
     large = event(body=json.dumps({"entity": {"text": "x" * 2_000_000}}))
-    target = Kafka(kafka.servers, topic="t")
-    slim = Kafka(kafka.servers, topic="t", large="slim")
+    target = Kafka(kafka.servers, topic=topic)
+    slim = Kafka(kafka.servers, topic=topic, large="slim")
     try:
         with pytest.raises(EventRefused, match="too large"):
             await target.send(large)
         await slim.send(large)
-        [message] = await asyncio.to_thread(kafka.records, "t", 1)
+        [message] = await asyncio.to_thread(kafka.records, topic, 1)
         assert (message.value(), headers(message)["ce_slim"]) == (b"{}", "true")
     finally:
         await target.close()
@@ -91,12 +94,12 @@ async def test_an_event_that_is_too_large_is_refused_or_sent_slim(kafka: KafkaCl
 
 
 async def test_an_event_that_is_too_large_parks_its_entity_alone(
-    stages: Stages, kafka: KafkaCluster
+    stages: Stages, kafka: KafkaCluster | KafkaBroker, topic: str
 ) -> None:
     """S7: one entity's failure holds up no other."""
     kind = stages.kind()
     kind.stage(lambda entity: Update(rank=1), name="Price", interest=["price"])
-    kind.sink("kafka", Kafka(kafka.servers, topic="t", settings={"message.max.bytes": 5000}))
+    kind.sink("kafka", Kafka(kafka.servers, topic=topic, settings={"message.max.bytes": 5000}))
     await stages.install()
     stages.add(1, note="x" * 10_000)
     stages.add(2)
