@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Hundreds of tests start worker processes: each should find what the first one compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow test-oldest check bench bench-all schema proto clean
+.PHONY: demo test test-slow test-oldest check bench bench-all schema proto openapi clean
 
 $(STAMP): pyproject.toml
 	@echo "installing into $(VENV) ..."
@@ -54,6 +54,10 @@ schema: $(STAMP)
 # Generate Python from src/mainspring/v1/*.proto; a test compares it.
 proto: $(STAMP)
 	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src --grpc_python_out=src src/mainspring/v1/*.proto
+
+# Write the OpenAPI document anew from the table of routes; a test compares it.
+openapi: $(STAMP)
+	@$(BIN)/python -m mainspring.server.http.openapi > src/mainspring/server/http/openapi.json.new && mv src/mainspring/server/http/openapi.json.new src/mainspring/server/http/openapi.json
 
 clean:
 	rm -rf $(VENV) .mainspring .bench dist

@@ -154,7 +154,9 @@ class Visits:
 
     def beat(self, worker_id: UUID | None, *, slots: int, free: int) -> list[dict[str, Any]]:
         """A worker's sign of life, if it has a row."""
-        return self.call("beat", worker_id=worker_id, slots=slots, free=free, hanging="[]")
+        return self.call(
+            "beat", worker_id=worker_id, slots=slots, free=free, hanging="[]", away=None
+        )
 
     def declare_dead(self, worker_id: UUID) -> None:
         """The worker is gone, its leases free, as after a takeover."""

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.event import Saved
     from mainspring.entities.declare.ids import Codec
     from mainspring.entities.declare.kind_settings import Crawl
-    from mainspring.entities.declare.outcome import Untouched, Update
+    from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
-    from mainspring.entities.visit.clock import now
     from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.decider_api import (
         First,
@@ -115,14 +114,13 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
         __name__,
         {
             "app": "Mainspring",
-            "entities.visit.clock": "now",
             "entities.declare.consumer": "Sink",
             "entities.declare.kind_settings": "Crawl",
             "entities.declare.dao": "Change Dao one_by_one",
             "entities.declare.event": "Saved",
             "entities.declare.ids": "Codec",
             "entities.kind": "Kind",
-            "entities.declare.outcome": "Untouched Update",
+            "entities.declare.outcome": "Untouched Update now",
             "kernel.retry": "RetryPolicy",
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.process": "Process",

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
-from mainspring.db.database import probe
+from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
 from mainspring.db.schema import migrate
 from mainspring.db.tx import AnyConnection
@@ -33,7 +33,7 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
-from mainspring.kernel.layer import MakeLayer
+from mainspring.kernel.layer import Layer, MakeLayer, WorkerPort
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
@@ -46,7 +46,7 @@ from mainspring.processes.declare.process import Process, ProcessDecorator
 from mainspring.processes.declare.versions import Upcast
 from mainspring.processes.registry import Registry
 from mainspring.processes.remote.remote import Remote
-from mainspring.reactive.declare.advance_api import Advancing
+from mainspring.reactive.declare.advance import Advancing
 from mainspring.reactive.declare.declare import REACTIVE_ONLY, Data, declare
 from mainspring.reactive.declare.register import PoolSettings, register
 from mainspring.reactive.declare.task import ReactiveTask
@@ -54,7 +54,10 @@ from mainspring.reactive.model.durations import Duration
 from mainspring.reactive.model.gates import Cron
 from mainspring.reactive.model.triggers import Trigger
 from mainspring.reactive.model.values import Param
-from mainspring.tasks.declare.handle import Handle, own_id
+from mainspring.sources.declare.broker import RecordBroker
+from mainspring.sources.declare.source import MapRecord, RecordSource
+from mainspring.sources.declare.source import source as declare_source
+from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.signature import Signature
@@ -113,6 +116,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.registry = Registry(self)
         self.layers: list[MakeLayer] = []
+        self.sources: dict[str, RecordSource] = {}
 
     def __repr__(self) -> str:
         return f"<Mainspring with {len(self.tasks)} tasks>"
@@ -390,6 +394,7 @@ class Mainspring(DatabaseHost, Advancing):
         jitter: float = 0.0,
         notify: bool = True,
         crawl: Crawl | None = None,
+        keep_events: timedelta | None = None,
     ) -> Kind:
         """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
 
@@ -399,7 +404,8 @@ class Mainspring(DatabaseHost, Advancing):
         are seen: "statement" triggers, "row" triggers, row triggers that fire "always" (targets of
         logical replication), or "call" of `kind.changed`. `serial`: one stage at a time on one
         entity; else `jitter` seconds spread them. `notify`: writers wake sleeping workers.
-        `crawl`: how and how often every stage is asked about every entity again.
+        `crawl`: how and how often every stage is asked about every entity again. `keep_events`:
+        for how long events are kept, so that `kind.replay` can bring them to a consumer again.
         """
         return declare_entities(
             self,
@@ -419,6 +425,7 @@ class Mainspring(DatabaseHost, Advancing):
             jitter=jitter,
             notify=notify,
             crawl=crawl or Crawl(),
+            keep_events=keep_events,
         )
 
     def documents(
@@ -432,6 +439,7 @@ class Mainspring(DatabaseHost, Advancing):
         jitter: float = 0.0,
         notify: bool = True,
         crawl: Crawl | None = None,
+        keep_events: timedelta | None = None,
     ) -> Documents:
         """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
         return declare_documents(
@@ -446,6 +454,7 @@ class Mainspring(DatabaseHost, Advancing):
             jitter=jitter,
             notify=notify,
             crawl=crawl or Crawl(),
+            keep_events=keep_events,
         )
 
     def data(self, name: str) -> Data:
@@ -466,6 +475,38 @@ class Mainspring(DatabaseHost, Advancing):
         """
         name = self.default_pool if pool is None else pool
         self.reactive_pools[name] = PoolSettings(name, cap, reserve_max)
+
+    def source(
+        self,
+        name: str,
+        broker: RecordBroker,
+        *,
+        to: MapRecord,
+        start: str | datetime = "earliest",
+        on_error: str = "stop",
+        pool: str | None = None,
+    ) -> RecordSource:
+        """Declare a source: records of a broker have effects here, each exactly once.
+
+        `to`: a pure function from a record to effects of `mainspring.sources`. `start`: where a new source
+        begins, "earliest", "latest" or a datetime. `on_error`: a record that cannot be mapped stops its
+        partition ("stop") or is kept aside ("reject"). The name is what its offsets are stored under.
+        """
+        chosen = self.default_pool if pool is None else pool
+        made = declare_source(name, broker, to=to, start=start, on_error=on_error, pool=chosen)
+        if name in self.sources:
+            raise InvalidSetting(
+                f"source {name!r} is declared twice; give one of them another name"
+            )
+        if not self.sources:
+            self.add_layer(self._source_layer)
+        self.sources[name] = made
+        return made
+
+    @property
+    def lookup(self) -> CallLookup:
+        """What looks up the calls of its tasks."""
+        return self._enqueuer
 
     # -- the database
 
@@ -547,6 +588,13 @@ class Mainspring(DatabaseHost, Advancing):
         await self.reactive.run(task, record=record, by=by)
 
     # -- running
+
+    def _source_layer(
+        self, database: Database, worker: WorkerPort, settings: WorkerSettings
+    ) -> Layer:
+        from mainspring.sources.layer import SourceLayer
+
+        return SourceLayer(database, worker, self, self.sources, pool=settings.pool)
 
     def add_layer(self, make: MakeLayer) -> None:
         """Add a layer of your own to the workers of this application; see docs/design/layers.md."""

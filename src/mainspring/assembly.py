@@ -15,6 +15,7 @@ from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.processes.layer import ProcessLayer
 from mainspring.reactive.runtime import ReactiveLayer
+from mainspring.stage_client import stage_calls
 from mainspring.tasks.layer import TaskLayer
 
 if TYPE_CHECKING:
@@ -26,13 +27,11 @@ def layers_of(
 ) -> list[Layer]:
     """The layers of one worker; those that the user added come after ours."""
     tasks = TaskLayer(database, worker, app.tasks, slots=settings.concurrency)
-    layers: list[Layer] = [
-        tasks,
-        ProcessLayer(database, worker, app.registry, tasks),
-        EntityLayer(database, worker, app.kinds, settings),
-        ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool),
-        *(make(database, worker, settings) for make in app.layers),
-    ]
+    processes = ProcessLayer(database, worker, app.registry, tasks)
+    entities = EntityLayer(database, worker, app.kinds, settings, stage_calls)
+    reactive = ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool)
+    added = [make(database, worker, settings) for make in app.layers]
+    layers: list[Layer] = [tasks, processes, entities, reactive, *added]
     return [*layers, JobLayer(database, worker, layers, settings)]
 
 

@@ -23,7 +23,7 @@ class MainspringError(Exception):
 class UnknownName(MainspringError, LookupError, code="unknown_name"):
     """Nothing of that name is declared; the nearest name that is one is said."""
 
-    noun = how = ""
+    noun = how = name = ""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -117,6 +117,8 @@ class DuplicateStage(InvalidStage, code="duplicate_stage"):
 
 class UnknownStage(MainspringError, LookupError, code="unknown_stage"):
     """The kind has no stage of that name."""
+
+    kind = name = ""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind = kind
@@ -338,8 +340,32 @@ class EndpointAway(MainspringError, code="endpoint_away"):
         super().__init__(message)
 
 
+class ReceiverGone(EndpointAway, code="receiver_gone"):
+    """Raised by a sink: the other side wants no more events, ever. What is sent to it is paused."""
+
+
+class PutOff(MainspringError, code="put_off"):
+    """A stage or a consumer elsewhere will have this entity later: no attempt is counted.
+
+    `crash`: the service broke while it had this entity alone, which counts as a death of its worker would.
+    """
+
+    def __init__(self, message: str, after: float, *, crash: bool = False) -> None:
+        self.after = after
+        self.crash = crash
+        super().__init__(message)
+
+
 class EventRefused(MainspringError, code="event_refused"):
     """Raised by a sink: the other side will never take this event. Its entity is parked for this sink."""
+
+
+class StageFailed(MainspringError, code="stage_failed"):
+    """A remote stage said that it failed for an entity, or a call with that entity alone failed."""
+
+
+class InvalidAnswer(MainspringError, ValueError, code="invalid_answer"):
+    """What a remote stage answered about an entity is none of the answers that there are."""
 
 
 class InvalidRequest(MainspringError, ValueError, code="invalid_request"):

@@ -146,6 +146,8 @@ class DatabaseHost:
             await self.reactive.load(),
             await self.reactive.tasks(missed_only=True, limit=MOST),
             await self.operator.processes.counters(),
+            await self.operator.entities.outbox(),
+            await self.operator.sources.partitions(),
         )
 
     @property

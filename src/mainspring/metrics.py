@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from mainspring.entities.operate.outbox import OutboxLoad
 from mainspring.operate.status import Status
 from mainspring.processes.operate.actors import Counts
 from mainspring.reactive.operate.states import ReactiveLoad, TaskState
+from mainspring.sources.operate.operator import PartitionState
 
 Sample = tuple[dict[str, str], float]
 
@@ -24,11 +26,14 @@ def render(
     reactive: Sequence[ReactiveLoad],
     missed: Sequence[TaskState],
     recovered: Sequence[Counts],
+    outbox: Sequence[OutboxLoad] = (),
+    partitions: Sequence[PartitionState] = (),
 ) -> str:
     """All of it, ready to be served as application/openmetrics-text."""
     lines = [
         *_pools(status),
         *_queues(status),
+        *_outbox(status, outbox),
         *_reactive(reactive, missed),
         *_gauge(
             "recovered_last_hour",
@@ -39,6 +44,7 @@ def render(
                 for what, n in found.counts.items()
             ),
         ),
+        *_sources(partitions),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"
@@ -94,6 +100,19 @@ def _queues(status: Status) -> list[str]:
             (({"queue": queue}, n) for queue, n in sorted(hanging.items())),
         ),
         *_gauge(
+            "endpoint_away",
+            "Workers that find an endpoint away; 0: it is coming back.",
+            (({"endpoint": e.endpoint}, n if e.reason else 0) for e, n in status.away),
+        ),
+        *_gauge(
+            "endpoint_away_seconds",
+            "For how long it has been away.",
+            (
+                ({"endpoint": e.endpoint}, max(0.0, (status.at - e.since).total_seconds()))
+                for e, _ in status.away
+            ),
+        ),
+        *_gauge(
             "queue_paused",
             "Whether an operator paused the queue.",
             (({"queue": q.name}, q.paused_at is not None) for q in queues),
@@ -102,6 +121,28 @@ def _queues(status: Status) -> list[str]:
             "runs_last_minute",
             "Runs that ended in the last minute.",
             (({"queue": t.queue, "outcome": t.outcome}, t.count) for t in status.throughput),
+        ),
+    ]
+
+
+def _outbox(status: Status, loads: Sequence[OutboxLoad]) -> list[str]:
+    def labels(load: OutboxLoad) -> dict[str, str]:
+        return {"kind": load.kind, "consumer": load.consumer}
+
+    return [
+        *_gauge(
+            "events_waiting",
+            "Events that wait for a consumer; counting stops at a million.",
+            ((labels(load), load.waiting) for load in loads),
+        ),
+        *_gauge(
+            "events_waiting_seconds",
+            "For how long the oldest of them has waited.",
+            (
+                (labels(load), max(0.0, (status.at - load.oldest_at).total_seconds()))
+                for load in loads
+                if load.oldest_at is not None
+            ),
         ),
     ]
 
@@ -128,6 +169,32 @@ def _reactive(load: Sequence[ReactiveLoad], missed: Sequence[TaskState]) -> list
             "reactive_missed_timestamp_seconds",
             "Since when a task is without the success that it expects.",
             (({"task": t.task}, t.missed_at.timestamp()) for t in missed if t.missed_at),
+        ),
+    ]
+
+
+def _sources(partitions: Sequence[PartitionState]) -> list[str]:
+    named = [({"source": p.source, "partition": p.partition}, p) for p in partitions]
+    return [
+        *_gauge(
+            "source_lag",
+            "Records of a partition that were not taken in at its reader's last look.",
+            ((labels, p.lag) for labels, p in named if p.lag is not None),
+        ),
+        *_gauge(
+            "source_offset",
+            "The first record of a partition that was not taken in.",
+            ((labels, p.next) for labels, p in named),
+        ),
+        *_gauge(
+            "source_stopped",
+            "Whether a partition has stopped at a record, or because the broker lacks its offset.",
+            ((labels, p.state == "stopped") for labels, p in named),
+        ),
+        *_gauge(
+            "source_rejects",
+            "Records of a partition that were put aside.",
+            ((labels, p.rejects) for labels, p in named),
         ),
     ]
 

@@ -54,6 +54,7 @@ from mainspring.tasks.statements import SQL as TASKS_SQL
 if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wait for the others
     from mainspring.entities.operate.operator import EntityOperator
     from mainspring.processes.operate.operator import ProcessOperator
+    from mainspring.sources.operate.operator import SourceOperator
 
 
 P = ParamSpec("P")
@@ -101,6 +102,13 @@ class Operator:
         from mainspring.processes.operate.operator import ProcessOperator
 
         return ProcessOperator(self._host)
+
+    @property
+    def sources(self) -> SourceOperator:
+        """Questions and orders about sources."""
+        from mainspring.sources.operate.operator import SourceOperator
+
+        return SourceOperator(self._host)
 
     # -- visits
 
@@ -366,10 +374,12 @@ class Operator:
         if any(finding.name == "clock" for finding in found):  # it could look at everything
             from mainspring.entities.operate import doctor as kinds_doctor
             from mainspring.reactive.operate import doctor as reactive_doctor
+            from mainspring.sources.operate import doctor as source_doctor
 
             found += await self._ask(jobs_doctor.examine)
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)
+            found += await self._ask(source_doctor.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def now(self) -> datetime:

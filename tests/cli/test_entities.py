@@ -266,3 +266,26 @@ def make_pairs(url: str) -> None:
     asyncio.run(prepare())
     stages.query("insert into pair (region, number) values ('north', 1)")
     stages.close()
+
+
+def test_a_consumer_is_told_again_and_paused_by_its_name(on, site):
+    """S7: resends, replays and pauses need no application."""
+    counted = on("entities", "resend", "listing", "Price", "--dry-run", "--json").json()
+    begun = on("entities", "resend", "listing", "Price", "--rate", "10", "--json").json()
+    unknown = on("entities", "resend", "listing", "Prize")
+    not_kept = on("entities", "replay", "listing", "Price", "--since", "1")
+    paused = on("entities", "pause", "listing", "--consumer", "Price")
+    both = on("entities", "pause", "listing", "--consumer", "Price", "--stage", "Price")
+
+    assert (counted["state"], counted["total"]) == ("dry run", 2)
+    assert (begun["kind"], begun["state"], begun["order"]["rate"]) == ("resend", "running", 10)
+    assert "did you mean 'Price'" in unknown.err
+    assert "keeps no events: declare it with keep_events=" in not_kept.err
+    assert "what is sent to 'Price' of 'listing' is paused" in paused.out
+    assert "a --stage or a --consumer, not both" in both.err
+    is_paused = (
+        "select 1 from mainspring.queue where name = 'listing!Price' and paused_at is not null"
+    )
+    assert site.query(is_paused)
+    on("entities", "resume", "listing", "--consumer", "Price")
+    assert not site.query(is_paused)

@@ -22,6 +22,18 @@ def test_help_documents_the_exit_codes(cli):
     assert "3 the database is not available" in " ".join(answer.out.split())
 
 
+@pytest.mark.parametrize(
+    "group", [("tokens",), ("sources",), ("sources", "rejects"), ("entities",)]
+)
+def test_help_says_whole_what_each_command_of_a_group_is_for(cli, group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    answer = cli(*group, "--help")
+
+    assert "Commands:" in answer.out
+    assert "..." not in answer.out.partition("Commands:")[2]
+
+
 def test_an_unknown_command_is_wrong_usage(cli):
     assert cli("wrok").code == 2
 
@@ -81,6 +93,11 @@ def test_a_database_without_schema(cli, mainspring_server):
             "module 'broken' cannot be imported: ZeroDivisionError: division by zero at",
         ),
         ("lacking:app", "module 'lacking' cannot be imported: ModuleNotFoundError"),
+        (
+            "bare:app",
+            "module 'bare' cannot be imported: reading records of Kafka is not installed "
+            "(confluent_kafka is missing); install it with: pip install 'mainspring[kafka]' at",
+        ),
     ],
 )
 def test_an_application_that_cannot_be_had(cli, module, place, message):
@@ -90,6 +107,12 @@ def test_an_application_that_cannot_be_had(cli, module, place, message):
     )
     module("broken", "1 / 0")
     module("lacking", "import not_installed_anywhere")
+    module(
+        "bare",
+        "from importlib import import_module\n"
+        "from mainspring.errors import MissingExtra\n"
+        "raise MissingExtra('reading records of Kafka', 'confluent_kafka', 'kafka')",
+    )
 
     answer = cli("worker", place)
 

@@ -55,6 +55,12 @@ def test_the_widest_columns_give_way_and_numbers_stand_right() -> None:
     assert drawn == [" n  text", "─" * 9, " 7  aaaaa", "    aaaaa", "12  b"]
 
 
+def test_a_name_over_a_narrow_column_stays_readable() -> None:
+    drawn = draw(("text", "certificate"), [("a" * 30, "-")], right=(False, False), width=20)
+
+    assert drawn[:3] == ["text" + " " * 12 + "cert", " " * 16 + "ific", " " * 16 + "ate"]
+
+
 def test_a_long_name_gives_way_before_the_cells_do() -> None:
     drawn = draw(("waiting", "pool"), [("7", "default")], right=(True, False), width=13)
 

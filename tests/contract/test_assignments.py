@@ -38,7 +38,7 @@ ALLOWED = {
         "kernel/run/hanging.py": "hangs",
         "kernel/run/suspects.py": "suspect*2",
         "kernel/settle/batches.py": "strayed",
-        "kernel/settle/send.py": "outcome*2",
+        "kernel/settle/settler.py": "outcome*2",
         "kernel/lease/holds.py": "held hold_at",
         "processes/run/engine.py": "settled*2",
         "processes/runtime.py": "settings",
@@ -52,7 +52,6 @@ ALLOWED = {
         "reactive/run/run.py": "change",
     },
     "a queue, a cursor and what a worker owns are records of its loop and its heart, under one lock": {
-        "kernel/run/buffer.py": "running*2",
         "kernel/worker.py": "closed held",
     },
     "a commit is a generator of steps over one batch and its changes, which the steps complete in turn": {

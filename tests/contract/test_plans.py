@@ -296,11 +296,13 @@ class TestPlans:
 
     def test_tasks_are_pulled_along_visit_due(self, visits: Visits) -> None:
         """P3: whoever pulls reads what it takes, not the backlog."""
-        values = {"queue": "ring", "most": 10, "work_timeout": 60.0, "mark": "@", "until": "x"}
+        values = {"queues": ["ring"], "most": [10], "mark": "@", "until": "x"}
 
         nodes = plan_of(visits, SQL["pull_visits"].text, values)
 
         assert_rides_indexes(nodes, "visit_due")
+        scans = [node for node in nodes if node.get("Index Name") == "visit_due"]
+        assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 10
 
     def test_whether_anything_is_due_is_found_by_visit_due(self, visits: Visits) -> None:
         nodes = plan_of(visits, SQL["any_due"].text, {"queues": ["ring"]})

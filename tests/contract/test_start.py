@@ -46,7 +46,7 @@ def test_help_imports_no_driver_and_no_layer() -> None:
 
     assert found & (DRIVERS | LAYERS | DRAWING | SERVER | WORKER) == set()
     assert {name for name in found if name.startswith("mainspring.cli.")} == {
-        f"mainspring.cli.{name}" for name in ("codes", "commands", "main")
+        f"mainspring.cli.{name}" for name in ("codes", "commands", "group", "main")
     }
 
 

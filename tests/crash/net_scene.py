@@ -104,7 +104,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """A supervisor: twice signalled it ends its processes with it."""
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(15)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(10)
+        process.wait(60)

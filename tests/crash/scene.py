@@ -212,4 +212,4 @@ def cpu_seconds(pid: int) -> float:
 def stop(worker: WorkerProcess) -> None:
     """Ask a worker to stop, and wait until it has in order."""
     worker.send(signal.SIGTERM)
-    assert worker.wait(15) == 0
+    assert worker.wait(60) == 0

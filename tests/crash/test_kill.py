@@ -13,11 +13,16 @@ from mainspring.testing import STEPS, WorkerProcess
 GIVING = {"shards.giving", "shards.given"}
 BURYING = {"dead.declared", "visits.recovered"}
 LEAVING = {"pool.leaving"}
+SOURCING = {"batch.writing", "batch.fenced", "batch.written", "batch.committed"}  # tests/sources
+SERVING = {"pull.held", "answers.committed"}  # tests/server/test_actors_killed.py
+RELAYING = {"relay.sending", "relay.sent", "relay.acknowledged"}  # test_sinks.py
 OPERATING = {"operation.stepping", "operation.stepped"}  # tests/kernel/test_operation.py
 RECUTTING = {"recut.locking", "recut.workers_read", "recut.written"}  # test_mixed_codes.py
 OFTEN = {"page.read", "run.started", "run.ended", "settle.sending", "settle.answered"}
 OFTEN_HIT = ["settle.answered", "run.started", "hold.written"]
-WORKING = set(STEPS) - GIVING - BURYING - LEAVING - OPERATING - RECUTTING
+WORKING = (
+    set(STEPS) - GIVING - BURYING - LEAVING - OPERATING - RECUTTING - SOURCING - RELAYING - SERVING
+)
 
 
 def some_work(scene: Scene) -> None:

@@ -85,12 +85,12 @@ class Crew:
     def kill_all(self) -> None:
         for worker in self._workers:
             worker.send(signal.SIGKILL)
-            worker.wait(10)
+            worker.wait(60)
 
     def kill_one(self) -> None:
         victim = random.choice(self._workers)
         victim.send(signal.SIGKILL)
-        victim.wait(10)
+        victim.wait(60)
 
 
 def check(url: str, count: int) -> None:

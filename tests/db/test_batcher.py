@@ -37,6 +37,20 @@ async def test_what_is_asked_in_the_same_moment_is_one_batch() -> None:
     assert serve.batches == [[0, 1, 2, 3, 4]]
 
 
+async def test_those_who_ask_one_a_turn_of_the_loop_are_one_batch() -> None:
+    """As the runs of a page do: the first alone would have all others wait for a batch of its own."""
+    serve = Doubling()
+    double = Batcher(serve)
+
+    async def ask(n: int) -> int:
+        following = asyncio.create_task(ask(n - 1)) if n else None
+        answer = await double(n)
+        return answer + (await following if following else 0)
+
+    assert await ask(9) == 2 * sum(range(10))
+    assert serve.batches == [[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
+
+
 async def test_a_batch_has_no_more_than_it_may_and_keeps_the_order() -> None:
     serve = Doubling()
     double = Batcher(serve, most=2)

@@ -54,13 +54,13 @@ async def test_what_the_engine_writes_after_a_cancelled_statement_is_committed(
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("create table noted (n integer)")
         for turns in range(TURNS):
-            cancelled = asyncio.create_task(database.fetch(await line.get(), note, -1))
+            cancelled = asyncio.create_task((await line.get()).run(note, n=-1))
             for _ in range(turns):
                 await asyncio.sleep(0)
             cancelled.cancel()
             await asyncio.wait([cancelled])
 
-            await database.fetch(await line.get(), note, turns)
+            await (await line.get()).run(note, n=turns)
 
             found = other.execute("select 1 from noted where n = %s", (turns,)).fetchone()
             assert found is not None, f"answered, and not committed ({turns} turns)"

@@ -29,8 +29,8 @@ from hypothesis.stateful import (
 from mainspring import Mainspring, Untouched, Update, now
 from mainspring.db.shared import SharedConnections
 from mainspring.entities import runtime as stage_runtime
+from mainspring.entities.declare.outcome import at_moment
 from mainspring.entities.kind import Kind
-from mainspring.entities.visit import clock as stage_clock
 from mainspring.entities.visit.system import StaleRead
 from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Outcome, Retry
@@ -330,7 +330,7 @@ class Protocol(RuleBasedStateMachine):
                     continue
                 stored = self.stages.state(name, row["id"])
                 assert stage.should_process is not None
-                with stage_clock.at(moment):
+                with at_moment(moment):
                     answer = stage.should_process(row, stored["body"] if stored else None)
                 entry = self.stages.visit(f"listing/{name}", row["id"])
                 if isinstance(answer, datetime):

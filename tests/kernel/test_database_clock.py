@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.kernel.clock import DatabaseTime
+from mainspring.kernel.owned import DatabaseTime
 
 
 def known(epoch: float, at: float) -> DatabaseTime:

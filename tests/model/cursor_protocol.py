@@ -105,12 +105,12 @@ def intake_by(rules: Rules) -> type[TwoLevels]:
             if rules.settle_answers_rewind:
                 super().left(visit)
 
-        def settled(self, visit: Visit, due: float, now: float) -> None:
+        def goes_on(self, visit: Visit, due: float, now: float) -> None:
             if rules.settle_answers_rewind:
-                super().settled(visit, due if rules.settle_rewinds_to_the_end else now, now)
+                super().goes_on(visit, due if rules.settle_rewinds_to_the_end else now, now)
 
-        def answered(self, read: Read, pages: Pages) -> None:
-            super().answered(read, pages)
+        def answered(self, read: Read, pages: Pages, now: float) -> None:
+            super().answered(read, pages, now)
             if not rules.cursor_per_level:
                 furthest = max(cursor.position for cursor in self.cursors)
                 for cursor in self.cursors:
@@ -188,7 +188,7 @@ class CursorProtocol:
     def _answered(self, state: State, page: Page, rows: tuple[Due, ...]) -> Memory:
         intake = self.driven.recall(state.memory)
         levels = [Reading(intake.cursors[level], *rest) for level, *rest in page.levels]
-        intake.answered(Read(levels, page.sent, page.sent), _pages(rows))
+        intake.answered(Read(levels, page.sent, page.sent), _pages(rows), page.sent)
         return self.driven.memory()
 
     def hear(self, state: State) -> Iterator[tuple[str, State]]:
@@ -230,7 +230,7 @@ class CursorProtocol:
             )
             return
         intake = self.driven.recall(state.memory)
-        intake.settled(ended.due.visit(), float(ended.at), float(state.clock))
+        intake.goes_on(ended.due.visit(), float(ended.at), float(state.clock))
         yield (
             f"the settle of {ended.due.key} is answered",
             state._replace(ended=None, hand=state.hand - {ended.due}, memory=self.driven.memory()),

@@ -120,7 +120,7 @@ class LookBackProtocol:
             intake = self.driven.recall(state.memory)
             level = Reading(intake.cursors[0], page.after, END, 1)
             visits = [visit(0, int(at), key) for at, key in page.rows]
-            intake.answered(Read([level], page.sent, page.sent), {(QUEUE, 0): visits})
+            intake.answered(Read([level], page.sent, page.sent), {(QUEUE, 0): visits}, page.sent)
             yield (
                 f"the read returns {_keys(page.rows)}",
                 state._replace(

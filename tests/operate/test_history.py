@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedConnections
 from mainspring.errors import InvalidSetting, MissingRights
 from mainspring.jobs import upkeep
@@ -186,11 +186,11 @@ async def test_upkeep_that_fails_keeps_no_other_from_being_done(database_url: st
     async def forbidden(*args: object, **how: object) -> None:
         raise MissingRights("this role may not make or drop history's days")
 
-    async def broken(database: Database, connection: object, *, days: int) -> None:
-        await database.fetch(connection, JOBS_SQL["old_days"], "no number")
+    async def broken(database: Database, connection: Connection, *, days: int) -> None:
+        await connection.run(JOBS_SQL["old_days"], keep="no number")
 
-    async def last(database: Database, connection: object, *, days: int) -> None:
-        await database.fetch(connection, JOBS_SQL["old_days"], days)
+    async def last(database: Database, connection: Connection, *, days: int) -> None:
+        await connection.run(JOBS_SQL["old_days"], keep=days)
         done.set()
 
     chores = [forbidden, broken, last]

@@ -23,12 +23,13 @@ class Served:
         self.url = url
         self.folder = folder
         self.address = ""
+        self.http_address = ""
         self.process: subprocess.Popen[str] | None = None
         self._stack = ExitStack()
 
     def start(self, *options: str, place: str | None = "server_app:app", port: str = "0") -> None:
         """Start it, and wait until it says where it listens."""
-        if "--grpc" not in options:
+        if "--grpc" not in options and "--http" not in options:
             options = ("--grpc", self.address or f"127.0.0.1:{port}", *options)
         log = self._stack.enter_context((self.folder / "server.log").open("ab"))
         self.process = subprocess.Popen(
@@ -47,9 +48,20 @@ class Served:
             text=True,
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("serving gRPC at "), self.log
-        self.address = line.split()[3]
+        for option, name in (("--grpc", "gRPC"), ("--http", "HTTP")):
+            if option in options:
+                line = self.process.stdout.readline()
+                assert line.startswith(f"serving {name} at "), self.log
+                if name == "gRPC":
+                    self.address = line.split()[3]
+                else:
+                    self.http_address = line.split()[3]
+
+    def start_http(self, *options: str, place: str | None = "server_app:app") -> None:
+        """Start it with HTTP alone, at the address that it had before."""
+        if "--http" not in options:
+            options = ("--http", self.http_address or "127.0.0.1:0", *options)
+        self.start(*options, place=place)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -37,6 +37,21 @@ async def pay(amount: int) -> int:
     return amount
 
 
+@app.task(name="card.charge", remote=True, retry=RetryPolicy(attempts=3, first=0.0, most=0.0))
+def charge(order: int) -> str:
+    raise AssertionError("it is run elsewhere")
+
+
+@app.task(name="card.refund", remote=True, work_timeout=2.0)
+def refund(order: int) -> str:
+    raise AssertionError("it is run elsewhere")
+
+
+@app.process
+def shop(order: int) -> Promise[str]:
+    return charge(order)
+
+
 approved = app.signal("approved", bool)
 
 

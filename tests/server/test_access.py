@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -49,6 +50,14 @@ def test_a_scope_that_nobody_knows_is_refused(scope: str) -> None:
         check_scopes([scope])
 
 
+@pytest.mark.parametrize("scope", ["enqueue:mail.*,task.read", "enqueue:a, admin", "pull:a pull:b"])
+def test_several_scopes_in_one_are_refused(scope: str) -> None:
+    """Such a token would be made, and let its owner do nothing."""
+    with pytest.raises(InvalidSetting, match="give --scope once for each"):
+        check_scopes([scope])
+    assert check_scopes(["enqueue:a, b", "enqueue:a,administer"])  # a task may be named so
+
+
 def test_scopes_are_needed() -> None:
     with pytest.raises(InvalidSetting, match="can do nothing"):
         check_scopes([])
@@ -73,7 +82,7 @@ def test_scopes_are_needed() -> None:
         ServeSettings("unix:/tmp/s", processes=2),
         ServeSettings(processes=0),
     ],
-    ids=lambda s: s.address,
+    ids=lambda s: s.grpc,
 )
 def test_a_server_that_would_be_open_or_nowhere_does_not_start(settings: ServeSettings) -> None:
     with pytest.raises(InvalidSetting):
@@ -90,7 +99,7 @@ def test_a_server_that_would_be_open_or_nowhere_does_not_start(settings: ServeSe
         ServeSettings("0.0.0.0:7411", tls_cert="c", tls_key="k"),
         ServeSettings("0.0.0.0:7411", tls_cert="c", tls_key="k", client_ca="a", processes=4),
     ],
-    ids=lambda s: s.address,
+    ids=lambda s: s.grpc,
 )
 def test_a_server_that_asks_for_proof_starts(settings: ServeSettings) -> None:
     assert checked(settings) is settings
@@ -155,6 +164,22 @@ async def test_a_token_is_found_until_it_is_revoked(
         await callers.find(f"Bearer {made.text}")
 
 
+async def test_a_burst_of_one_caller_asks_the_database_once(app: Mainspring) -> None:
+    """A store with room for one statement refuses a second; some who wait may go away meanwhile."""
+    pool = await app.pool()
+    async with pool.connection(transaction=True) as tx:
+        made = await tokens.create_token(tx, "web", ["task.read"], by="ann")
+    callers = Callers(Store(app, at_once=1, in_line=0))
+    burst = [asyncio.create_task(callers.find(f"Bearer {made.text}")) for _ in range(50)]
+    await asyncio.sleep(0)  # all have asked
+    for gone in burst[:5]:
+        gone.cancel()
+    found = await asyncio.gather(*burst, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in found[:5])
+    assert {each.name for each in found[5:] if not isinstance(each, BaseException)} == {"web"}
+    assert not [each for each in found[5:] if isinstance(each, BaseException)]
+
+
 async def test_a_certificates_name_has_scopes_until_they_are_revoked(app: Mainspring) -> None:
     pool = await app.pool()
     san = "spiffe://example.org/web"
@@ -195,10 +220,12 @@ def test_every_error_that_a_caller_can_mend_has_a_status() -> None:
             "InvalidKind",
         ),
         *("DuplicateKind", "InvalidStage", "DuplicateStage", "UnreadableEntity", "SaveRefused"),
+        *("StageFailed", "InvalidAnswer", "PutOff"),  # of a stage's service, met by its worker
         *("StageLoop", "Fenced", "TaskFailed", "ResultTimeout", "MixedPool", "WorkerLost"),
         *("InvalidTrigger", "InvalidChunk", "UnknownFormat", "PromiseMisused", "PromiseAttribute"),
         *("OutcomeFailed", "InvalidDecision", "NoDecider", "InvalidProcess", "WorkTimeout"),
-        *("ProcessFailed", "MissingExtra", "EndpointAway", "EventRefused"),
+        *("ProcessFailed", "MissingExtra", "EndpointAway", "EventRefused", "ReceiverGone"),
+        *("PutOff", "StageFailed", "InvalidAnswer"),
     }
     kinds = [
         kind

@@ -10,10 +10,12 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 from served_process import Served
+from tickets import tickets
 
 from mainspring.server.access.scopes import VERBS
 from mainspring.server.handlers.methods import Services
 from mainspring.server.handlers.store import Store
+from mainspring.v1 import actor_service_pb2 as actors
 from mainspring.v1 import param_service_pb2 as params
 from mainspring.v1 import process_service_pb2 as processes
 from mainspring.v1 import state_service_pb2 as states
@@ -92,6 +94,12 @@ CALLS = {
         "fails",
         lambda name: processes.GetProcessRequest(ref=processes.Ref(type=name, id=ID)),
     ),
+    "ProcessService/ListProcesses": Asked(
+        "process.read",
+        "publish",
+        "fails",
+        lambda name: processes.ListProcessesRequest(type=name),
+    ),
     "ProcessService/SignalProcess": Asked(
         "process.signal",
         "publish",
@@ -111,6 +119,26 @@ CALLS = {
         "listing/price",
         "listing/photos",
         lambda name: states.GetStatesRequest(**state(name), ids=["1"]),  # type: ignore[arg-type]
+    ),
+    "ActorService/PullTasks": Asked(
+        "pull",
+        "card.charge",
+        "card.refund",
+        lambda name: actors.PullTasksRequest(actors=[name], limit=1, pull_id="1"),
+    ),
+    "ActorService/BeatTasks": Asked(
+        "pull",
+        "card.charge",
+        "card.refund",
+        lambda name: actors.BeatTasksRequest(tickets=[tickets.ticket(name)]),
+    ),
+    "ActorService/SettleTasks": Asked(
+        "pull",
+        "card.charge",
+        "card.refund",
+        lambda name: actors.SettleTasksRequest(
+            settlements=[actors.Settlement(ticket=tickets.ticket(name), release=actors.Release())]
+        ),
     ),
     "StateService/SetState": Asked(
         "state.write",
@@ -151,6 +179,7 @@ def test_a_caller_may_do_what_his_scopes_say_and_nothing_else(
     served: Served, new_token: Callable[..., str]
 ) -> None:
     served.start()
+    tickets.read(served.url)
     own = {asked.verb: asked.name for asked in CALLS.values()}
     by_scope = {
         "admin": new_token("admin"),
@@ -190,8 +219,13 @@ def test_a_caller_may_do_what_his_scopes_say_and_nothing_else(
             params.GetParamsRequest(names=["dwh.orders.rows", "ml.price.model"]),
             "param.read:dwh.*",
         ),
+        (
+            "ActorService/PullTasks",
+            actors.PullTasksRequest(actors=["card.charge", "card.refund"], limit=1, pull_id="1"),
+            "pull:*.charge",
+        ),
     ],
-    ids=["tasks", "params"],
+    ids=["tasks", "params", "pulls"],
 )
 def test_one_foreign_item_among_own_ones_refuses_all(
     served: Served, new_token: Callable[..., str], method: str, request_: Message, scope: str

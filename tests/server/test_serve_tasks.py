@@ -153,7 +153,7 @@ def test_a_server_without_code_enqueues_by_name(served: Served) -> None:
     with pytest.raises(RemoteError) as unknown:
         client.tasks.enqueue("mail.sent", {"to": "ann"})
     assert (unknown.value.code, unknown.value.status) == ("not_found", "NOT_FOUND")
-    assert "did you mean 'mail.send'" in str(unknown.value)
+    assert str(unknown.value) == "unknown task 'mail.sent' (NOT_FOUND)"
     good = client.tasks.enqueue("mail.send", {"to": "ann"})
     wrong = client.tasks.enqueue("mail.note", {"words": "x"})
     with served.worker():

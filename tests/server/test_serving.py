@@ -75,6 +75,13 @@ def test_a_token_is_made_by_the_command_line_and_revoked_within_five_seconds(
     assert "revoked" in mainspring(served, "tokens", "list").stdout
 
 
+@pytest.mark.parametrize("days", ["0", "-3", "1e9", "nan", "inf"])
+def test_a_token_lives_for_some_days(served: Served, days: str) -> None:
+    told = mainspring(served, "tokens", "create", "web", "--scope", "admin", "--days", days)
+    assert told.returncode == 2, told.stderr
+    assert told.stderr.startswith("mainspring: --days must be above 0 and at most 3650, got ")
+
+
 def test_on_this_machine_a_token_is_asked_for_too(served: Served) -> None:
     served.start()
     with UNKNOWN:
@@ -104,12 +111,25 @@ def test_an_address_that_is_taken_is_told(served: Served) -> None:
     for more in ((), ("--processes", "2")):
         told = mainspring(served, "serve", "--grpc", served.address, "--no-auth", *more)
         assert told.returncode == 2, told.stderr
-        assert "cannot be listened on" in told.stderr
+        assert "cannot be listened on: another program listens there" in told.stderr
+        assert told.stderr.count("\n") == 1, told.stderr
+
+
+def test_a_unix_socket_that_cannot_be_made_is_told(served: Served) -> None:
+    for option in ("--grpc", "--http"):
+        told = mainspring(served, "serve", option, f"unix:{served.folder}/none/door")
+        assert told.returncode == 2, told.stderr
+        assert "cannot be listened on: its directory is not there" in told.stderr
+        assert told.stderr.count("\n") == 1, told.stderr
 
 
 def test_a_unix_socket_is_its_owners(served: Served) -> None:
     path = served.folder / "door"
     served.start("--grpc", f"unix:{path}")
+    for option in ("--grpc", "--http"):  # and not the next one's who asks for it
+        taken = mainspring(served, "serve", option, f"unix:{path}")
+        assert taken.returncode == 2, taken.stderr
+        assert "another program listens there" in taken.stderr
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert served.client().tasks.enqueue("mail.note", {"text": "x"}).is_new
 
@@ -120,7 +140,7 @@ def test_health_is_told_to_everybody(served: Served) -> None:
     assert health(served.address, "") == "SERVING"
     assert health(served.address, "mainspring.v1.TaskService") == "SERVING"
     with pytest.raises(grpc.RpcError) as absent:
-        health(served.address, "mainspring.v1.ActorService")
+        health(served.address, "mainspring.v1.StageService")
     assert absent.value.code() is grpc.StatusCode.NOT_FOUND
 
 

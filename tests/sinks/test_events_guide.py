@@ -20,13 +20,14 @@ async def test_the_guide_s_program_declares_its_sinks_and_its_own_one_works(
     stages: Stages, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("MAINSPRING_URL", stages.url)
-    declared, own = blocks()
+    declared, own, again = blocks()
     names: dict[str, Any] = {}
     exec(declared, names)
     assert sorted(names["listing"].sinks) == ["kafka", "nats", "partner"]
     for name in ("kafka", "nats", "partner"):
         del names["listing"].sinks[name]  # those hosts are only the guide's
     exec(own, names)
+    exec(again, names)
     app, ledger = names["app"], names["listing"].sinks["ledger"].target
     stages.add(1, price=7)
     async with app:
@@ -34,6 +35,10 @@ async def test_the_guide_s_program_declares_its_sinks_and_its_own_one_works(
         stages.change(price=8)
         async with app.worker():
             await wait_until(lambda: len(ledger.rows) == 1, 20)
-    [(_, what, entity)] = ledger.rows
+            await names["tell_again"]("ledger")
+            await wait_until(lambda: len(ledger.rows) == 3, 30)
+    (number, what, entity), *more = ledger.rows
     assert (what, entity["rank"]) == ("saved", 8)
+    assert sorted(what for _, what, _ in more) == ["saved", "snapshot"]
+    assert (number, "saved", entity) in more
     assert ledger.is_open is False

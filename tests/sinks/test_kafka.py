@@ -61,6 +61,27 @@ async def test_a_delete_is_a_tombstone_where_asked(
         await target.close()
 
 
+async def test_a_send_that_is_called_off_is_never_sent_later(
+    kafka: KafkaCluster | KafkaBroker, topic: str
+) -> None:
+    """S7: at a lost lease nothing of the library's queue may follow what others send; the others go on."""
+    target = Kafka(kafka.servers, topic=topic, settings={"linger.ms": 1500})
+    try:
+        await asyncio.wait_for(target.send(event(number=1)), 30)
+        lost = asyncio.create_task(target.send(event(number=2, key="2")))
+        other = asyncio.create_task(target.send(event(number=3, key="3")))
+        await asyncio.sleep(0)  # both are handed to the library, which waits for more
+        lost.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lost
+        await asyncio.wait_for(other, 30)
+        await asyncio.wait_for(target.send(event(number=4)), 30)
+        found = await asyncio.to_thread(kafka.records, topic, 3)
+    finally:
+        await target.close()
+    assert sorted(headers(m)["ce_id"] for m in found) == ["1", "3", "4"]
+
+
 async def test_a_cluster_that_is_not_there_is_away(topic: str) -> None:
     target = Kafka(
         f"127.0.0.1:{free_port()}",

@@ -13,10 +13,12 @@ from brokers import NatsServer, free_port
 from mainspring import Update
 from mainspring.errors import EndpointAway, InvalidSetting
 from mainspring.sinks import Nats
+from mainspring.sinks import nats as nats_sink
 from mainspring.sinks.nats import escape
 from mainspring.testing import wait_until
 from sinks.test_record import event
 from stages import Stages
+from tcp_proxy import tcp_proxy
 
 
 async def received(server: NatsServer, count: int) -> list[Any]:
@@ -88,9 +90,7 @@ async def test_a_server_that_is_killed_holds_events_up_and_loses_none(
             stages.change(price=n)
             await wait_until(lambda n=n: stages.listing()["rank"] == n, 20)
         await wait_until(
-            lambda: (
-                "nats nats://127.0.0.1" in str((stages.visit("listing!nats") or {}).get("error"))
-            ),
+            lambda: "nats 127.0.0.1" in str((stages.visit("listing!nats") or {}).get("error")),
             20,
         )
         row = stages.visit("listing!nats")
@@ -116,7 +116,7 @@ async def test_a_missing_stream_is_away_and_named(nats: NatsServer) -> None:
 
 async def test_a_server_that_is_not_there_is_away() -> None:
     target = Nats(f"nats://127.0.0.1:{free_port()}", subject="shop")
-    with pytest.raises(EndpointAway, match="nats nats://127"):
+    with pytest.raises(EndpointAway, match="nats 127"):
         await asyncio.wait_for(target.send(event()), 30)
     await target.close()
 
@@ -151,3 +151,20 @@ def test_any_id_is_one_token_of_a_subject(id: str, token: str) -> None:
 def test_a_bad_subject_is_refused(subject: str) -> None:
     with pytest.raises(InvalidSetting, match="subject must be words"):
         Nats("nats://127.0.0.1:1", subject=subject)
+
+
+async def test_a_connection_that_goes_while_the_stream_is_made_is_the_server_s_absence(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S7: no attempt of the event, and nothing is left open."""
+    monkeypatch.setattr(nats_sink, "ACK_SECONDS", 0.5)
+    host, _, port = nats.url.removeprefix("nats://").partition(":")
+    with tcp_proxy(host, int(port)) as proxy:
+        proxy.cut_when(lambda _, data: b"STREAM.CREATE" in data)
+        target = Nats(f"nats://{proxy.address}", subject="shop", stream="shop", create=True)
+        with pytest.raises(EndpointAway):
+            await target.send(event())
+        proxy.cut_when(None)
+        await target.send(event())
+        await target.close()
+    assert len(await received(nats, 1)) == 1

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ import standardwebhooks
 
 from brokers import free_port
 from mainspring import Update
-from mainspring.errors import EndpointAway, EventRefused, InvalidSetting
+from mainspring.errors import EndpointAway, EventRefused, InvalidSetting, ReceiverGone
 from mainspring.sinks import Webhook
+from mainspring.sinks.address import AddressBook, is_private
 from mainspring.testing import wait_until
 from sinks.test_record import event
 from stages import Stages
@@ -79,7 +81,7 @@ async def test_an_event_comes_signed_as_a_standard_webhook(receiver: Receiver) -
     assert headers["content-type"].startswith("application/cloudevents+json")
 
 
-@pytest.mark.parametrize("status", [302, 401, 403, 404, 410, 429, 500, 503])
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 429, 500, 503])
 async def test_a_receiver_that_takes_nothing_is_away(receiver: Receiver, status: int) -> None:
     receiver.status = status
     receiver.headers = {"retry-after": "7", "location": "http://127.0.0.1:1/"}
@@ -147,3 +149,78 @@ async def test_events_wait_for_a_receiver_that_is_away(stages: Stages, receiver:
 def test_bad_settings_are_refused(url: str, settings: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidSetting, match=text):
         Webhook(url, **{"secrets": SECRET, **settings})
+
+
+async def test_a_receiver_that_is_gone_pauses_what_is_sent_to_it(
+    stages: Stages, receiver: Receiver
+) -> None:
+    """S7: 410 is an answer for ever: nothing more is sent until an operator says so; nothing is lost."""
+    kind = stages.kind()
+    kind.stage(lambda entity: Update(rank=entity["price"]), name="Price", interest=["price"])
+    kind.sink("hook", Webhook(receiver.url, secrets=SECRET))
+    await stages.install()
+    receiver.status = 410
+    stages.add(1, price=1)
+    paused = "select 1 from mainspring.queue where name = 'listing!hook' and paused_at is not null"
+    async with stages.app.worker():
+        await wait_until(lambda: stages.query(paused), 20)
+        await wait_until(
+            lambda: "said 410" in str((stages.visit("listing!hook") or {}).get("error")), 20
+        )
+        row = stages.visit("listing!hook")
+        assert row is not None
+        assert (row["attempt"], row["parked_at"]) == (0, None)
+        receiver.status = 200
+        await stages.app.operator.resume("listing!hook")
+        await wait_until(lambda: len(receiver.got) == 1, 60)
+
+
+async def test_410_is_said_as_such(receiver: Receiver) -> None:
+    receiver.status = 410
+    target = Webhook(receiver.url, secrets=SECRET)
+    with pytest.raises(ReceiverGone, match="said 410"):
+        await target.send(event())
+    await target.close()
+
+
+async def test_a_name_that_points_into_a_private_network_is_refused(receiver: Receiver) -> None:
+    """S7: what is checked is the address, not the name; the connection goes to the checked one."""
+    url = receiver.url.replace("127.0.0.1", "localhost")
+    named = AddressBook("localhost", private=False)
+    with pytest.raises(
+        EndpointAway, match="host 'localhost' is in a private network; private=True"
+    ):
+        await named.checked()
+    assert await AddressBook("localhost", private=True).checked() in ("127.0.0.1", "::1")
+    target = Webhook("https://10.1.2.3/x", secrets=SECRET)
+    with pytest.raises(EndpointAway, match="in a private network"):
+        await target.send(event())
+    await target.close()
+    target = Webhook(url, secrets=SECRET)  # this machine, named as such, is meant
+    await target.send(event())
+    await target.close()
+    [(headers, _)] = receiver.got
+    assert headers["host"].startswith("localhost:")
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("8.8.8.8", False),
+        ("2606:4700::1111", False),
+        ("127.0.0.1", True),
+        ("10.0.0.1", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("0.0.0.0", True),
+        ("224.0.0.1", True),
+        ("::1", True),
+        ("fe80::1", True),
+        ("fd00::1", True),
+        ("::ffff:10.0.0.1", True),
+        ("::ffff:8.8.8.8", False),
+        ("2002:0a00:0001::1", True),
+    ],
+)
+def test_which_addresses_are_private(address: str, private: bool) -> None:
+    assert is_private(ip_address(address)) is private

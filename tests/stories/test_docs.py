@@ -84,7 +84,7 @@ def commands(page: Path) -> list[str]:
 def test_a_command_on_a_page_can_be_given_so(line: str) -> None:
     """It, its arguments and its options are there; it is not run."""
     command: Any = get_command(cli)
-    words = shlex.split(line, comments=True)[1:]
+    words = [word for word in shlex.split(line, comments=True)[1:] if word != "&"]
     while hasattr(command, "commands"):
         command = command.get_command(None, words.pop(0))
 

@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +18,10 @@ from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
 from mainspring.db.reconnecting import until_let_in
+from mainspring.kernel.worker import Worker
 from mainspring.loops import run_here
-from mainspring.serve import WornOut
+from mainspring.serve import WornOut, serve
+from mainspring.server.settings import ServeSettings
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,6 +39,7 @@ class Orders(msgspec.Struct, frozen=True):
     log_level: str = "info"
     log_json: bool = False
     worker_id: UUID | None = None
+    serve: ServeSettings | None = None  # beside its work
     exit_mark: int | None = None  # a file that the supervisor reads when this process has ended
 
 
@@ -64,16 +69,32 @@ async def _work(app: Mainspring, orders: Orders) -> None:
     code = codes.OK
     async with app:
         try:
-            await app.run_worker(
-                drain=orders.drain,
-                fence="exit",
-                worker_id=orders.worker_id,
-                exit_mark=orders.exit_mark,
-                **orders.settings,
-            )
+            await serve(_working(app, orders), drain=orders.drain)
         except WornOut:
             code = codes.WORN_OUT
     _leave(code)  # from within: the loop's own end would wait for what hangs
+
+
+@asynccontextmanager
+async def _working(app: Mainspring, orders: Orders) -> AsyncIterator[Worker]:
+    """The worker, and the server beside it: open when its queues are known, closed before it stops."""
+    working = app.worker(
+        fence="exit",
+        worker_id=orders.worker_id,
+        exit_mark=orders.exit_mark,
+        **orders.settings,
+    )
+    async with working as worker, _door(app, orders.serve):
+        yield worker
+
+
+def _door(app: Mainspring, settings: ServeSettings | None) -> AbstractAsyncContextManager[object]:
+    """The server beside the worker, or nothing."""
+    if settings is None:
+        return nullcontext()
+    from mainspring.server.door import Door
+
+    return Door(app, settings)
 
 
 def _leave(code: int) -> None:

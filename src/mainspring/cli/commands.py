@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
+from mainspring.cli.group import CommandGroup
 from mainspring_cli import importing
 
 
@@ -53,7 +54,12 @@ COMMANDS = {
     "reactive": CommandPlace(
         "reactive", "group", "Tasks that run when the state of the data says so."
     ),
-    "serve": CommandPlace("serve", "serve", "Serve tasks, params, processes and states over gRPC."),
+    "sources": CommandPlace(
+        "sources", "group", "Sources: what is read of brokers; pause, resume, seek."
+    ),
+    "serve": CommandPlace(
+        "serve", "serve", "Serve all of it over gRPC and HTTP to other languages."
+    ),
     "tokens": CommandPlace(
         "tokens", "group", "Tokens of those who call the server: made, listed, revoked."
     ),
@@ -61,21 +67,20 @@ COMMANDS = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(CommandGroup):
     """All commands, none of them imported before it is asked for."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = dict.fromkeys(COMMANDS)  # their names are what typos are compared with
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and self.commands[cmd_name] is None:
             self.commands[cmd_name] = load(cmd_name)
         return self.commands.get(cmd_name)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+    def told(self, ctx: typer.Context) -> list[tuple[str, str]]:
+        return [(name, place.help) for name, place in COMMANDS.items()]
 
 
 class _Command(TyperCommand):

@@ -8,21 +8,27 @@ import typer
 
 from mainspring.cli import codes, options, show
 from mainspring.cli.entity import print_entity
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
+from mainspring.entities.declare.consumer import relay_queue
 from mainspring.entities.operate.operator import LAST_ASKED, AskFailures
 from mainspring.entities.operate.why import KindLoad
 from mainspring.errors import InvalidSetting
+from mainspring.jobs import Operation
 from mainspring.operate.queues import QueueLoad
 from mainspring.operator import Operator
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="Entities and their stages. An id of several columns is a JSON array of texts.",
     no_args_is_help=True,
 )
 Kind = Annotated[str, typer.Argument(help="The kind of entities.")]
 Id = Annotated[str, typer.Argument(help="The entity's id.")]
 Stage = Annotated[str | None, typer.Option("--stage", "-s", help="Of this stage.")]
+Consumer = Annotated[str, typer.Argument(help="A stage with a saved hook, or a sink.")]
+OfConsumer = Annotated[str | None, typer.Option("--consumer", help="Of this consumer.")]
 Crawl = Annotated[bool, typer.Option("--crawl", help="Its queue of the crawl lane.")]
 
 
@@ -219,11 +225,55 @@ def crawl(
     show_begun(begun, json=json)
 
 
+@group.command("resend")
+def resend_entities(
+    kind: Kind,
+    consumer: Consumer,
+    rate: Annotated[float | None, typer.Option(help="Entities a second.")] = None,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Tell one consumer what every entity is now, by events with new numbers."""
+    begun = ask(
+        lambda operator: operator.entities.resend(
+            kind, consumer, rate=rate, source=options.source(), dry_run=dry_run
+        ),
+        url,
+        app,
+    )
+    show_begun(begun, json=json)
+
+
+@group.command("replay")
+def replay_events(
+    kind: Kind,
+    consumer: Consumer,
+    since: Annotated[str, typer.Option(help="The number of an event, or a time with zone.")],
+    rate: Annotated[float | None, typer.Option(help="Events a second.")] = None,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Bring one consumer the kept events again, with their old numbers (keep_events)."""
+
+    async def order(operator: Operator) -> Operation:
+        first = int(since) if since.isdigit() else await options.moment(operator, "since", since)
+        assert first is not None, "it was given"
+        return await operator.entities.replay(
+            kind, consumer, since=first, rate=rate, source=options.source(), dry_run=dry_run
+        )
+
+    show_begun(ask(order, url, app), json=json)
+
+
 @group.command()
 def skip(
     kind: Kind,
     id: Id,
-    consumer: Annotated[str, typer.Argument(help="A stage with a saved hook, or a sink.")],
+    consumer: Consumer,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
@@ -236,7 +286,7 @@ def skip(
 def retire(
     kind: Kind,
     stage: Stage = None,
-    consumer: Annotated[str | None, typer.Option("--consumer", help="Of this consumer.")] = None,
+    consumer: OfConsumer = None,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
@@ -261,30 +311,39 @@ def drop(kind: Kind, url: options.Url = None, app: options.App = None) -> None:
 
 @group.command()
 def pause(
-    kind: Kind, stage: Stage = None, url: options.Url = None, app: options.App = None
+    kind: Kind,
+    stage: Stage = None,
+    consumer: OfConsumer = None,
+    url: options.Url = None,
+    app: options.App = None,
 ) -> None:
-    """Visit nothing of a stage (without one: ask nobody) until it is resumed; both lanes."""
+    """Visit nothing of a stage (without one: ask nobody) until it is resumed; both lanes. With a consumer:
+    send it nothing."""
 
     async def order(operator: Operator) -> None:
-        for queue in _queues(kind, stage):
+        for queue in _queues(kind, stage, consumer):
             await operator.pause(queue)
 
     ask(order, url, app)
-    show.say(f"{_place(kind, stage)} is paused")
+    show.say(f"{_place(kind, stage, consumer)} is paused")
 
 
 @group.command()
 def resume(
-    kind: Kind, stage: Stage = None, url: options.Url = None, app: options.App = None
+    kind: Kind,
+    stage: Stage = None,
+    consumer: OfConsumer = None,
+    url: options.Url = None,
+    app: options.App = None,
 ) -> None:
     """Undo a pause."""
 
     async def order(operator: Operator) -> None:
-        for queue in _queues(kind, stage):
+        for queue in _queues(kind, stage, consumer):
             await operator.resume(queue)
 
     ask(order, url, app)
-    show.say(f"{_place(kind, stage)} goes on")
+    show.say(f"{_place(kind, stage, consumer)} goes on")
 
 
 @group.command()
@@ -313,10 +372,16 @@ def limit(
     show.say(f"{_place(kind, stage)}: " + ", ".join(f"{n} {v:g}" for n, v in given.items() if v))
 
 
-def _queues(kind: str, stage: str | None) -> tuple[str, str]:
+def _queues(kind: str, stage: str | None, consumer: str | None = None) -> tuple[str, ...]:
+    if consumer is not None:
+        if stage is not None:
+            raise InvalidSetting("name a --stage or a --consumer, not both")
+        return (relay_queue(kind, consumer),)
     live = f"{kind}/{stage}" if stage else kind
     return live, f"{live}~"
 
 
-def _place(kind: str, stage: str | None) -> str:
+def _place(kind: str, stage: str | None, consumer: str | None = None) -> str:
+    if consumer is not None:
+        return f"what is sent to {consumer!r} of {kind!r}"
     return f"stage {stage!r} of {kind!r}" if stage else f"the system stage of {kind!r}"

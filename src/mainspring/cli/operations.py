@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask
 from mainspring.jobs.operation import Operation, OperationItem
 from mainspring.operator import Operator
 from mainspring.phrases import counted
 
-group = typer.Typer(help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup, help="Bulk jobs: their progress; pause, resume, cancel.", no_args_is_help=True
+)
 FOLLOW_SECONDS = 0.5
 Id = Annotated[int, typer.Argument(help="The operation's number.")]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask_app, ask_host
 from mainspring.host import DatabaseHost
-from mainspring.reactive.decide.texts import show_value
+from mainspring.reactive.decide.evaluate import show_value
 from mainspring.reactive.declare.params import Affected
 from mainspring.reactive.model.values import Param, parse_value, split_key
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 
-group = typer.Typer(help="Params of the data: what is loaded up to where.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup, help="Params of the data: what is loaded up to where.", no_args_is_help=True
+)
 Name = Annotated[str, typer.Argument(help="Its full name, such as dwh.orders.loaded_to.")]
 Value = Annotated[
     str, typer.Argument(help="2026-03-10T01:00:00+00:00, a number, or a version's text.")

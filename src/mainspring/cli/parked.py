@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
@@ -14,7 +15,9 @@ from mainspring.jobs.operation import Operation
 from mainspring.operate.parked import ParkedFilter, ParkedGroup, ParkedVisit
 from mainspring.operator import Operator
 
-group = typer.Typer(help="Visits that failed for good and wait.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup, help="Visits that failed for good and wait.", no_args_is_help=True
+)
 
 Key = Annotated[str | None, typer.Option("--key", help="This one only.")]
 Error = Annotated[str | None, typer.Option("--error", help="Whose error has this text.")]

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
 from mainspring.cli.visible import visible
@@ -25,7 +26,7 @@ from mainspring.processes.structural.change import Answer
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
-group = typer.Typer(help="Processes: graphs of tasks.", no_args_is_help=True)
+group = typer.Typer(cls=CommandGroup, help="Processes: graphs of tasks.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(help="The process's id, or the one you gave it.")]
 Type = Annotated[str | None, typer.Option("--type", help="Of this type.")]

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import QueueLoad
 from mainspring.phrases import counted
 
-group = typer.Typer(help="Queues: their load, pause and resume, limits.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup, help="Queues: their load, pause and resume, limits.", no_args_is_help=True
+)
 COLUMNS = (
     "queue",
     "pool",

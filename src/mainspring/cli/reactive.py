@@ -8,14 +8,21 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask_host, named, resolve
 from mainspring.host import DatabaseHost
-from mainspring.reactive.decide.texts import show_value
+from mainspring.reactive.decide.evaluate import show_value
 from mainspring.reactive.model.values import load_value, parse_value
 from mainspring.reactive.operate.states import TaskState
 
-group = typer.Typer(help="Tasks that run when the state of the data says so.", no_args_is_help=True)
-seen = typer.Typer(help="What a task saw at its last recorded success.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup,
+    help="Tasks that run when the state of the data says so.",
+    no_args_is_help=True,
+)
+seen = typer.Typer(
+    cls=CommandGroup, help="What a task saw at its last recorded success.", no_args_is_help=True
+)
 group.add_typer(seen, name="seen")
 Task = Annotated[str, typer.Argument(help="The task's name.")]
 Param = Annotated[str, typer.Argument(help="The param's full name.")]

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask
 
-group = typer.Typer(help="What comes again by a cron line.", no_args_is_help=True)
+group = typer.Typer(cls=CommandGroup, help="What comes again by a cron line.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Its name: that of its task.")]
 
 

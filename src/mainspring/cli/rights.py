@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.group import CommandGroup
 from mainspring.db.schema import rights
 
 group = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Print the SQL that grants a role its rights; nothing is changed.",

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,7 +35,7 @@ class ServeOrders(msgspec.Struct, frozen=True):
 
 async def serve_here(app: Mainspring, settings: ServeSettings, *, told: bool) -> None:
     """Serve in this process until a signal comes; a second one ends it at once."""
-    from mainspring.server.grpc.server import GrpcServer
+    from mainspring.server.door import Door
 
     stop = asyncio.Event()
 
@@ -47,15 +48,24 @@ async def serve_here(app: Mainspring, settings: ServeSettings, *, told: bool) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     async with app:
-        server = GrpcServer(app, settings)
-        address = await server.start()
+        door = Door(app, settings)
+        addresses = await door.start()
         if told:
-            show.say(f"serving gRPC at {address}")
-        logging.getLogger("mainspring").info("serve.started", extra={"address": address})
+            tell(addresses, 1)
+        facts = {f"{name.lower()}_address": address for name, address in addresses.items()}
+        logging.getLogger("mainspring").info("serve.started", extra=facts)
         await stop.wait()
-        await server.stop()
+        await door.stop()
     log.flush()
     os._exit(codes.OK)  # gRPC's own threads may hang at the end of the interpreter
+
+
+def tell(addresses: Mapping[str, str | None], processes: int) -> None:
+    """Say where it listens, once it does."""
+    more = f" in {processes} processes" if processes > 1 else ""
+    for name, address in addresses.items():
+        if address is not None:
+            show.say(f"serving {name} at {address}{more}")
 
 
 def main(orders: ServeOrders) -> None:

@@ -15,7 +15,7 @@ from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_que
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
 from mainspring.operate.doctor import UNSERVED
-from mainspring.operate.status import HangingRun, Status
+from mainspring.operate.status import AwayEndpoint, HangingRun, Status
 from mainspring.phrases import counted
 from mainspring.processes.operate.actors import Counts
 from mainspring.reactive.operate.states import ReactiveLoad, TaskState
@@ -81,7 +81,13 @@ def _as_builtins(found: Status) -> dict[str, object]:
         "lag_seconds": found.lag_seconds,
         "per_second": found.per_second,
         "unserved": [queue.name for queue in found.unserved],
+        "away": [{**_fields(away), "workers": workers} for away, workers in found.away],
     }
+
+
+def _fields(away: AwayEndpoint) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(away)
+    return found
 
 
 def _by_queue(runs: Sequence[HangingRun]) -> dict[str, list[HangingRun]]:
@@ -142,6 +148,9 @@ def _shown(sight: _Sight) -> str:
         parts.append(show.line(f"{queue.waits} in queue {queue.name!r}, which no worker knows"))
     if (more := len(found.unserved) - UNSERVED) > 0:
         parts.append(show.line(f"and {counted(more, 'more queue')} that no worker knows"))
+    for away, finders in found.away:
+        waits = f"{', '.join(away.queues)}; so {counted(finders, 'worker')} found"
+        parts.append(show.line(f"{away.text} ({waits})"))
     for worker in found.workers:
         for name, runs in _by_queue(worker.hanging).items():
             hanging = counted(len(runs), "run", "hangs", "hang")

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 
 GAP = "  "
+READABLE = 4  # of a column's name: a letter a line is none
 BOLD = 1
 
 
@@ -57,12 +58,13 @@ def _fitted(body: Sequence[int], names: Sequence[int], width: int | None) -> lis
     most = max([*body, *names], default=0)
     while most > 1 and sum(_widths(body, names, most)) > left:
         most -= 1
-    if sum(body) <= left:
+    readable = _widths(body, names, READABLE)
+    if sum(readable) <= left:
         return _widths(body, names, most)
-    most = max(body)
-    while most > 1 and sum(min(one, most) for one in body) > left:
+    most = max(readable)
+    while most > 1 and sum(min(one, most) for one in readable) > left:
         most -= 1
-    return [max(1, min(one, most)) for one in body]
+    return [max(1, min(one, most)) for one in readable]
 
 
 def _widths(body: Sequence[int], names: Sequence[int], most: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 import traceback
@@ -89,13 +90,12 @@ def _imported(name: str, place: str) -> Any:
 
 def _broken(name: str, error: Exception) -> InvalidSetting:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(("<", *ENGINE))]  # the user's
+    own = [f for f in frames if not f.filename.startswith(("<", importlib.__file__, *ENGINE))]
     named = isinstance(error, SyntaxError)  # says itself where it is
     where = "" if named or not own else f" at {own[-1].filename}:{own[-1].lineno}"
     reason = str(error).splitlines()[0] if str(error) else ""
-    return InvalidSetting(
-        f"module {name!r} cannot be imported: {type(error).__name__}: {reason}{where}"
-    )
+    kind = "" if isinstance(error, MainspringError) else f"{type(error).__name__}: "
+    return InvalidSetting(f"module {name!r} cannot be imported: {kind}{reason}{where}")
 
 
 def resolve(url: str | None, app: str | None = None) -> Mainspring:

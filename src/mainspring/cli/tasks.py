@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, NotFound
 from mainspring.operate.history import HistoryFilter, PastRun
@@ -17,7 +18,9 @@ from mainspring.operator import Operator
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
-group = typer.Typer(help="Tasks that wait, run or are scheduled.", no_args_is_help=True)
+group = typer.Typer(
+    cls=CommandGroup, help="Tasks that wait, run or are scheduled.", no_args_is_help=True
+)
 Key = Annotated[str, typer.Argument(help="The task's id, or its uniqueness key.")]
 
 

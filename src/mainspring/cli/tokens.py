@@ -8,13 +8,17 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.options import App, Json, Url, source
 from mainspring.cli.target import ask_host
+from mainspring.errors import InvalidSetting
 from mainspring.host import DatabaseHost
+from mainspring.processes.remote.seal import rotate_secret_steps
 from mainspring.server.access import tokens
-from mainspring.server.access.tokens import MadeToken, TokenRow
+from mainspring.server.access.tokens import LONGEST_LIFETIME, MadeToken, TokenRow
 
 group = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Tokens of those who call the server: made, listed, revoked.",
@@ -36,7 +40,12 @@ def create(
     app: App = None,
     json: Json = False,
 ) -> None:
-    """Make a token; it is shown once, and nobody can show it again."""
+    """Make a token; it is shown once.
+
+    Nobody can show it again. Give --scope once for each thing that he may do.
+    """
+
+    lifetime = _lifetime(days)
 
     async def make(host: DatabaseHost) -> MadeToken:
         pool = await host.pool()
@@ -45,7 +54,7 @@ def create(
                 connection,
                 name,
                 scope,
-                lifetime=timedelta(days=days),
+                lifetime=lifetime,
                 san=certificate,
                 by=source(),
             )
@@ -61,7 +70,7 @@ def create(
 
 @group.command("list")
 def list_them(url: Url = None, app: App = None, json: Json = False) -> None:
-    """List tokens, the newest first; their secrets are kept nowhere."""
+    """List tokens, the newest first, without their secrets."""
 
     async def read(host: DatabaseHost) -> list[TokenRow]:
         pool = await host.pool()
@@ -72,9 +81,11 @@ def list_them(url: Url = None, app: App = None, json: Json = False) -> None:
     if json:
         show.as_json([_told(row) for row in found])
         return
+    has_certificates = any(row.san is not None for row in found)
+    columns = ("id", "name", "state", "expires", "scopes", "certificate")
     show.print_table(
-        ("id", "name", "state", "scopes", "expires", "certificate"),
-        [(r.id, r.name, _state(r), ", ".join(r.scopes), r.expires_at, r.san or "-") for r in found],
+        columns if has_certificates else columns[:-1],
+        [_cells(row)[: None if has_certificates else -1] for row in found],
         empty="there are no tokens; mainspring tokens create makes one",
     )
 
@@ -85,7 +96,7 @@ def revoke(
     url: Url = None,
     app: App = None,
 ) -> None:
-    """Let a token be good for nothing; servers follow within 5 seconds."""
+    """Make a token worthless, within 5 seconds at every server."""
 
     async def end(host: DatabaseHost) -> TokenRow:
         pool = await host.pool()
@@ -94,6 +105,37 @@ def revoke(
 
     row = ask_host(end, url, app)
     show.say(f"the token {row.id} of {row.name} is revoked")
+
+
+@group.command()
+def rotate_secret(url: Url = None, app: App = None) -> None:
+    """Seal tickets of actors under a new secret.
+
+    Tickets are what actors elsewhere get with a task. Those under the last secret stay good.
+    """
+
+    async def rotate(host: DatabaseHost) -> int:
+        pool = await host.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await connection.follow(rotate_secret_steps())
+
+    number = ask_host(rotate, url, app)
+    show.say(
+        f"secret {number} seals from now on, {number - 1} still opens; servers follow within 5 seconds. "
+        "Rotate again only when no task of before is at work any more"
+    )
+
+
+def _lifetime(days: float) -> timedelta:
+    if not 0 < days <= LONGEST_LIFETIME.days:  # no number at all is refused as well
+        raise InvalidSetting(
+            f"--days must be above 0 and at most {LONGEST_LIFETIME.days}, got {days:g}"
+        )
+    return timedelta(days=days)
+
+
+def _cells(row: TokenRow) -> tuple[object, ...]:
+    return (row.id, row.name, _state(row), row.expires_at, ", ".join(row.scopes), row.san)
 
 
 def _state(row: TokenRow) -> str:

@@ -6,10 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 import typer
 
@@ -24,6 +26,8 @@ from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.kernel.lease.dead import declare_ended
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings
 from mainspring.loops import run_apart
+from mainspring.server.processes import hold_address
+from mainspring.server.settings import DEFAULT_GRPC, DEFAULT_HTTP, ServeSettings, checked
 
 WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
@@ -56,6 +60,16 @@ def worker(
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
     grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
     history_days: Annotated[int, typer.Option(help="Days for which history is kept.")] = 30,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Serve gRPC and HTTP too, on this machine: see serve --help."),
+    ] = False,
+    grpc: Annotated[
+        str | None, typer.Option("--grpc", help="With --serve: where gRPC listens.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", help="With --serve: where HTTP listens.")
+    ] = None,
     url: Url = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
@@ -83,13 +97,37 @@ def worker(
     _, pools = declared(app, run_apart(until_let_in(app.database)))
     _warn_of_pool(place, pool, sorted(pools))
     orders = Orders(place, settings, os.getpid(), drain, _passed_on(url), log_level, log_json)
-    try:
+    with ExitStack() as stack:
+        stack.callback(app.close_sync)
+        if serve or grpc or http:
+            wanted = _serve_settings(app, grpc, http, processes, stack)
+            orders = msgspec.structs.replace(orders, serve=wanted)
         code = Supervisor(
             orders, processes, grace=grace, declare_dead=_declaring_dead(app, pool, lease)
         ).run()
-    finally:
-        app.close_sync()
     raise typer.Exit(code)
+
+
+def _serve_settings(
+    app: Mainspring, grpc: str | None, http: str | None, processes: int, stack: ExitStack
+) -> ServeSettings:
+    """Where the workers serve; the ports are kept while their processes come and go."""
+    import mainspring.server.door as _door  # noqa: F401  # names its extra before anything begins
+
+    if grpc is None and http is None:
+        grpc, http = DEFAULT_GRPC, DEFAULT_HTTP
+    settings = checked(ServeSettings(grpc=grpc, http=http, processes=processes))
+    settings = msgspec.structs.replace(
+        settings,
+        grpc=hold_address(stack, settings.grpc_address),
+        http=hold_address(stack, settings.http_address),
+        shares_port=True,
+        token_file=str(app.directory.absolute() / "token"),
+    )
+    for name, address in (("gRPC", settings.grpc), ("HTTP", settings.http)):
+        if address is not None:
+            show.say(f"serving {name} at {address}")
+    return settings
 
 
 def dev(

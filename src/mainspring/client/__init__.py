@@ -9,6 +9,8 @@
 Every call has a deadline. A call that may have been lost is sent again under the same id, so it is done
 once; nothing else is repeated. `AsyncClient` is the same to be awaited.
 
+actor_client.py  client.actors
+actors.py        requests of actors
 async_client.py  AsyncClient
 channel.py       where the server is, and by which proof it is called
 client.py        Client
@@ -17,6 +19,7 @@ params.py        requests about params
 processes.py     requests about processes
 remote_call.py   one call: its request, its answer, its time, and whether it may be repeated
 remote_error.py  what the server refused
+serving.py       a loop that serves actors
 states.py        requests about states
 tasks.py         requests about tasks
 """
@@ -29,6 +32,7 @@ from mainspring.errors import MissingExtra
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
+    from mainspring.client.actors import PulledTask, PullReply, SettledTask, TaskProblem
     from mainspring.client.async_client import AsyncClient
     from mainspring.client.client import Client
     from mainspring.client.params import ParamValue, TaskAffected
@@ -44,10 +48,14 @@ __all__ = [
     "ParamValue",
     "ProcessRef",
     "ProcessStatus",
+    "PullReply",
+    "PulledTask",
     "RemoteError",
     "ServerAway",
+    "SettledTask",
     "StateRead",
     "TaskAffected",
+    "TaskProblem",
     "TaskRef",
     "TaskStatus",
 ]
@@ -56,6 +64,7 @@ if not TYPE_CHECKING:
     _find = on_demand(
         __name__,
         {
+            "actors": "PulledTask PullReply SettledTask TaskProblem",
             "async_client": "AsyncClient",
             "client": "Client",
             "params": "ParamValue TaskAffected",

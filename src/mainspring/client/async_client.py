@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 import grpc
 
 from mainspring.client import params, processes, states, tasks
+from mainspring.client.actor_client import AsyncActorClient
 from mainspring.client.channel import ServerPlace
 from mainspring.client.messages import Seconds, seconds_of
 from mainspring.client.params import ParamValue, TaskAffected, Value, param_of
@@ -53,6 +54,7 @@ class AsyncClient:
         self.params = AsyncParamClient(self)
         self.processes = AsyncProcessClient(self)
         self.states = AsyncStateClient(self)
+        self.actors = AsyncActorClient(self)
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 import grpc
 
 from mainspring.client import params, processes, states, tasks
+from mainspring.client.actor_client import ActorClient
 from mainspring.client.channel import ServerPlace
 from mainspring.client.messages import Seconds, seconds_of
 from mainspring.client.params import ParamValue, TaskAffected, Value, param_of
@@ -52,6 +53,7 @@ class Client:
         self.params = ParamClient(self)
         self.processes = ProcessClient(self)
         self.states = StateClient(self)
+        self.actors = ActorClient(self)
 
     def __enter__(self) -> Self:
         return self

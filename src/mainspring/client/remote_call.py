@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -30,6 +30,18 @@ class RemoteCall(Generic[T]):
     @property
     def path(self) -> str:
         return f"/mainspring.v1.{self.method}"
+
+
+class Sends(Protocol):
+    """What sends calls: a client."""
+
+    def send(self, call: RemoteCall[T]) -> T: ...
+
+
+class AsyncSends(Protocol):
+    """The same to be awaited."""
+
+    async def send(self, call: RemoteCall[T]) -> T: ...
 
 
 class Attempts:

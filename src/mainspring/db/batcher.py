@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
+# So many turns of the event loop a batch gathers at most: the server is at rest meanwhile.
+GATHER_TURNS = 32
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -59,14 +61,23 @@ class Batcher(Generic[Item, Answer]):
     async def _run(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._answer(batch)
-                # Whoever was answered may ask again at once: one batch, not two by turns.
-                await asyncio.sleep(0)
         finally:
             self._server = None
             _cancel(self._waiting)
             self._waiting = []
+
+    async def _gather(self) -> None:
+        """Let those come along who ask in the next turns of the event loop, while each brings somebody:
+        runs are started one a turn, and who was just answered asks again at once. A batch of the first
+        alone would keep all others waiting for as long as it takes."""
+        for _ in range(GATHER_TURNS):
+            count = len(self._waiting)
+            await asyncio.sleep(0)
+            if not count < len(self._waiting) < self._most:
+                return
 
     async def _answer(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:

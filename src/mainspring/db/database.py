@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, LiteralString, NamedTuple
+from typing import LiteralString, NamedTuple
 
 import asyncpg
 import psycopg
@@ -31,7 +31,6 @@ from mainspring.db.connect.address import (
 from mainspring.db.connect.options import options_of
 from mainspring.db.connect.settings import CLIENT, CLIENT_LOCAL, ENGINE, ENGINE_LOCAL, LINE
 from mainspring.db.connect.tries import Tries
-from mainspring.db.sql import Statement
 from mainspring.db.tx import AsyncConnection, SyncConnection
 from mainspring.db.tx import Connection as Connection
 from mainspring.errors import UnsupportedServer
@@ -161,15 +160,6 @@ class Database:
             if self.pooled:
                 connection.execute(ENGINE_LOCAL)
             yield connection
-
-    async def fetch(
-        self, connection: Connection, statement: Statement, *values: object
-    ) -> list[Any]:
-        """Run one statement alone, with the engine's settings in force."""
-        if self.pooled and not connection.is_in_transaction():
-            async with connection.atomic():
-                return list(await connection.fetch(statement.numbered, *values))
-        return list(await connection.fetch(statement.numbered, *values))
 
 
 class ServerFacts(NamedTuple):

@@ -10,6 +10,8 @@ visit runs `process` and saves entity, private state, timer and events in one tr
     register.py    which kinds the database knows, and their triggers
     install.py     the same as `mainspring migrate` and `app.install` do it
     crawl.py       every stage asked about every entity
+    resend.py      every entity told to one consumer
+    replay.py      kept events brought to one consumer again
     offers.py      visits that stages and crawls offer
     layer.py       the kinds of an application as a layer of the kernel
     runtime.py     what one worker has of them: handlers, loaders, writers
@@ -19,6 +21,7 @@ visit runs `process` and saves entity, private state, timer and events in one tr
     source/        entities read from a table, documents or a DAO
     visit/         system visits and stages' visits, from the row to an outcome
     save/          what a stage returned becomes one transaction
+    remote/        stages that other services implement
     outbox/        events for consumers
     outside/       queues, states and entities changed from outside
     operate/       what operators ask and order

@@ -208,15 +208,19 @@ class Estimate(NamedTuple):
 
 
 async def _count(database: Database, tx: Tx, order: CrawlOrder) -> int | None:
-    """How many entities there are: an estimate where there are many."""
-    estimate = await tx.first(SQL["estimate_entities"], Estimate, kind=order.kind)
+    return await count_entities(tx, order.kind)
+
+
+async def count_entities(tx: Tx, name: str) -> int | None:
+    """How many entities a kind has: an estimate where there are many."""
+    estimate = await tx.first(SQL["estimate_entities"], Estimate, kind=name)
     found = None if estimate is None else estimate.entities
     if found is None or found >= COUNTED:
         return found
-    kind = await _read_kind(tx, order.kind)
+    kind = await _read_kind(tx, name)
     if kind is not None and kind.source == "document":
         return found
-    return await tx.one(SQL["count_entities"], int, kind=order.kind, most=10 * COUNTED)
+    return await tx.one(SQL["count_entities"], int, kind=name, most=10 * COUNTED)
 
 
 async def _offer(

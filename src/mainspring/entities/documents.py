@@ -10,10 +10,12 @@ The same triggers watch the table as watch users' own, so plain SQL on it is see
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
+from mainspring.db.tx import Tx
 from mainspring.entities.declare.declared_kind import CallerConnection
 from mainspring.entities.kind import Kind
 from mainspring.entities.outside.queue import asked
@@ -85,6 +87,23 @@ class Documents(Kind):
                 SQL["delete_document"], int, kind=self.name, id=key, version=version
             )
         return gone is not None
+
+    def text_of(self, id: object, value: object) -> tuple[str, str]:
+        """A document as it is stored: its key and its JSON. Refuses what cannot be one."""
+        return self.key_of(id), self._body(value)
+
+    async def write(self, tx: Tx, bodies: Mapping[str, str | None]) -> None:
+        """Put documents, as `text_of` returns them, and delete those of which there is None."""
+        puts = [(key, body) for key, body in bodies.items() if body is not None]
+        if puts:
+            await tx.run(
+                SQL["put_documents"],
+                kind=self.name,
+                ids=[key for key, _ in puts],
+                bodies=[body for _, body in puts],
+            )
+        if gone := [key for key, body in bodies.items() if body is None]:
+            await tx.run(SQL["delete_documents"], kind=self.name, ids=gone)
 
     def _body(self, value: object) -> str:
         """The document as JSON; what could not be read again is not written."""

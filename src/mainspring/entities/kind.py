@@ -5,26 +5,30 @@ The face of the layer for users: it stands above the rooms. They know a kind by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.entities import crawl
+from mainspring.db.database import Connection
+from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.announce import announce, announce_sync
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue
 from mainspring.entities.declare import stage as stages
-from mainspring.entities.declare.consumer import Sink, declare_sink
+from mainspring.entities.declare.consumer import ManySink, Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, KindHost
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
+from mainspring.entities.declare.remote import BATCH, PROCESS_SECONDS, PemFile, remote_place
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.outside.state import read_state, set_state
+from mainspring.entities.resend import ResendOrder
+from mainspring.errors import InvalidSetting
 from mainspring.jobs import Operation
 from mainspring.kernel import RetryPolicy
 
@@ -66,25 +70,117 @@ class Kind(DeclaredKind):
     def _declare(self, target: object, given: dict[str, Any]) -> stages.Stage:
         return stages.declare(self, target, given)
 
+    def remote_stage(
+        self,
+        name: str,
+        address: str,
+        *,
+        batch: int = BATCH,
+        timeout: timedelta | float = PROCESS_SECONDS,
+        ask: bool | stages.Process = True,
+        saved: bool = False,
+        entity: type[object] | None = None,
+        token: str | None = None,
+        cert: PemFile | None = None,
+        key: PemFile | None = None,
+        ca: PemFile | None = None,
+        insecure: bool = False,
+        **given: Any,
+    ) -> stages.Stage:
+        """Declare a stage that another service implements (`mainspring.v1.StageService`).
+
+            listing.remote_stage("photos", "grpcs://photos:443", reads=["urls"], writes=["rank"])
+
+        What `stage` takes it takes too: `reads` is all that is sent, `writes` all that is saved. `batch`:
+        entities a call. `timeout`: of a call, in seconds. `budget`: seconds for `should_process`. `ask`:
+        True asks the service, False always offers, a function is asked here. `saved`: the service is told
+        of what was saved. `entity`: a protobuf class that entities are sent as, else they are JSON.
+        `token`, `ca`, `cert` and `key` are for grpcs://; `insecure` allows grpc:// to another machine.
+        """
+        if not (isinstance(ask, bool) or callable(ask)):
+            raise InvalidSetting(
+                f"ask of stage {name!r} must be True, False or a function, got {ask!r}"
+            )
+        place = remote_place(
+            name,
+            address,
+            batch=batch,
+            timeout=timeout.total_seconds() if isinstance(timeout, timedelta) else timeout,
+            asks=ask is True,
+            hears=saved,
+            entity=entity,
+            proof={"token": token, "cert": cert, "key": key, "ca": ca},
+            insecure=insecure,
+        )
+        asked_here = None if isinstance(ask, bool) else ask
+        return stages.declare_remote(self, name, place, asked_here, given)
+
     # -- who gets what was saved
 
     def sink(
         self,
         name: str,
-        target: Sink | Callable[[Saved], object],
+        target: Sink | ManySink | Callable[[Saved], object],
         *,
         retry: RetryPolicy | None = None,
         parallel: int | None = None,
+        start: str = "now",
     ) -> None:
         """Send every event of the kind somewhere: an object with `send(event)`, or a function.
 
         At least once, in order per entity; `retry` says how often a failed event is tried again
         before it is parked, `parallel` how many entities' events are sent at once, over all workers.
+        A new sink gets what is saved from now on; with `start="snapshot"` first what every entity is.
         """
         taken = {*self.stages, *self.sinks}
         self.sinks[name] = declare_sink(
-            self.name, name, target, taken=taken, retry=retry, parallel=parallel
+            self.name, name, target, taken=taken, retry=retry, parallel=parallel, start=start
         )
+
+    async def resend(
+        self,
+        consumer: str,
+        *,
+        rate: float | None = None,
+        dry_run: bool = False,
+        source: str = "application",
+    ) -> Operation:
+        """Tell one consumer what every entity is now, by events `snapshot` with new numbers.
+
+        It is an operation: workers carry it out, and it can be paused, resumed and cancelled by its
+        id. `rate`: entities a second.
+        """
+        database, pool = await self.host.database(), await self.host.pool()
+        order = ResendOrder(self.name, consumer, rate)
+        async with pool.connection(transaction=True) as connection:
+            return await resend.start(database, connection, order, source=source, dry_run=dry_run)
+
+    async def replay(
+        self,
+        consumer: str,
+        *,
+        since: int | datetime,
+        rate: float | None = None,
+        dry_run: bool = False,
+        source: str = "application",
+    ) -> Operation:
+        """Bring one consumer the kept events again, from a number or a time on (`keep_events`).
+
+        They have their old numbers, and `replay` is the operation's id. It can be paused, resumed and
+        cancelled by it. `rate`: events a second.
+        """
+        database, pool = await self.host.database(), await self.host.pool()
+        async with pool.connection(transaction=True) as connection:
+            return await replay.start(
+                database,
+                connection,
+                self.name,
+                consumer,
+                since,
+                rate=rate,
+                source=source,
+                dry_run=dry_run,
+            )
 
     # -- its queues
 
@@ -215,6 +311,13 @@ class Kind(DeclaredKind):
         is lost at the commit, the error does not tell whether it was saved: look before you repeat it.
         """
         return await self._editors.edit(self.key_of(id), change)
+
+    async def edit_within(
+        self, connection: Connection, changes: Sequence[tuple[object, Changing]]
+    ) -> None:
+        """Make edits in the transaction that is open on a connection of the engine's: all or none."""
+        edits = [(self.key_of(id), change) for id, change in changes]
+        await self._editors.edit_within(connection, edits)
 
     # -- changes that no trigger sees
 

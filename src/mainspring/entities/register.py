@@ -55,7 +55,8 @@ async def find_triggers(tx: Tx, kind: KindSettings) -> list[FoundTrigger]:
 def registration(kind: DeclaredKind, shape: Shape | None) -> dict[str, object]:
     """The values of register_kind.sql."""
     s = kind.settings
-    declared = {"serial": s.serial, "jitter": s.jitter}
+    keeps = None if s.keep_events is None else s.keep_events.total_seconds()
+    declared = {"serial": s.serial, "jitter": s.jitter, "keep_events": keeps}
     return {
         "name": s.name,
         "pool": s.pool,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste, SharedLine
@@ -17,21 +18,36 @@ from mainspring.entities.declare.columns import check_stages
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of, seen_fields
+from mainspring.entities.declare.remote import SLOTS
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.table import Shape
 from mainspring.entities.offers import Offering
 from mainspring.entities.outbox.relay import Relay
 from mainspring.entities.register import register_kinds
-from mainspring.entities.save.patch import Patcher
+from mainspring.entities.remote.asking import QuestionLine
+from mainspring.entities.remote.hearing import hearers
+from mainspring.entities.remote.items import StageRef
+from mainspring.entities.remote.peer import StagePeer
+from mainspring.entities.remote.peers import MakeCalls, Peers
+from mainspring.entities.remote.remote_run import ProcessLine, RemoteRunner
+from mainspring.entities.save.change import Patcher
 from mainspring.entities.save.saver import Saver
 from mainspring.entities.source.choose import fields_of, source_of, writable
-from mainspring.entities.source.prefetch import Prefetched
-from mainspring.entities.source.printing import PRINTING
-from mainspring.entities.visit.loader import Loader, LoadNeed
+from mainspring.entities.source.loader import Loader, LoadNeed, Prefetched
+from mainspring.entities.source.rows import PRINTING
 from mainspring.entities.visit.stage_run import StageRunner
 from mainspring.entities.visit.system import StageAsker, Viewed
-from mainspring.kernel import MOST_HANGING, Handler, Outcome, QueueSettings, Run, WorkerPort
+from mainspring.kernel import (
+    MOST_HANGING,
+    Endpoint,
+    Handler,
+    Outcome,
+    QueueSettings,
+    Run,
+    WorkerPort,
+)
 
+MOST_SLOTS = 10_000
 log = logging.getLogger("mainspring")
 
 
@@ -45,6 +61,7 @@ class KindRuntime:
         database: Database,
         line: SharedLine,
         threads: ThreadPoolExecutor,
+        peers: Peers,
     ) -> None:
         self.kind = kind
         self.known = Known(kind.name)
@@ -53,39 +70,49 @@ class KindRuntime:
         self._loader = loader = Loader(kind.name, source, self.known, prefetched, database, line)
         ignore = frozenset(kind.ignore)
         self.saver = Saver(
-            kind.name, source, self.known, prefetched, ignore=ignore, version=kind.version
+            kind.name,
+            source,
+            self.known,
+            prefetched,
+            ignore=ignore,
+            version=kind.version,
+            keeps=kind.settings.keep_events is not None,
         )
         viewed = {name: Viewed(s, model_of(kind, s)) for name, s in kind.stages.items()}
         offering = Offering()
         jitter = {name: jitter_of(kind, stage) for name, stage in kind.stages.items()}
         asking = (kind.name, viewed, self.known, loader, offering)
         fields = fields_of(kind, shape)
-        self.asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=False)
-        self.crawl_asker = StageAsker(*asking, fields=fields, jitter=jitter, crawl=True)
+        having = partial(StageAsker, *asking, fields=fields, jitter=jitter)
+        elsewhere = {
+            name: QuestionLine(peers.of(stage), stage)
+            for name, stage in kind.stages.items()
+            if stage.remote is not None and stage.remote.asks
+        }
+        self.asker = having(crawl=False, elsewhere=elsewhere)
+        self.crawl_asker = having(crawl=True, elsewhere=elsewhere)
         self._handlers: dict[str, Handler] = {
             kind.name: self.asker.handle,
             f"{kind.name}~": self.crawl_asker.handle,
         }
+        self._endpoints: dict[str, Endpoint] = {}  # of stages elsewhere
         loader.needs[kind.name] = LoadNeed(None, None, self.asker.has_to_see)
         loader.needs[f"{kind.name}~"] = LoadNeed(None, None, self.crawl_asker.has_to_see)
         for stage in kind.stages.values():
-            patcher = patcher_of(kind, stage, viewed[stage.name].model, shape)
+            model = Model(kind.name) if stage.remote else viewed[stage.name].model
+            patcher = patcher_of(kind, stage, model, shape)
+            needs = (viewed[stage.name], loader, self.saver, offering, threads, patcher)
+            runner: Callable[..., StageRunner] = StageRunner
+            if stage.remote is not None:
+                runner = remote_runner(peer := peers.of(stage), stage)
+                self._endpoints[stage.name] = peer.endpoint
             for queue, crawl in ((stage.queue, False), (stage.crawl_queue, True)):
-                runner = StageRunner(
-                    viewed[stage.name],
-                    loader,
-                    self.saver,
-                    offering,
-                    threads,
-                    patcher,
-                    crawl=crawl,
-                )
-                self._handlers[queue] = runner.handle
+                self._handlers[queue] = runner(*needs, crawl=crawl).handle
                 loader.needs[queue] = LoadNeed(stage.name, stage.queue if crawl else "")
 
     def queues(self) -> list[QueueSettings]:
         """The kind's queues with their handlers."""
-        queues = kind_queues(self.kind, self._handlers)
+        queues = kind_queues(self.kind, self._handlers, self._endpoints)
         if self.kind.dao is not None:
             return queues  # the user's own code may take long, and whoever reads would wait for it
         return [replace(queue, prepare=self._loader.prepare) for queue in queues]
@@ -105,7 +132,9 @@ class Runtime:
         shapes: Mapping[str, Shape],
         *,
         threads: int,
+        calls: MakeCalls | None = None,
     ) -> None:
+        self._peers = Peers(calls)
         shared = worker.line("loader", settings=PRINTING)
         # One for each slot, and for each run that hangs beside them.
         self._threads = ThreadPoolExecutor(
@@ -117,10 +146,11 @@ class Runtime:
             if kind.dao is not None:  # the user's own code may take long: its kind alone waits
                 line = worker.line("dao", Haste.LONG, PRINTING)
             self.kinds[kind.name] = KindRuntime(
-                kind, shapes.get(kind.name), database, line, self._threads
+                kind, shapes.get(kind.name), database, line, self._threads, self._peers
             )
         declared = {name: runtime.kind for name, runtime in self.kinds.items()}
-        self._relay = Relay(worker.line(), list(declared.values()), self._threads)
+        told = hearers(self._peers, declared.values())
+        self._relay = Relay(worker.line(), list(declared.values()), self._threads, told)
 
     def queues(self) -> list[QueueSettings]:
         """The queues of all kinds and of their relays."""
@@ -129,6 +159,7 @@ class Runtime:
 
     async def close(self) -> None:
         await self._relay.close()
+        await self._peers.close()
         for kind in self.kinds.values():
             await kind.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -143,7 +174,9 @@ async def register_stages(tx: Tx, kinds: Iterable[DeclaredKind]) -> None:
 
 
 def kind_queues(
-    kind: DeclaredKind, handlers: Mapping[str, Handler] | None = None
+    kind: DeclaredKind,
+    handlers: Mapping[str, Handler] | None = None,
+    endpoints: Mapping[str, Endpoint] | None = None,
 ) -> list[QueueSettings]:
     """The queues of a kind: system and stages, live and of the crawl."""
     handlers = handlers or {}
@@ -169,13 +202,15 @@ def kind_queues(
                 kind="stage",
                 turns=kind.name if takes_turns(kind, stage) else None,
                 hold_after=s.hold_after,
-                timeout=s.timeout,
+                timeout=None if stage.remote else s.timeout,  # elsewhere it is each call's
                 crash_limit=s.crash_limit,
                 concurrency=s.parallel,
                 rate=s.rate,
                 retry=s.retry,
                 share=kind.settings.crawl.share if name.endswith("~") else None,
-                leaves_slots=not name.endswith("~"),
+                leaves_slots=stage.remote is None and not name.endswith("~"),
+                slots=min(s.parallel or SLOTS, MOST_SLOTS) if stage.remote else None,
+                endpoint=(endpoints or {}).get(stage.name),
             )
             for name in (stage.queue, stage.crawl_queue)
         ]
@@ -222,8 +257,20 @@ def patcher_of(kind: DeclaredKind, stage: Stage, model: Model, shape: Shape | No
     )
 
 
+def remote_runner(peer: StagePeer, stage: Stage) -> Callable[..., StageRunner]:
+    """What makes the runners of a stage elsewhere: both lanes share its calls."""
+    assert stage.remote is not None
+    process = ProcessLine(peer, StageRef(stage.kind, stage.name), stage.remote)
+    return partial(RemoteRunner, peer=peer, process=process)
+
+
 async def start(
-    database: Database, worker: WorkerPort, kinds: Iterable[DeclaredKind], *, threads: int
+    database: Database,
+    worker: WorkerPort,
+    kinds: Iterable[DeclaredKind],
+    *,
+    threads: int,
+    calls: MakeCalls | None = None,
 ) -> Runtime:
     """Register kinds and stages, look at their tables, and make what runs them."""
     known = list(kinds)
@@ -236,4 +283,4 @@ async def start(
         await register_stages(connection, known)
         await consumer.register(connection, [c for kind in known for c in kind.consumers])
         await schedule(database, connection, known)
-    return Runtime(database, worker, known, shapes, threads=threads)
+    return Runtime(database, worker, known, shapes, threads=threads, calls=calls)

@@ -10,13 +10,13 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     visit.py                a visit, a run of it, ids, tokens and routes
     outcome.py retry.py     what a run can come to, and what a failure leads to
     endpoint.py             whom the runs of a queue need, and whether that one is away
-    settings.py tuning.py   settings of a worker and of a queue; constants with their reasons
+    settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
     layer.py                what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
     functions/              functions of the schema that write visits, for layers' statements and for users
     statements.py           the statements of all rooms by name
-    clock.py                local time, and the database's as this worker knows it
-    owned.py                what a worker owns and runs, shared by its loop and its heart
+    clock.py                local time
+    owned.py                what a worker owns and runs, and the database's time, for its loop and its heart
     crash_points.py         the named steps at which tests observe a worker or kill it
     register.py             makes the queues that the code declares known to the database
     chores.py               what layers do now and then to their tables
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Alone,
         Cancelled,
         Done,
+        Expired,
         Failed,
         Outcome,
         Parked,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         Retry,
         Verdict,
     )
+    from mainspring.kernel.read.sleeper import Sleeper
     from mainspring.kernel.register import register_queues
     from mainspring.kernel.retry import (
         LONGEST_DELAY,
@@ -122,7 +124,9 @@ else:
             "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage "
             "WorkerPort",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
-            "outcome": "Again Alone Cancelled DONE Done Failed Outcome Parked Postponed Retry Verdict",
+            "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
+            "Verdict",
+            "read.sleeper": "Sleeper",
             "register": "register_queues",
             "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge",
             "run.fairness": "BACKGROUND_BELOW",
@@ -163,6 +167,7 @@ __all__ = [
     "Chore",
     "Done",
     "Endpoint",
+    "Expired",
     "Failed",
     "Handler",
     "HeldVisit",
@@ -180,6 +185,7 @@ __all__ = [
     "RetryPolicy",
     "Run",
     "SettleAnswer",
+    "Sleeper",
     "Verdict",
     "Visit",
     "WorkerPort",

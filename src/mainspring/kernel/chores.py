@@ -12,12 +12,10 @@ from mainspring.db.database import Database
 from mainspring.db.shared import SharedLine
 from mainspring.kernel import clock
 from mainspring.kernel.layer import Chore
+from mainspring.kernel.tuning import DEFAULT
 
 log = logging.getLogger("mainspring")
-CHORE_SECONDS = 600.0
-GLANCE_SECONDS = 2.0
-SELDOM_SECONDS = 30.0  # where a round of glances has found nothing to look after
-REST = 50  # times as long as the glances took: long ones must not become a worker's main work
+_APART = (1 - DEFAULT.apart, 1 + DEFAULT.apart)
 
 
 async def run_chores(
@@ -31,7 +29,7 @@ async def run_chores(
                     await chore(database, connection, days=days)
             except Exception as error:
                 log.warning("upkeep.waiting", extra={"error": str(error)})
-        await asyncio.sleep(CHORE_SECONDS * random.uniform(0.8, 1.2))
+        await asyncio.sleep(DEFAULT.chore_every * random.uniform(*_APART))
 
 
 async def run_glances(
@@ -44,7 +42,7 @@ async def run_glances(
 ) -> None:
     """Take all glances for ever; seldom while there is nothing to look after, until `news`."""
     while True:
-        seconds, least = 0.0, GLANCE_SECONDS
+        seconds, least = 0.0, DEFAULT.glance_every
         news.clear()
         try:
             began = clock.local()
@@ -54,9 +52,10 @@ async def run_glances(
                     any_found |= bool(await glance(database, connection, days=days))
             seconds = clock.local() - began
             if not any_found and not database.pooled:  # there nobody is told
-                least = SELDOM_SECONDS
+                least = DEFAULT.glance_seldom
         except Exception as error:
             log.warning("glance.waiting", extra={"error": str(error)})
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(least, REST * seconds) * random.uniform(0.8, 1.2)):
+            rest = max(least, DEFAULT.glance_rest * seconds) * random.uniform(*_APART)
+            async with asyncio.timeout(rest):
                 await news.wait()

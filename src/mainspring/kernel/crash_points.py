@@ -24,6 +24,9 @@ STEPS = (
     "operation.stepped",
     "transaction.settled",
     "transaction.committed",
+    "relay.sending",
+    "relay.sent",
+    "relay.acknowledged",
     "shards.giving",
     "shards.given",
     "recut.locking",
@@ -32,6 +35,12 @@ STEPS = (
     "dead.declared",
     "visits.recovered",
     "pool.leaving",
+    "batch.writing",
+    "batch.fenced",
+    "batch.written",
+    "batch.committed",
+    "pull.held",
+    "answers.committed",
 )
 
 listener: Callable[[str], None] | None = None

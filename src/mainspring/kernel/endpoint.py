@@ -1,24 +1,31 @@
 """An endpoint: somebody elsewhere whom the runs of some queues need, such as a stage service or a broker.
 
 That it is away is one fact about it, not a failure of each visit. While it is away, nothing of its queues
-is read, and nothing starts. It is tried again, ever more rarely. When it is back, one run goes first; each
-success lets twice as many go. Of one worker; used by its event loop, and read by its heart.
+is read, and nothing starts. It is tried again, ever more rarely. When it is back, one run goes first,
+whichever of its queues that is of; each success lets twice as many go. Of one worker; used by its event
+loop, and read by its heart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from mainspring.db.literals import as_rows
 from mainspring.errors import EndpointAway
+from mainspring.failure_text import clean_text
+from mainspring.kernel.tuning import DEFAULT, Tuning
 
-# Seconds before the first trial, and at most.
-FIRST_TRIAL = 0.5
-LONGEST_REST = 30.0
-# From so many runs at once on, an endpoint that was away is trusted again.
-TRUSTED = 256
+if TYPE_CHECKING:
+    from mainspring.kernel.settings import QueueSettings
+
+# Bytes of a reason that others are shown.
+REASON_BYTES = 400
+# What a worker's row has while everybody is there.
+NOBODY = "[]"
 
 
 class Endpoint:
@@ -27,13 +34,17 @@ class Endpoint:
     `probe` tries it: it returns when it is back, and raises when it is not.
     """
 
-    def __init__(self, name: str, probe: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, probe: Callable[[], Awaitable[None]], tuning: Tuning = DEFAULT
+    ) -> None:
         self.name = name
+        self._tuning = tuning
         self.reason: str | None = None  # why it is away; None while it is there
         self.away_since: datetime | None = None
         self.most: int | None = None  # runs at once, while it is coming back
+        self.running = 0  # of all its queues
         self._probe = probe
-        self._rest = FIRST_TRIAL
+        self._rest = tuning.first_trial
         self._trying: asyncio.Task[None] | None = None
         self._told: list[Callable[[], None]] = []
 
@@ -50,13 +61,17 @@ class Endpoint:
         self.reason = str(error)
         self.away_since = self.away_since or datetime.now(UTC)
         if self._trying is None or self._trying.done():
-            first = max(self._rest, error.retry_after or 0.0)
-            self._trying = asyncio.get_running_loop().create_task(self._try(first))
+            self._try_soon(max(self._rest, error.retry_after or 0.0))
+
+    def _try_soon(self, rest: float) -> None:
+        self._trying = asyncio.get_running_loop().create_task(self._try(rest))
 
     async def _try(self, rest: float) -> None:
         while True:
-            await asyncio.sleep(rest * random.uniform(0.8, 1.2))
-            rest = self._rest = min(LONGEST_REST, 2 * self._rest)
+            await asyncio.sleep(
+                rest * random.uniform(1 - self._tuning.apart, 1 + self._tuning.apart)
+            )
+            rest = self._rest = min(self._tuning.longest_rest, 2 * self._rest)
             try:
                 await self._probe()
             except EndpointAway as error:
@@ -66,6 +81,10 @@ class Endpoint:
                 self.reason = f"{type(error).__name__}: {error}"
             else:
                 break
+        self.back()
+
+    def back(self) -> None:
+        """It is there again."""
         self.reason, self.most = None, 1
         self._tell()
 
@@ -73,20 +92,69 @@ class Endpoint:
         """A run had what it needed."""
         if self.most is None or self.is_away:
             return
-        self._rest, self.away_since = FIRST_TRIAL, None
-        self.most = 2 * self.most if 2 * self.most < TRUSTED else None
+        self._rest, self.away_since = self._tuning.first_trial, None
+        self.most = 2 * self.most if 2 * self.most < self._tuning.trusted else None
         self._tell()
 
     def _tell(self) -> None:
         for told in self._told:
             told()
 
-    def has_room(self, running: int) -> bool:
+    @property
+    def has_room(self) -> bool:
         """Whether one more run may start."""
-        return not self.is_away and (self.most is None or running < self.most)
+        return not self.is_away and (self.most is None or self.running < self.most)
+
+    def began(self) -> None:
+        """A run of one of its queues."""
+        self.running += 1
+
+    def ended(self) -> None:
+        self.running -= 1
+
+    def shown(self) -> dict[str, object] | None:
+        """As operators are told; None while it is there and trusted. Called by the heart's thread."""
+        reason, since, most = self.reason, self.away_since, self.most
+        if since is None or (reason is None and most is None):
+            return None
+        return {
+            "endpoint": clean_text(self.name, REASON_BYTES),
+            "since": since.isoformat(timespec="seconds"),
+            "reason": None if reason is None else clean_text(reason, REASON_BYTES),
+            "at_once": None if reason is not None else most,
+        }
 
     async def close(self) -> None:
         """Try it no more."""
         if self._trying is not None:
             self._trying.cancel()
             await asyncio.gather(self._trying, return_exceptions=True)
+
+
+class AwayNews:
+    """What a worker's row says of its endpoints. It is sent with a beat, and only when it has changed."""
+
+    def __init__(self, queues: Iterable[QueueSettings]) -> None:
+        self._queues: dict[Endpoint, list[str]] = {}
+        for queue in queues:
+            if queue.endpoint is not None:
+                self._queues.setdefault(queue.endpoint, []).append(queue.name)
+        self._sent = self._told = NOBODY
+
+    def joined(self) -> None:
+        """The row is a new one."""
+        self._told = NOBODY
+
+    def news(self) -> str | None:
+        """What the row should say; None if it says so."""
+        shown = (
+            {**found, "queues": names}
+            for endpoint, names in self._queues.items()
+            if (found := endpoint.shown()) is not None
+        )
+        self._sent = as_rows(list(shown))
+        return None if self._sent == self._told else self._sent
+
+    def answered(self) -> None:
+        """The row says it now."""
+        self._told = self._sent

@@ -7,11 +7,34 @@ shards. So no run starts in a shard after the heart has decided to give it away.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from mainspring.kernel import clock
 from mainspring.kernel.visit import Position, Run, Visit
+
+
+class DatabaseTime:
+    """The database's time between two looks at it: the last one plus what passed here since."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - clock.local()
+
+    def seen(self, epoch: float, *, sent: float, received: float) -> float:
+        """Take note of the database's time; answers by how many seconds it jumped.
+
+        It was read at some moment between the two: only what no such moment explains is a jump. A slow
+        answer says little, and is no reason to change what is known.
+        """
+        offset = min(max(self._offset, epoch - received), epoch - sent)
+        jump = offset - self._offset
+        self._offset = offset
+        return jump
+
+    def at(self, moment: float) -> float:
+        """The database's time (seconds since 1970) at a local moment."""
+        return moment + self._offset
 
 
 class Owned:
@@ -36,7 +59,7 @@ class Owned:
         # By shard: how far its dead owner had read in each level.
         self.suspects: dict[int, dict[tuple[str, int], Position]] = {}
         self.bundles = False  # all workers of the pool find what is in bundles of history
-        self.time = clock.DatabaseTime()
+        self.time = DatabaseTime()
 
     def join(self, worker_id: UUID) -> None:
         """The worker is in its pool, under this id."""

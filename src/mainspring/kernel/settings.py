@@ -11,6 +11,7 @@ from mainspring.errors import InvalidSetting
 from mainspring.kernel.endpoint import Endpoint
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
 
 # Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
@@ -61,7 +62,7 @@ class WorkerSettings:
 
     @property
     def beat_every(self) -> float:
-        return self.lease / 5
+        return self.lease * LEASE.beat
 
 
 class Terms(Protocol):
@@ -148,11 +149,6 @@ class QueueSettings:
             if value is not None:
                 unit = STARTS if name.endswith("rate") else SECONDS
                 check_number(name, value, *POSITIVE, unit)
-
-    @property
-    def needs_slot(self) -> bool:
-        """Whether a run takes one of the worker's slots."""
-        return not self.beside and self.slots is None
 
     def declared(self) -> dict[str, object]:
         """What the database should know of it."""

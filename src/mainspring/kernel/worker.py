@@ -23,10 +23,9 @@ from mainspring.kernel.layer import Layer, Port
 from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import hold_arguments
-from mainspring.kernel.lease.loop_port import SHARE_AFTER, LoopPort
+from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.read.after_settle import AfterSettle
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
 from mainspring.kernel.register import register_queues
@@ -37,15 +36,10 @@ from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.settings import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import DEFAULT, Tuning
+from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning
 from mainspring.kernel.visit import Run, Visit
 
 log = logging.getLogger("mainspring")
-# Visits and results in memory from which on what a commit of ours adds is left to the reader: a fan-out
-# would else wait here as a whole, run and not yet written.
-TAKEN_IN = 4000
-# A server that does not answer is not waited for longer at the end (seconds).
-END_SECONDS = 10.0
 
 
 class Worker:
@@ -64,6 +58,7 @@ class Worker:
         self._port = port or Port.to(database, settings)
         self._closes = port is None  # nobody else uses it
         self._layers = layers
+        self._tuning = tuning
         self._database = database
         listed = list(queues)
         self._declared = [q for q in listed if q.pool == settings.pool and q.kind != REMOTE]
@@ -109,13 +104,12 @@ class Worker:
             wants_more=self._slot_idle,
             left=self.reader.left,
         )
-        self._after_settle = AfterSettle(self.owned, self.buffer, self.reader, self.runner)
         self._doubts = Doubts(
             self._side,
             self.owned,
             self.runner,
             begin=self._begin,
-            stop=self._stop_void,
+            stop=lambda runs: self.loop_port.overtaken(runs, void=True),
         )
         self.loop_port = LoopPort(
             self.owned,
@@ -189,13 +183,13 @@ class Worker:
         """Wait until the worker has its shards and has read once."""
         while not (self.heart.joined.is_set() and self.owned.shards and self.reader.intake.passes):
             self._check_welcome()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(self._tuning.ready_look)
 
     async def rejected(self) -> None:
         """Wait for ever; raises when the pool turns out to be another application's."""
         while True:
             self._check_welcome()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self._tuning.welcome_look)
 
     def _check_welcome(self) -> None:
         if self.loop_port.turned_away_by is not None:
@@ -205,9 +199,12 @@ class Worker:
         """Wait until nothing is due in these queues and nothing is under way here."""
         while True:
             self._check_welcome()
-            if self._at_rest() and not await self._anything_due() and self._at_rest():
+            # A run that begins and ends while we look may leave more to do than the look has seen.
+            started = self.owned.started_at
+            rests = self._at_rest() and not await self._anything_due() and self._at_rest()
+            if rests and self.owned.started_at == started:
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(self._tuning.drained_look)
 
     def _at_rest(self) -> bool:
         return not (self.owned.runs or self.settler.unsettled)
@@ -228,7 +225,7 @@ class Worker:
         """The heart fences the worker when it cannot beat; this does when the heart itself hangs."""
         while True:
             self.heart.loop.turned()
-            await asyncio.sleep(self.settings.lease / 20)
+            await asyncio.sleep(self.settings.lease * LEASE.loop_look)
             now = clock.local()
             if now > self.owned.good_until:
                 if self.owned.active():
@@ -252,7 +249,7 @@ class Worker:
         await self.runner.ended(grace)
         self.runner.stop_all("stopping")
         self.loop_port.interrupt(self.owned.snapshot())
-        await self.runner.ended(min(2.0, 1.0 + grace))
+        await self.runner.ended(min(self._tuning.stopped_seconds, 1.0 + grace))
         await self._settle_rest(max(1.0, grace - (clock.local() - began)))
         for task in self._tasks:
             task.cancel()
@@ -275,7 +272,7 @@ class Worker:
     async def _in_time(self, part: Callable[[], None]) -> None:
         """A part of the end that may hang in a statement, as long as the server does: it is cut then."""
         loop = asyncio.get_running_loop()
-        alarm = loop.call_later(END_SECONDS, self.heart.cut)
+        alarm = loop.call_later(self._tuning.end_seconds, self.heart.cut)
         thread = ThreadPoolExecutor(1)  # its own: those of the loop may all hang in users' calls
         try:
             await loop.run_in_executor(thread, part)
@@ -287,7 +284,7 @@ class Worker:
         """Results that are in must get out, if the database is there to take them."""
         deadline = clock.local() + timeout
         while self.settler.unsettled and clock.local() < deadline:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(self._tuning.ready_look)
 
     # -- the life of a run
 
@@ -304,7 +301,7 @@ class Worker:
             self.heart.poke_parts()
         if not self._sharing and self._is_overfull():
             self._sharing = True
-            asyncio.get_running_loop().call_later(SHARE_AFTER, self._share)
+            asyncio.get_running_loop().call_later(LEASE.share_after, self._share)
 
     def _endpoint_is_back(self) -> None:
         """Whom some queues need is there again: what was not read is read, and what waits starts."""
@@ -338,7 +335,7 @@ class Worker:
 
     def take_in(self, visits: Sequence[Visit]) -> None:
         """Visits that this worker has just committed: those of its shards start without a read."""
-        room = TAKEN_IN - self.buffer.size - self.settler.unsettled
+        room = self._tuning.taken_in - self.buffer.size - self.settler.unsettled
         known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
         fresh = self.buffer.new_of(self.owned.own_of(known), self.owned.shards)
         if fresh:
@@ -384,10 +381,11 @@ class Worker:
         return judge(policy, failures=run.visit.attempt + 1, error=error)
 
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
-        self._after_settle(runs, answer)
-
-    def _stop_void(self, runs: Sequence[Run]) -> None:
-        self.loop_port.overtaken(runs, void=True)
+        """The database has answered for these: places are free, and visits that go on are read again."""
+        self.owned.end(runs)
+        freed = self.buffer.settled(self.runner.in_place(runs))
+        if self.reader.settled(runs, answer) or freed:
+            self.runner.fill()
 
     def _catch_up(self) -> None:
         """Listening from now on: what was said before is found by looking."""

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
         list_parked,
         restart_parked,
     )
-    from mainspring.operate.queues import QUEUE_LIMITS, check_limit
+    from mainspring.operate.queues import (
+        QUEUE_LIMITS,
+        check_limit,
+        pause_queue,
+        resume_queue,
+    )
     from mainspring.operate.rights import explaining, missing_rights
     from mainspring.operate.status import WorkerStatus, list_workers
     from mainspring.operate.why import VISIT_REMEDIES, why_visit
@@ -55,7 +60,7 @@ else:
             "history": "FINAL HistoryFilter HistoryPosition PastRun count_history put_back search_history",
             "parked": "ParkedFilter ParkedPlace ParkedPosition ParkedVisit cancel_visits count_parked "
             "list_parked restart_parked",
-            "queues": "QUEUE_LIMITS check_limit",
+            "queues": "QUEUE_LIMITS check_limit pause_queue resume_queue",
             "rights": "explaining missing_rights",
             "status": "WorkerStatus list_workers",
             "why": "VISIT_REMEDIES why_visit",
@@ -84,8 +89,10 @@ __all__ = [
     "list_parked",
     "list_workers",
     "missing_rights",
+    "pause_queue",
     "put_back",
     "restart_parked",
+    "resume_queue",
     "search_history",
     "why_visit",
 ]

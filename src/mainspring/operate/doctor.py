@@ -16,7 +16,7 @@ from typing import NamedTuple
 from mainspring.db.database import Connection, Database
 from mainspring.db.schema.migrate import migrations, read_schema
 from mainspring.errors import MissingRights
-from mainspring.kernel import DEFAULT_POOL, OWN, WorkerSettings
+from mainspring.kernel import DEFAULT_POOL, OWN, REMOTE, WorkerSettings
 from mainspring.operate import rights
 from mainspring.operate.invariants import InvariantReport, look
 from mainspring.operate.statements import SQL
@@ -316,10 +316,17 @@ def judge_status(status: Status) -> Iterator[Finding]:
     remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
     text = f"the oldest due visit has waited {lag:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
+    for away, workers in status.away:
+        remedy = (
+            "see that it is up, and that its address and credentials are right; it is tried again"
+        )
+        text = f"{away.text} (so {counted(workers, 'worker')} found); {', '.join(away.queues)} wait"
+        yield Finding("away", "warn", text, remedy)
     for queue in (queue for queue in status.queues if queue.is_full):
         text = f"queue {queue.name!r} is full: it lets {queue.waiting_max} visits wait, and refuses more"
         remedy = "add workers, or let more wait: mainspring queues limit QUEUE --waiting-max"
         yield Finding("full", "warn", text, remedy)
+    yield from judge_unrecovered(status)
     if (more := len(status.unserved) - UNSERVED) > 0:
         text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
         yield Finding("unserved", "warn", text, "mainspring queues list shows them first")
@@ -332,6 +339,19 @@ def judge_status(status: Status) -> Iterator[Finding]:
             text = f"{waiting} in {queue.name!r}, and no worker is in pool {pool!r}"
             remedy = f"start a worker with --pool {pool}; operations move to any that starts"
         yield Finding("unserved", "warn", text, remedy)
+
+
+def judge_unrecovered(status: Status) -> Iterator[Finding]:
+    """Only workers recover: what an actor elsewhere has and never answers for would be held for ever."""
+    pools = {worker.pool for worker in status.workers}
+    for queue in status.queues:
+        if queue.kind == REMOTE and queue.pool not in pools and queue.running + queue.waiting:
+            text = (
+                f"actors elsewhere serve {queue.name!r}, and no worker is in pool {queue.pool!r}: nobody "
+                "recovers the tasks of one that dies"
+            )
+            remedy = f"start a worker with --pool {queue.pool}; mainspring serve never recovers"
+            yield Finding("unrecovered", "warn", text, remedy)
 
 
 def judge_mixed(pools: Iterable[MixedCodePool]) -> Iterator[Finding]:

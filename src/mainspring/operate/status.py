@@ -14,6 +14,7 @@ from mainspring.db.tx import Tx
 from mainspring.kernel import read_now
 from mainspring.operate.queues import QueueLoad, list_queues
 from mainspring.operate.statements import SQL
+from mainspring.phrases import counted, instant
 
 THROUGHPUT_SECONDS = 60.0
 
@@ -26,6 +27,25 @@ class HangingRun:
     key: str
     started_at: datetime
     reason: str  # 'overtaken', or why it was told to end
+
+
+@dataclass(frozen=True, slots=True)
+class AwayEndpoint:
+    """Somebody elsewhere whom queues of a worker need, and whom it finds away or coming back."""
+
+    endpoint: str
+    queues: list[str]
+    since: datetime
+    reason: str | None  # why it is away; None: it is coming back
+    at_once: int | None  # runs that may go at once while it is coming back
+
+    @property
+    def text(self) -> str:
+        since = instant(self.since)
+        if self.reason is None:
+            runs = counted(self.at_once or 1, "run")
+            return f"{self.endpoint} was away since {since} and is coming back, {runs} at once"
+        return f"{self.endpoint} is away since {since}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,8 @@ class WorkerStatus:
     holds: int
     # Runs that were overtaken, or told to end, and are still under way outside of its slots.
     hanging: list[HangingRun]
+    # Whom its queues need and it finds away, as of its last beat.
+    away: list[AwayEndpoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,18 @@ class Status:
         return max((q.lag_seconds for q in self.queues if q.paused_at is None), default=0.0)
 
     @property
+    def away(self) -> list[tuple[AwayEndpoint, int]]:
+        """Each endpoint that some worker finds away or coming back, as the first that found it says, and
+        how many workers find so."""
+        found: dict[str, list[AwayEndpoint]] = {}
+        for each in sorted(
+            (each for worker in self.workers for each in worker.away),
+            key=lambda each: (each.reason is None, each.since),
+        ):
+            found.setdefault(each.endpoint, []).append(each)
+        return [(all[0], len(all)) for all in found.values()]
+
+    @property
     def unserved(self) -> list[QueueLoad]:
         """Queues in which visits wait and that no living worker knows."""
         return [queue for queue in self.queues if queue.unserved]
@@ -112,6 +146,7 @@ class WorkerRow(NamedTuple):
     shards: int
     holds: int
     hanging: str
+    away: str
 
 
 async def read_status(database: Database, tx: Tx, *, exact: bool = False) -> Status:
@@ -130,7 +165,8 @@ async def read_status(database: Database, tx: Tx, *, exact: bool = False) -> Sta
 async def list_workers(database: Database, tx: Tx) -> list[WorkerStatus]:
     """All workers."""
     rows = await tx.rows(SQL["list_workers"], WorkerRow)
-    return [WorkerStatus(*row[:-1], _hanging(row.hanging)) for row in rows]
+    return [WorkerStatus(*row[:-2], _hanging(row.hanging), read_away(row.away)) for row in rows]
 
 
 _hanging = msgspec.json.Decoder(list[HangingRun]).decode
+read_away = msgspec.json.Decoder(list[AwayEndpoint]).decode

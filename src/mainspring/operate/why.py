@@ -21,6 +21,7 @@ from mainspring.operate.history import HistoryFilter, PastRun, search_history
 from mainspring.operate.keys import stored_keys, user_key
 from mainspring.operate.queues import list_names, nearest_queue
 from mainspring.operate.statements import SQL
+from mainspring.operate.status import read_away
 from mainspring.phrases import counted, instant
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
@@ -37,7 +38,11 @@ VISIT_REMEDIES: Mapping[str, str] = {
     "scheduled": "nothing: it is not due yet",
     "backoff": "nothing: it is tried again then",
     "paused": "mainspring queues resume",
+    "away": "nothing: it is tried again, at most 30 s apart; see that it is up, and that its address and "
+    "credentials are right",
+    "coming_back": "nothing: twice as many may run after each that succeeds",
     "no_worker": "start a worker whose application declares the queue, in its pool",
+    "waiting_for_remote": "start the actor that pulls these tasks",
     "no_owner": "nothing: a worker takes the shard at its next beat",
     "owner_silent": "nothing: another worker takes over a lease time after its death; if there is "
     "none, start one",
@@ -112,6 +117,7 @@ class VisitFacts(NamedTuple):
     now: datetime
     known: bool
     pool: str | None
+    kind: str | None
     paused_at: datetime | None
     concurrency: int | None
     rate: float | None
@@ -136,6 +142,7 @@ class VisitFacts(NamedTuple):
     turn_started_at: datetime | None
     ahead: int
     hanging: str | None
+    away: str | None
 
 
 class HangingElsewhere(msgspec.Struct):
@@ -183,6 +190,7 @@ def causes(visit: VisitFacts) -> list[Cause]:
     if any(cause.name in ("parked", "running", "orphaned") for cause in found):
         return [*found, *_hanging(visit)]
     found += _serving(visit)
+    found += _away(visit)
     found += _crowding(visit)
     found += _hanging(visit)
     if not found and visit.suspect:
@@ -241,6 +249,8 @@ def _held(visit: VisitFacts) -> Cause:
     if not visit.holder_lives and visit.held_until is None:
         return Cause("orphaned", f"its worker {visit.holder} is gone", facts)
     until = f" until {instant(visit.held_until)}" if visit.held_until else ""
+    if visit.kind == "remote" and visit.holder is None:
+        return Cause("running", f"run by an actor elsewhere{until}", facts)
     where = f"{visit.holder_host} process {visit.holder_process}"
     since = f" since {instant(visit.started_at)}" if visit.started_at else ""
     text = f"run by {where}{since}{until}"
@@ -259,6 +269,11 @@ def _serving(visit: VisitFacts) -> Iterator[Cause]:
     if visit.paused_at is not None:
         text = f"queue {visit.queue!r} is paused since {instant(visit.paused_at)}"
         yield Cause("paused", text, {"since": visit.paused_at})
+    if visit.kind == "remote":
+        ahead = f"; {counted(visit.ahead, 'call', 'is', 'are')} before it" if visit.ahead else ""
+        text = f"an actor elsewhere is to pull it{ahead}"
+        yield Cause("waiting_for_remote", text, {"ahead": visit.ahead})
+        return
     facts = {"pool": visit.pool, "pool_workers": visit.pool_workers}
     if not visit.workers:
         some = f"{counted(visit.pool_workers, 'worker', 'is', 'are')} in its pool {visit.pool!r}"
@@ -293,6 +308,20 @@ def _serving(visit: VisitFacts) -> Iterator[Cause]:
                 "silent_seconds": visit.owner_silent,
             },
         )
+
+
+def _away(visit: VisitFacts) -> Iterator[Cause]:
+    """Whom its runs need, as the worker that reads its shard finds them."""
+    for found in read_away(visit.away or "[]"):
+        facts = {
+            "endpoint": found.endpoint,
+            "since": found.since,
+            "reason": found.reason,
+            "at_once": found.at_once,
+            "host": visit.owner_host,
+            "process": visit.owner_process,
+        }
+        yield Cause("coming_back" if found.reason is None else "away", found.text, facts)
 
 
 def _crowding(visit: VisitFacts) -> Iterator[Cause]:

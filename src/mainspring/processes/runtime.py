@@ -253,7 +253,7 @@ class Processes:
 
     def prepared(self, change: TaskChange) -> TaskChange:
         """The change with what the policies of actors say of its new tasks."""
-        if all(self._task_timeout(task.actor) is None for task in change.tasks):
+        if not change.tasks or all(self._task_timeout(t.actor) is None for t in change.tasks):
             return change
         tasks = with_timeouts(change.tasks, self._task_timeout)
         return msgspec.structs.replace(change, tasks=tasks)

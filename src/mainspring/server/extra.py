@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from mainspring.errors import MissingExtra
 
-BROUGHT = frozenset({"grpc", "grpc_health", "google"})
+BROUGHT = frozenset({"grpc", "grpc_health", "google", "h11", "uvicorn"})
 
 
 @contextmanager

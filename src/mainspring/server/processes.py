@@ -12,9 +12,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import FrameType
 
-from mainspring.errors import InvalidSetting
+from mainspring.server.listening import cannot_listen
+from mainspring.server.settings import ListenAddress
 
 log = logging.getLogger("mainspring")
 LOOK_SECONDS = 0.05
@@ -38,11 +40,19 @@ def hold_port(host: str, port: int) -> socket.socket:
     return held
 
 
+def hold_address(stack: ExitStack, address: ListenAddress | None) -> str | None:
+    """The address with a port that is kept for processes of ours, until the stack ends."""
+    if address is None or address.socket is not None:
+        return None if address is None else address.text
+    held = stack.enter_context(hold_port(address.host, address.port))
+    return address.with_port(held.getsockname()[1])
+
+
 def _bind(found: socket.socket, host: str, port: int) -> None:
     try:
         found.bind((host, port))
     except OSError as error:
-        raise InvalidSetting(f"{host}:{port} cannot be listened on: {error}") from error
+        raise cannot_listen(f"{host}:{port}", error) from error
 
 
 class ServerProcesses:
@@ -85,6 +95,8 @@ class ServerProcesses:
         if (code := process.poll()) is None:
             return None
         self._seats[n] = None
+        if self._stopped_at is not None:
+            return None  # it was told to end, perhaps before it could hear that in order
         self._deaths[n] = 1 if now - self._began[n] > STEADY_SECONDS else self._deaths[n] + 1
         if self._deaths[n] >= START_TRIES:
             log.error("serve.given_up", extra={"code": code})

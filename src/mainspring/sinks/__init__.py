@@ -4,6 +4,7 @@
 
     listing.sink("kafka", Kafka("broker:9092", topic="listings"))
 
+address.py  the addresses of a host, checked
 record.py   an event as a CloudEvents record: attributes and data. Pure
 kafka.py    records to a topic of Kafka (`mainspring[kafka]`)
 nats.py     records to a stream of NATS JetStream (`mainspring[nats]`)

@@ -31,6 +31,7 @@ POLL_SECONDS = 0.1
 # A stopping worker waits so long for what is under way (seconds); it is sent again otherwise.
 FLUSH_SECONDS = 2.0
 
+_PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
 _TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
 # Codes that concern this record alone. Every other code is the cluster's: it is away. What librdkafka calls
 # retriable does not decide: it says no to timeouts and broken connections.
@@ -76,6 +77,7 @@ class Kafka:
         self._deletes, self._large = deletes, large
         self._settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": servers,
+            "log_level": 2,  # that it is away we tell once: librdkafka says it twenty times a second
             "enable.idempotence": True,
             "acks": "all",
             "partitioner": "murmur2_random",  # as Java's clients do: same key, same partition
@@ -106,21 +108,34 @@ class Kafka:
             await self._produce(record, None)
 
     async def _produce(self, record: EventRecord, value: bytes | None) -> None:
-        if self._reports is None or self._reports.is_over:
-            self._reports = _Reports(self._settings, asyncio.get_running_loop())
         headers: Headers = [(f"ce_{name}", text) for name, text in record.attributes.items()]
-        error = await self._reports.produce(self.topic, record.key.encode(), value, headers)
-        if error is None:
-            return
-        if error.fatal():
-            self._reports.end()
-            raise EndpointAway(f"{self.address}: {error.str()}")
-        name = error.name()
+        key = record.key.encode()
+        while True:
+            reports = self._opened()
+            try:
+                error = await reports.produce(self.topic, key, value, headers)
+            except asyncio.CancelledError:
+                # The lease may be lost: what still lies in the queue must not come after what others send.
+                reports.end()
+                raise
+            if error is None:
+                return
+            if error.fatal():
+                reports.end()
+                raise EndpointAway(f"{self.address}: {error.str()}")
+            name = error.name()
+            if name not in _PURGED or self._reports is None:
+                break  # else it was another's end: the next producer sends it
         if name in _TOO_LARGE:
             raise EventRefused(f"{self.address}: too large: {error.str()}")
         if name in _THIS_RECORD:
             raise ValueError(f"{self.address} refused the record: {error.str()}")
         raise EndpointAway(f"{self.address}: {error.str()}")
+
+    def _opened(self) -> _Reports:
+        if self._reports is None or self._reports.is_over:
+            self._reports = _Reports(self._settings, asyncio.get_running_loop())
+        return self._reports
 
     async def probe(self) -> None:
         """Whether the cluster is there and has the topic; raises EndpointAway if not."""

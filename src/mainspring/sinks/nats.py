@@ -81,8 +81,9 @@ class Nats:
 
     @property
     def address(self) -> str:
-        """Where it sends to, as people are told."""
-        return f"nats {','.join(self._servers)} subject {self.subject}"
+        """Where it sends to, as people are told: without what may be secret in it."""
+        hosts = [server.rpartition("@")[2].rpartition("//")[2] for server in self._servers]
+        return f"nats {','.join(hosts)} subject {self.subject}"
 
     async def send(self, event: Saved) -> None:
         """Send an event; returns when the stream has it."""
@@ -96,7 +97,9 @@ class Nats:
     async def _publish(self, event: Saved, *, slim: bool) -> None:
         record = record_of(event, self._shape, slim=slim)
         headers = {f"ce-{name}": text for name, text in record.attributes.items()}
-        headers["Nats-Msg-Id"] = f"{record.attributes['source']}:{event.number}"
+        # A replay within the stream's window would else be taken for a repeat.
+        again = "" if event.replay is None else f":{event.replay}"
+        headers["Nats-Msg-Id"] = f"{record.attributes['source']}:{event.number}{again}"
         subject = f"{self.subject}.{escape(event.kind)}.{escape(record.key)}"
         stream = await self._stream()
         try:
@@ -137,14 +140,23 @@ class Nats:
         except (errors.Error, OSError, TimeoutError) as error:
             raise EndpointAway(f"{self.address}: {_said(error)}") from error
         if self._create:
-            name = self.stream or ""
             try:
-                await client.jetstream().add_stream(name=name, subjects=[f"{self.subject}.>"])
-            except js_errors.APIError as error:
-                if error.err_code != _STREAM_NAME_IN_USE:
+                await self._make_stream(client)
+            except BaseException:
+                with suppress(errors.Error, OSError, TimeoutError):
                     await client.close()
-                    raise EndpointAway(f"{self.address}: {error.description or error}") from error
+                raise
         return client
+
+    async def _make_stream(self, client: Client) -> None:
+        streams = client.jetstream(timeout=ACK_SECONDS)
+        try:
+            await streams.add_stream(name=self.stream or "", subjects=[f"{self.subject}.>"])
+        except js_errors.APIError as error:
+            if error.err_code != _STREAM_NAME_IN_USE:
+                raise EndpointAway(f"{self.address}: {error.description or error}") from error
+        except (errors.Error, js_errors.Error, OSError, TimeoutError) as error:
+            raise EndpointAway(f"{self.address}: {_said(error)}") from error
 
     async def probe(self) -> None:
         """Whether the server is there and a stream takes these subjects; raises EndpointAway if not."""

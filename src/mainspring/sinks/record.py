@@ -67,6 +67,7 @@ def record_of(event: Saved, wanted: RecordShape, *, slim: bool = False) -> Event
         ("stage", event.stage),
         ("entityversion", event.entity_version),
         ("stateversion", event.state_version),
+        ("replay", event.replay),
         ("slim", "true" if slim else None),
     ):
         if value is not None:

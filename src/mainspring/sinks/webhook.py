@@ -2,6 +2,8 @@
 
 Structured mode puts every attribute into the body, and the signature covers the body. `webhook-id` is the
 event's idempotency key: the same whenever the event comes again. Redirects are not followed.
+The host's addresses are looked up and checked here, and the connection goes to the checked one: a name that
+points into a private network, now or at the next lookup, reaches nobody there.
 """
 
 from __future__ import annotations
@@ -14,13 +16,19 @@ import hmac
 import time
 from collections.abc import Collection, Sequence
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
 
 from mainspring.entities.declare.event import Saved
-from mainspring.errors import EndpointAway, EventRefused, InvalidSetting, MissingExtra
+from mainspring.errors import (
+    EndpointAway,
+    EventRefused,
+    InvalidSetting,
+    MissingExtra,
+    ReceiverGone,
+)
+from mainspring.sinks.address import AddressBook, is_loopback
 from mainspring.sinks.record import record_of, record_shape
 
 try:
@@ -34,6 +42,7 @@ RESPONSE_BYTES = 64_000
 # These concern this event alone; every other refusal is the receiver's state.
 _THIS_EVENT = {400, 409, 415, 422}
 _TOO_LARGE = 413
+_GONE = 410
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,6 +51,7 @@ class Webhook:
 
     `secrets` are those of Standard Webhooks ("whsec_..."); with two, both sign, so a receiver can change
     from one to the other. The URL is https, or http on this machine; `insecure=True` allows any http.
+    A host in a private network is refused unless `private=True`.
     """
 
     decodes = False  # it sends JSON as the database has it
@@ -57,6 +67,7 @@ class Webhook:
         fields: Collection[str] | None = None,
         headers: dict[str, str] | None = None,
         insecure: bool = False,
+        private: bool = False,
     ) -> None:
         _check_url(url, insecure)
         self.url = url
@@ -65,6 +76,8 @@ class Webhook:
             raise InvalidSetting("a webhook needs a secret to sign with: secrets='whsec_...'")
         self._shape = record_shape(source, prefix, state, fields)
         self._headers = headers or {}
+        host = urlsplit(url).hostname or ""
+        self._addresses = AddressBook(host, private=private or is_loopback(host))
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -80,13 +93,13 @@ class Webhook:
         headers = signed(self._keys, event.idempotency_key, int(time.time()), body)
         headers["content-type"] = "application/cloudevents+json; charset=utf-8"
         try:
-            async with (
-                asyncio.timeout(SECONDS),
-                self._opened().stream(
-                    "POST", self.url, content=body, headers={**self._headers, **headers}
-                ) as response,
-            ):
-                said = await _start_of(response)
+            async with asyncio.timeout(SECONDS):
+                request = await self._request(body, {**self._headers, **headers})
+                response = await self._opened().send(request, stream=True)
+                try:
+                    said = await _start_of(response)
+                finally:
+                    await response.aclose()
         except (httpx.HTTPError, OSError, TimeoutError) as error:
             text = str(error) or type(error).__name__
             raise EndpointAway(f"{self.address}: {text}") from error
@@ -98,11 +111,28 @@ class Webhook:
             raise EventRefused(text)
         if status in _THIS_EVENT:
             raise ValueError(text)
+        if status == _GONE:
+            raise ReceiverGone(text)
         raise EndpointAway(text, retry_after=_retry_after(response))
+
+    async def _request(self, body: bytes, headers: dict[str, str]) -> httpx.Request:
+        """To the checked address; the host's name is what is asked for and what the certificate is of."""
+        url = httpx.URL(self.url)
+        address = await self._addresses.checked()
+        return self._opened().build_request(
+            "POST",
+            url.copy_with(host=address),
+            content=body,
+            headers={"host": url.netloc.decode("ascii").rpartition("@")[2], **headers},
+            extensions={"sni_hostname": url.host},
+        )
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(follow_redirects=False, timeout=SECONDS)
+            # Of the environment nothing counts: a proxy would look the name up by itself.
+            self._client = httpx.AsyncClient(
+                follow_redirects=False, timeout=SECONDS, trust_env=False
+            )
         return self._client
 
     async def probe(self) -> None:
@@ -150,25 +180,16 @@ def _check_url(url: str, insecure: bool) -> None:
         raise InvalidSetting(
             f"a webhook's URL must begin with https:// and name a host, got {url!r}"
         )
-    if parts.scheme == "http" and not (insecure or _is_loopback(host)):
+    if parts.scheme == "http" and not (insecure or is_loopback(host)):
         raise InvalidSetting(
             f"a webhook to {host!r} must use https: events would travel unencrypted; "
             "insecure=True allows it"
         )
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 async def _start_of(response: httpx.Response) -> str:
     found = b""
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.aiter_raw():  # unpacked it could be of any size
         found += chunk
         if len(found) >= RESPONSE_BYTES:
             break

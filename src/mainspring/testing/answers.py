@@ -15,7 +15,7 @@ from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import misfit
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.kind import Kind
-from mainspring.entities.save.patch import check_values
+from mainspring.entities.save.change import check_values
 from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
 

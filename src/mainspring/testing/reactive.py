@@ -23,9 +23,16 @@ from typing import Any
 
 from mainspring.app import Mainspring
 from mainspring.errors import InvalidSetting, UnknownReactiveTask, WentBack
-from mainspring.reactive.decide.decide import Definition, Fire, View, decide
+from mainspring.reactive.decide.decide import (
+    Definition,
+    Fire,
+    Rewind,
+    SeenValue,
+    View,
+    chunks_to_do,
+    decide,
+)
 from mainspring.reactive.decide.explain import Around, Producer, ReactiveWhy, explain
-from mainspring.reactive.decide.rewinds import Rewind, SeenValue, chunks_to_do
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.durations import Duration, check_duration

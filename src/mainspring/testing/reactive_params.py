@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mainspring.errors import InvalidSetting, WentBack
-from mainspring.reactive.decide.decide import Current
-from mainspring.reactive.decide.rewinds import Rewind, SeenValue
+from mainspring.reactive.decide.decide import Current, Rewind, SeenValue
 from mainspring.reactive.model.values import Param, Value, check_instant, check_value, compare
 
 

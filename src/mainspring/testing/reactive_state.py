@@ -13,9 +13,8 @@ import msgspec
 
 from mainspring.kernel import Run
 from mainspring.loops import run_apart
-from mainspring.reactive.decide.decide import Current, Definition, View
+from mainspring.reactive.decide.decide import Current, Definition, Rewind, SeenValue, View, fact_of
 from mainspring.reactive.decide.evaluate import Fact
-from mainspring.reactive.decide.rewinds import Rewind, SeenValue, fact_of
 from mainspring.reactive.declare.context import ReactiveRun, StartedRun
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk

@@ -26,6 +26,7 @@ from mainspring.entities.declare.ids import id_text
 from mainspring.entities.declare.outcome import (
     KEEP,
     Untouched,
+    at_moment,
     check_answer,
     check_state,
     seconds_until,
@@ -34,7 +35,6 @@ from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage, find
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.kind import Kind
-from mainspring.entities.visit import clock
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.testing.answers import call_hook, called, fields_of, patch_of, rebuilt, seen_by
 from mainspring.testing.order import SYSTEM, Order
@@ -225,7 +225,7 @@ class Simulation:
         if row.at_once > VISITS_AT_ONCE:
             raise NotAtRest(_endless(self._kind.name, id, self.steps))
         visit = row.visits.pop(name)
-        with clock.at(self.now):
+        with at_moment(self.now):
             if name == SYSTEM:
                 self._ask_all(row, visit)
             else:

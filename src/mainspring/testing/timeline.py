@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from mainspring.reactive.decide.texts import show_moment
+from mainspring.reactive.decide.evaluate import show_moment
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.durations import show_duration
 

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from mainspring.v1 import body_pb2 as mainspring_dot_v1_dot_body__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#mainspring/v1/process_service.proto\x12\rmainspring.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18mainspring/v1/body.proto\"8\n\x03Ref\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x12\r\n\x03key\x18\x03 \x01(\tH\x00\x42\x06\n\x04name\"\xaf\x01\n\x13StartProcessRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x11\n\targs_json\x18\x04 \x01(\t\x12\x12\n\nattrs_json\x18\x05 \x01(\t\x12&\n\x02\x61t\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\x08priority\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_priority\"2\n\x14StartProcessResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06is_new\x18\x02 \x01(\x08\"]\n\x11GetProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x12GetProcessResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x18\n\x0bresult_json\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\'\n\x07problem\x18\x04 \x01(\x0b\x32\x16.mainspring.v1.Problem\x12\x0e\n\x06parked\x18\x05 \x01(\tB\x0e\n\x0c_result_json\"n\n\x14SignalProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tsignal_id\x18\x03 \x01(\t\x12\x14\n\x0cpayload_json\x18\x04 \x01(\t\"\'\n\x15SignalProcessResponse\x12\x0e\n\x06is_new\x18\x01 \x01(\x08\"7\n\x14\x43\x61ncelProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\"*\n\x15\x43\x61ncelProcessResponse\x12\x11\n\trequested\x18\x01 \x01(\x08\x32\xf4\x02\n\x0eProcessService\x12W\n\x0cStartProcess\x12\".mainspring.v1.StartProcessRequest\x1a#.mainspring.v1.StartProcessResponse\x12Q\n\nGetProcess\x12 .mainspring.v1.GetProcessRequest\x1a!.mainspring.v1.GetProcessResponse\x12Z\n\rSignalProcess\x12#.mainspring.v1.SignalProcessRequest\x1a$.mainspring.v1.SignalProcessResponse\x12Z\n\rCancelProcess\x12#.mainspring.v1.CancelProcessRequest\x1a$.mainspring.v1.CancelProcessResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#mainspring/v1/process_service.proto\x12\rmainspring.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18mainspring/v1/body.proto\"8\n\x03Ref\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x12\r\n\x03key\x18\x03 \x01(\tH\x00\x42\x06\n\x04name\"\xaf\x01\n\x13StartProcessRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x11\n\targs_json\x18\x04 \x01(\t\x12\x12\n\nattrs_json\x18\x05 \x01(\t\x12&\n\x02\x61t\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\x08priority\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_priority\"2\n\x14StartProcessResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06is_new\x18\x02 \x01(\x08\"]\n\x11GetProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x12GetProcessResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x18\n\x0bresult_json\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\'\n\x07problem\x18\x04 \x01(\x0b\x32\x16.mainspring.v1.Problem\x12\x0e\n\x06parked\x18\x05 \x01(\tB\x0e\n\x0c_result_json\"f\n\x14ListProcessesRequest\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x12\n\nattrs_json\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x0e\n\x06\x63ursor\x18\x05 \x01(\t\"]\n\x15ListProcessesResponse\x12/\n\tprocesses\x18\x01 \x03(\x0b\x32\x1c.mainspring.v1.ListedProcess\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"\xb9\x01\n\rListedProcess\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x12\n\nattrs_json\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06parked\x18\x07 \x01(\x03\"n\n\x14SignalProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tsignal_id\x18\x03 \x01(\t\x12\x14\n\x0cpayload_json\x18\x04 \x01(\t\"\'\n\x15SignalProcessResponse\x12\x0e\n\x06is_new\x18\x01 \x01(\x08\"7\n\x14\x43\x61ncelProcessRequest\x12\x1f\n\x03ref\x18\x01 \x01(\x0b\x32\x12.mainspring.v1.Ref\"*\n\x15\x43\x61ncelProcessResponse\x12\x11\n\trequested\x18\x01 \x01(\x08\x32\xd0\x03\n\x0eProcessService\x12W\n\x0cStartProcess\x12\".mainspring.v1.StartProcessRequest\x1a#.mainspring.v1.StartProcessResponse\x12Q\n\nGetProcess\x12 .mainspring.v1.GetProcessRequest\x1a!.mainspring.v1.GetProcessResponse\x12Z\n\rListProcesses\x12#.mainspring.v1.ListProcessesRequest\x1a$.mainspring.v1.ListProcessesResponse\x12Z\n\rSignalProcess\x12#.mainspring.v1.SignalProcessRequest\x1a$.mainspring.v1.SignalProcessResponse\x12Z\n\rCancelProcess\x12#.mainspring.v1.CancelProcessRequest\x1a$.mainspring.v1.CancelProcessResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,14 +44,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETPROCESSREQUEST']._serialized_end=526
   _globals['_GETPROCESSRESPONSE']._serialized_start=529
   _globals['_GETPROCESSRESPONSE']._serialized_end=675
-  _globals['_SIGNALPROCESSREQUEST']._serialized_start=677
-  _globals['_SIGNALPROCESSREQUEST']._serialized_end=787
-  _globals['_SIGNALPROCESSRESPONSE']._serialized_start=789
-  _globals['_SIGNALPROCESSRESPONSE']._serialized_end=828
-  _globals['_CANCELPROCESSREQUEST']._serialized_start=830
-  _globals['_CANCELPROCESSREQUEST']._serialized_end=885
-  _globals['_CANCELPROCESSRESPONSE']._serialized_start=887
-  _globals['_CANCELPROCESSRESPONSE']._serialized_end=929
-  _globals['_PROCESSSERVICE']._serialized_start=932
-  _globals['_PROCESSSERVICE']._serialized_end=1304
+  _globals['_LISTPROCESSESREQUEST']._serialized_start=677
+  _globals['_LISTPROCESSESREQUEST']._serialized_end=779
+  _globals['_LISTPROCESSESRESPONSE']._serialized_start=781
+  _globals['_LISTPROCESSESRESPONSE']._serialized_end=874
+  _globals['_LISTEDPROCESS']._serialized_start=877
+  _globals['_LISTEDPROCESS']._serialized_end=1062
+  _globals['_SIGNALPROCESSREQUEST']._serialized_start=1064
+  _globals['_SIGNALPROCESSREQUEST']._serialized_end=1174
+  _globals['_SIGNALPROCESSRESPONSE']._serialized_start=1176
+  _globals['_SIGNALPROCESSRESPONSE']._serialized_end=1215
+  _globals['_CANCELPROCESSREQUEST']._serialized_start=1217
+  _globals['_CANCELPROCESSREQUEST']._serialized_end=1272
+  _globals['_CANCELPROCESSRESPONSE']._serialized_start=1274
+  _globals['_CANCELPROCESSRESPONSE']._serialized_end=1316
+  _globals['_PROCESSSERVICE']._serialized_start=1319
+  _globals['_PROCESSSERVICE']._serialized_end=1783
 # @@protoc_insertion_point(module_scope)

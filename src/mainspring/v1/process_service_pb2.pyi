@@ -3,9 +3,10 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from mainspring.v1 import body_pb2 as _body_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -67,6 +68,46 @@ class GetProcessResponse(_message.Message):
     problem: _body_pb2.Problem
     parked: str
     def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., result_json: _Optional[str] = ..., problem: _Optional[_Union[_body_pb2.Problem, _Mapping]] = ..., parked: _Optional[str] = ...) -> None: ...
+
+class ListProcessesRequest(_message.Message):
+    __slots__ = ("type", "state", "attrs_json", "limit", "cursor")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTRS_JSON_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    state: str
+    attrs_json: str
+    limit: int
+    cursor: str
+    def __init__(self, type: _Optional[str] = ..., state: _Optional[str] = ..., attrs_json: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class ListProcessesResponse(_message.Message):
+    __slots__ = ("processes", "next_cursor")
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    processes: _containers.RepeatedCompositeFieldContainer[ListedProcess]
+    next_cursor: str
+    def __init__(self, processes: _Optional[_Iterable[_Union[ListedProcess, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+
+class ListedProcess(_message.Message):
+    __slots__ = ("id", "key", "state", "attrs_json", "created_at", "ended_at", "parked")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTRS_JSON_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    key: str
+    state: str
+    attrs_json: str
+    created_at: _timestamp_pb2.Timestamp
+    ended_at: _timestamp_pb2.Timestamp
+    parked: int
+    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., state: _Optional[str] = ..., attrs_json: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., parked: _Optional[int] = ...) -> None: ...
 
 class SignalProcessRequest(_message.Message):
     __slots__ = ("ref", "name", "signal_id", "payload_json")

@@ -44,6 +44,11 @@ class ProcessServiceStub:
                 request_serializer=mainspring_dot_v1_dot_process__service__pb2.GetProcessRequest.SerializeToString,
                 response_deserializer=mainspring_dot_v1_dot_process__service__pb2.GetProcessResponse.FromString,
                 _registered_method=True)
+        self.ListProcesses = channel.unary_unary(
+                '/mainspring.v1.ProcessService/ListProcesses',
+                request_serializer=mainspring_dot_v1_dot_process__service__pb2.ListProcessesRequest.SerializeToString,
+                response_deserializer=mainspring_dot_v1_dot_process__service__pb2.ListProcessesResponse.FromString,
+                _registered_method=True)
         self.SignalProcess = channel.unary_unary(
                 '/mainspring.v1.ProcessService/SignalProcess',
                 request_serializer=mainspring_dot_v1_dot_process__service__pb2.SignalProcessRequest.SerializeToString,
@@ -68,6 +73,13 @@ class ProcessServiceServicer:
 
     def GetProcess(self, request, context):
         """How a process stands. With `wait` the answer comes when it has a result, or when the wait is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProcesses(self, request, context):
+        """Processes of a type, newest first, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,6 +111,11 @@ def add_ProcessServiceServicer_to_server(servicer, server):
                     servicer.GetProcess,
                     request_deserializer=mainspring_dot_v1_dot_process__service__pb2.GetProcessRequest.FromString,
                     response_serializer=mainspring_dot_v1_dot_process__service__pb2.GetProcessResponse.SerializeToString,
+            ),
+            'ListProcesses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProcesses,
+                    request_deserializer=mainspring_dot_v1_dot_process__service__pb2.ListProcessesRequest.FromString,
+                    response_serializer=mainspring_dot_v1_dot_process__service__pb2.ListProcessesResponse.SerializeToString,
             ),
             'SignalProcess': grpc.unary_unary_rpc_method_handler(
                     servicer.SignalProcess,
@@ -165,6 +182,33 @@ class ProcessService:
             '/mainspring.v1.ProcessService/GetProcess',
             mainspring_dot_v1_dot_process__service__pb2.GetProcessRequest.SerializeToString,
             mainspring_dot_v1_dot_process__service__pb2.GetProcessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProcesses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mainspring.v1.ProcessService/ListProcesses',
+            mainspring_dot_v1_dot_process__service__pb2.ListProcessesRequest.SerializeToString,
+            mainspring_dot_v1_dot_process__service__pb2.ListProcessesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -89,7 +89,7 @@ async def test_a_should_process_that_fails_or_overruns_queues_the_entity(
     listing = stages.kind()
     odd = Odd(is_async)
     clock = SimpleNamespace(local=lambda: moment.local() + odd.passed)
-    monkeypatch.setattr(ask, "moment", clock)
+    monkeypatch.setattr(ask, "clock", clock)
     listing.stage(name="odd", budget=1.0 if is_async else 9.0)(odd)
     await stages.install()
     titles = ["yes", "no", "raise", "slow", "nonsense", "naive", "far"]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.kernel.lease.bands import (
-    MOST_BANDS,
     WHOLE,
     Band,
     Code,
@@ -20,6 +19,7 @@ from mainspring.kernel.lease.bands import (
     must_yield,
     recut,
 )
+from mainspring.kernel.tuning import LEASE
 
 ANN, BOB, EVE, CAT = (UUID(int=n) for n in (1, 2, 3, 4))
 
@@ -63,7 +63,7 @@ class TestBands:
         assert len(found) <= len(codes)
         assert sorted("".join("".join(b or ()) for b in found)) == sorted(names[:8])
         many = [code("".join(names[n : n + 3])) for n in range(30)]
-        assert len(bands_for(many)) <= 30 > MOST_BANDS
+        assert len(bands_for(many)) <= 30 > LEASE.most_bands
 
     def test_a_band_is_named_by_its_content(self) -> None:
         assert band_name("p", WHOLE) == "p"

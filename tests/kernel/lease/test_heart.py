@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import mainspring.kernel.run.loop_watch
-import mainspring.kernel.worker
 from mainspring.db.session import Session
 from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.loop_watch import blamed
 from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.tuning import LeaseTuning, Tuning
 from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until
 from visits import Visits, queue
@@ -46,12 +46,10 @@ def hung(visits: Visits) -> Iterator[int]:
 
 
 @pytest.mark.skipif("MAINSPRING_TEST_DSN" in os.environ, reason="not our own server")
-async def test_a_stop_ends_although_the_heart_hangs(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_ends_although_the_heart_hangs(visits: Visits, database_url: str) -> None:
     """T10: a server that neither answers nor goes away keeps no worker from ending."""
-    monkeypatch.setattr(mainspring.kernel.worker, "END_SECONDS", 0.5)
-    async with working(database_url, queue(), lease=60.0, grace=0.0) as worker:
+    tuning = Tuning(end_seconds=0.5)
+    async with working(database_url, queue(), lease=60.0, grace=0.0, tuning=tuning) as worker:
         with hung(visits):
             await asyncio.wait_for(worker.stop(), 20)
 
@@ -177,7 +175,7 @@ async def test_a_run_that_keeps_the_loop_is_named_by_its_line(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A5, T13: the heart sees that nothing else runs, and says where and what to do."""
-    monkeypatch.setattr(mainspring.kernel.run.loop_watch, "SILENT", 0.2)
+    monkeypatch.setattr(mainspring.kernel.run.loop_watch, "LEASE", LeaseTuning(blocked=0.2))
     said: list[logging.LogRecord] = []
     seen = threading.Event()
 

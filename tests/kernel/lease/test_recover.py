@@ -252,7 +252,7 @@ async def test_no_suspect_runs_beside_one_that_a_further_death_would_park(
             visits.change("last", crashes=2)
         await wait_until(lambda: gate.keys == {"last"})
         visits.offer("other")
-        await wait_until(lambda: worker.runner.suspects.waiting == 1)
+        await wait_until(lambda: len(worker.runner.suspects.waiting) == 1)
         assert gate.keys == {"last"}
 
         gate.open.set()

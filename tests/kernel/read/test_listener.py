@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.kernel.outcome import Alone, Done, Retry
 from mainspring.kernel.statements import SQL
@@ -46,18 +46,18 @@ async def test_a_visit_costs_a_sleeping_worker_one_read_and_one_question(
 ) -> None:
     """T3: neither the visit itself, due and in hand, nor its end make it look again."""
     asked: list[str] = []
-    fetch = Database.fetch
+    send = Connection.send
 
-    async def counting(self: Database, connection: Any, statement: Any, *values: Any) -> Any:
+    async def counting(self: Connection, statement: Any, values: Any) -> Any:
         asked.extend(name for name in ("read_due", "next_due") if statement is SQL[name])
-        return await fetch(self, connection, statement, *values)
+        return await send(self, statement, values)
 
     gauge = Gauge(seconds=0)
     async with working(database_url, queue(handler=gauge), poll=60.0, lease=60.0) as worker:
         await asleep(visits)
         worker.reader.intake._watch_until = 0.0
         await asyncio.sleep(0.2)
-        monkeypatch.setattr(Database, "fetch", counting)
+        monkeypatch.setattr(Connection, "send", counting)
         for n in range(20):
             visits.offer(str(n))
             await wait_until(lambda: visits.value(COUNT) == 0, every=0.001)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from mainspring.kernel.outcome import Parked
-from mainspring.kernel.read.reader import UNIT
+from mainspring.kernel.read.orders import UNIT
 from mainspring.kernel.visit import END, shard_of
 from visits import Visits
 

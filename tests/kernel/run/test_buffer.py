@@ -374,8 +374,8 @@ def test_a_background_queue_gets_its_share_of_the_starts_under_any_load():
         started.append(ready.queue)
         found.ended(ready)
 
-    assert started.count("crawl") == 8
     assert started[:5] == ["ring"] * 4 + ["crawl"]
+    assert started[5:].count("crawl") == 8  # of 35: a quarter
 
 
 def test_background_queues_together_leave_slots_to_others():

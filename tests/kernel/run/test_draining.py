@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, Gauge, working
@@ -119,6 +121,27 @@ async def test_a_drain_waits_for_what_is_still_running(visits: Visits, database_
         await asyncio.wait_for(draining, 5)
 
     assert visits.row("a") is None
+
+
+async def test_a_drain_looks_again_when_a_run_began_and_ended_while_it_looked(
+    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T14: that run may have left something due which the look was too early to see."""
+    looks = []
+    async with working(database_url, queue(handler=Gauge(seconds=0))) as worker:
+        look = worker._anything_due
+
+        async def look_and_be_overtaken() -> bool:
+            looks.append(await look())
+            if len(looks) == 1:
+                visits.offer("a")
+                await wait_until(lambda: visits.row("a") is None and worker._at_rest(), 20)
+            return looks[-1]
+
+        monkeypatch.setattr(worker, "_anything_due", look_and_be_overtaken)
+        await asyncio.wait_for(worker.drained(), 30)
+
+    assert looks == [False, False]
 
 
 async def test_a_drain_does_not_wait_for_a_paused_queue(visits: Visits, database_url: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mainspring.errors import EndpointAway, InvalidSetting
 from mainspring.kernel import Done, Endpoint, Outcome, Parked, Postponed, Retry, Run
+from mainspring.kernel.run.queue import QueueState
 from mainspring.testing import Clock, wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -193,13 +194,19 @@ async def test_an_endpoint_that_is_back_gets_one_run_first_and_then_more() -> No
     endpoint = Endpoint("photos", probe)
     endpoint.when_back(opened.set)
     endpoint.left(EndpointAway("refused"))
-    assert not endpoint.has_room(0)
+    one, other = (QueueState(queue(name, endpoint=endpoint)) for name in "ab")
+    assert not endpoint.has_room
     await opened.wait()
-    assert endpoint.has_room(0)
-    assert not endpoint.has_room(1)
+    assert endpoint.has_room
+    one.began()
+    assert not endpoint.has_room  # for the other queue neither
     endpoint.succeeded()
-    assert (endpoint.has_room(1), endpoint.has_room(2)) == (True, False)
+    assert endpoint.has_room
+    other.began()
+    assert not endpoint.has_room
     for _ in range(8):
         endpoint.succeeded()
-    assert endpoint.has_room(10_000)
+    for _ in range(1000):
+        one.began()
+    assert endpoint.has_room
     await endpoint.close()

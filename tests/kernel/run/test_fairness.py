@@ -96,6 +96,36 @@ def test_the_heart_may_ask_while_visits_start() -> None:
     assert asked.result()
 
 
+def test_shares_have_at_least_theirs_of_the_starts() -> None:
+    """S18: a quarter of the starts is one of four, not one of five."""
+    crawl = QueueState(queue("crawl", share=0.25))
+    found = Fairness([QUEUE, crawl], 8, TUNING)
+    of_crawl = 0
+    for _ in range(100):
+        chosen = crawl if found.owes else QUEUE
+        of_crawl += chosen is crawl
+        found.count_start(chosen)
+
+    assert of_crawl == 24  # the first is earned by four
+
+
+def test_a_small_share_is_had_beside_a_great_one_that_is_full() -> None:
+    """S18: the crawl of one kind keeps the crawl of another from nothing but its part."""
+    great, small = (QueueState(queue(name, share=s)) for name, s in (("a", 0.5), ("b", 0.25)))
+    found = Fairness([great, small], 8, TUNING)
+    for _ in range(3):
+        great.began()
+    assert (found.is_crowded(great), found.is_crowded(small)) == (False, False)
+    small.began()
+    assert (found.is_crowded(great), found.is_crowded(small)) == (True, True)
+    great.ended()
+    assert (found.is_crowded(great), found.is_crowded(small)) == (False, False)
+    small.began()
+    small.began()
+    great.ended()
+    assert (found.is_crowded(great), found.is_crowded(small)) == (True, True)
+
+
 async def test_background_visits_give_way_while_other_work_is_about(
     visits: Visits, database_url: str
 ) -> None:
@@ -149,10 +179,10 @@ async def test_a_share_of_the_starts_is_had_all_the_same_and_no_more(
         visits.offer(*(f"low {n:03}" for n in range(240)), queue="behind", priority=1)
         few = 250 // tuning.background_part
         await wait_until(lambda: len(gate.runs) == 1 + few)
-        for n in range(100):
+        for n in range(50):
             visits.offer(f"live {n:03}")
-        await wait_until(lambda: len(gate.runs) >= 101 + few + 45, 15)
-        await wait_until(lambda: "live 099" in gate.keys)
+        await wait_until(lambda: len(gate.runs) >= 51 + few + 45, 15)
+        await wait_until(lambda: "live 049" in gate.keys)
 
         behind = sum(run.visit.queue == "behind" for run in gate.runs)
         assert few + 45 <= behind <= few + 52
@@ -177,12 +207,12 @@ async def test_runs_that_wait_do_not_keep_background_visits_back(
 
 
 async def test_results_that_wait_to_be_written_leave_less_room_for_what_a_commit_adds(
-    visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
+    visits: Visits, database_url: str
 ) -> None:
     """P15: a fan-out's tasks do not wait in memory as a whole, run and not yet written."""
-    monkeypatch.setattr("mainspring.kernel.worker.TAKEN_IN", 5)
     gate = Gate()
-    async with working(database_url, queue(handler=gate), lease=60.0, concurrency=1) as worker:
+    alone = {"lease": 60.0, "concurrency": 1, "tuning": Tuning(taken_in=5)}
+    async with working(database_url, queue(handler=gate), **alone) as worker:
         visits.offer("running")
         await wait_until(lambda: len(gate.runs) == 1)
         read = gate.runs[0].visit

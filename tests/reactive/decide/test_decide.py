@@ -16,19 +16,17 @@ from mainspring.reactive.decide.decide import (
     Decision,
     Definition,
     Fire,
+    Rewind,
+    SeenValue,
     View,
     Wait,
+    check_policy,
+    chunks_to_do,
     decide,
+    fact_of,
     facts_of,
     leaf_bits,
     leaves_json,
-)
-from mainspring.reactive.decide.rewinds import (
-    Rewind,
-    SeenValue,
-    check_policy,
-    chunks_to_do,
-    fact_of,
 )
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.gates import (

@@ -10,11 +10,10 @@ from hypothesis import assume
 from trigger_oracle import BEGIN, END, facts, holds, leaves, moments, trees
 
 from draws import drawn
-from mainspring.reactive.decide.decide import Current, Definition, View
+from mainspring.reactive.decide.decide import Current, Definition, SeenValue, View
 from mainspring.reactive.decide.evaluate import Fact, evaluate
 from mainspring.reactive.decide.explain import Around, PastCheck, Producer, SetBy, explain, lines_of
 from mainspring.reactive.decide.needs import Need, needs_of
-from mainspring.reactive.decide.rewinds import SeenValue
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.gates import make_gates
 from mainspring.reactive.model.plain import caught_up, fresh, new_data, new_day, new_hour, new_week

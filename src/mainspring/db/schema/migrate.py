@@ -40,6 +40,7 @@ _FUNCTIONS = (
     *(
         "crawl_page",
         "crawl_soon",
+        "resend_entities",
         "take_over_stage",
         "entity",
         "entity_queue",

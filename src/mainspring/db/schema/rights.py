@@ -95,6 +95,7 @@ def enqueue(
             f"grant insert ({', '.join(FRESH_COLUMNS)}) on mainspring.visit to {name};\n"
             f"grant select (name, pool) on mainspring.queue to {name};\n"
             f"grant select (id, asleep, pool) on mainspring.worker to {name};\n"
+            f"grant select (queue, until) on mainspring.sleeper to {name};\n"
         ) + _functions(FRESH_FUNCTIONS, name)
     return text
 
@@ -133,12 +134,15 @@ def operator(role: str) -> str:
     return (
         f"grant usage on schema mainspring to {name};\n"
         f"grant select on all tables in schema mainspring to {name};\n"
+        f"revoke select on mainspring.secret from {name};\n"
         "grant update (concurrency, rate, group_concurrency, group_rate, waiting_max, is_full, paused_at,"
         f" changed_at) on mainspring.queue to {name};\n"
         f"grant insert on mainspring.setting_change, mainspring.operation to {name};\n"
         f"grant update (state, changed_at, ended_at, error) on mainspring.operation to {name};\n"
         "grant update (changed_at, last_at, created_at, paused_at) on mainspring.recurring"
         f" to {name};\n"
+        f"grant update (next, start) on mainspring.source_offset to {name};\n"
+        f"grant delete, update (retry_at) on mainspring.source_reject to {name};\n"
         f"grant usage on all sequences in schema mainspring to {name};\n"
         + _INVOKER.replace("{role}", _literal(name))
         + _functions((*OPERATOR_FUNCTIONS, ENQUEUE_FUNCTIONS[-1]), name)

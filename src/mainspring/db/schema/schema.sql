@@ -945,9 +945,9 @@ CREATE FUNCTION mainspring.drop_day(name text) RETURNS boolean
 declare
   ended regclass := (
     select c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass)
+    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass, 'mainspring.event_kept'::regclass)
       and c.relnamespace = 'mainspring'::regnamespace and c.relname = drop_day.name
-      and c.relname ~ '^history_(bundle_)?\d{4}_\d\d_\d\d$'
+      and c.relname ~ '^(history|history_bundle|event_kept)_\d{4}_\d\d_\d\d$'
       and to_date(right(c.relname, 10), 'YYYY_MM_DD') < (mainspring.now() at time zone 'UTC')::date);
 begin
   if ended is null then
@@ -1019,7 +1019,12 @@ begin
           then (item.body->>version_column)::numeric::bigint end),
         jsonb_build_object('entity', item.body)
       from item
-      returning shard, key, number
+      returning shard, key, number, entity_version, body
+    ),
+    kept as (
+      insert into mainspring.event_kept (shard, kind, key, number, what, entity_version, body)
+      select t.shard, end_entities.kind, t.key, t.number, 'deleted', t.entity_version, t.body
+      from told t join mainspring.kind k on k.name = end_entities.kind and k.declared ->> 'keep_events' is not null
     )
     insert into mainspring.delivery (shard, kind, key, consumer, number)
     select t.shard, end_entities.kind, t.key, c.name, t.number from told t, unnest(consumers) as c(name);
@@ -1419,8 +1424,8 @@ CREATE FUNCTION mainspring.make_day(parent text, day date) RETURNS boolean
     SET default_tablespace TO ''
     AS $$
 begin
-  if parent not in ('history_run', 'history_bundle') then
-    raise exception 'days are made of history_run and history_bundle, got %', quote_literal(parent)
+  if parent not in ('history_run', 'history_bundle', 'event_kept') then
+    raise exception 'days are made of history_run, history_bundle and event_kept, got %', quote_literal(parent)
       using errcode = 'invalid_parameter_value';
   end if;
   if day not between (mainspring.now() at time zone 'UTC')::date - 1 and (mainspring.now() at time zone 'UTC')::date + 31 then
@@ -1431,7 +1436,7 @@ begin
     return false;
   end if;
   execute format('create table if not exists mainspring.%I partition of mainspring.%I for values from (%L) to (%L)',
-    case parent when 'history_run' then 'history_' else 'history_bundle_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
+    case parent when 'history_run' then 'history_' else parent || '_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
   return true;
 end
 $$;
@@ -1966,6 +1971,127 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.replay_events(kind text, consumer text, numbers bigint[], operation bigint) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  told text[];
+begin
+  if not exists (select from mainspring.consumer c
+    where c.kind = replay_events.kind and c.name = replay_events.consumer and c.retired_at is null) then
+    raise exception 'kind % has no consumer %', quote_literal(replay_events.kind), quote_literal(replay_events.consumer)
+      using errcode = 'undefined_object';
+  end if;
+  with item as materialized (
+    select k.* from mainspring.event_kept k
+    where k.kind = replay_events.kind and k.number = any(numbers)
+    order by k.shard, k.key, k.number
+  ),
+  back as (
+    insert into mainspring.event as e (shard, kind, key, number, stage, what, entity_version, state_version, body, run, created_at)
+    select i.shard, i.kind, i.key, i.number, i.stage, i.what, i.entity_version, i.state_version, i.body, i.run, i.created_at
+    from item i
+    on conflict on constraint event_pkey do update set what = e.what
+    returning e.shard, e.kind, e.key, e.number
+  ),
+  made as (
+    insert into mainspring.delivery (shard, kind, key, consumer, number, replay)
+    select b.shard, b.kind, b.key, replay_events.consumer, b.number, replay_events.operation from back b
+    on conflict do nothing
+  )
+  select array_agg(distinct i.key) into told from item i;
+  if told is not null then
+    perform mainspring.offer_visits(replay_events.kind || '!' || replay_events.consumer, told,
+      array_fill('{}'::jsonb, array[cardinality(told)]));
+    perform mainspring.wake(replay_events.kind || '!' || replay_events.consumer, mainspring.now());
+  end if;
+  return cardinality(numbers);
+end
+$$;
+
+CREATE FUNCTION mainspring.resend_entities(kind text, keys text[], consumer text) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    AS $_$
+declare
+  declared mainspring.kind;
+  of_stage text;
+  shards integer := (select i.shard_count from mainspring.install i);
+  source text;
+  matches text;
+  row_version text;
+  told text[];
+begin
+  select k.* into strict declared from mainspring.kind k where k.name = resend_entities.kind;
+  select c.declared ->> 'stage' into of_stage from mainspring.consumer c
+    where c.kind = resend_entities.kind and c.name = resend_entities.consumer and c.retired_at is null;
+  if not found then
+    raise exception 'kind % has no consumer %', quote_literal(resend_entities.kind), quote_literal(resend_entities.consumer)
+      using errcode = 'undefined_object';
+  end if;
+  if declared.source = 'dao' then
+    raise exception 'kind % has a dao: its entities cannot be locked here', quote_literal(resend_entities.kind)
+      using errcode = 'feature_not_supported';
+  elsif declared.source = 'document' then
+    source := 'mainspring.document';
+    matches := format('t.kind = %L and t.key = i.key', resend_entities.kind);
+    row_version := 't.version';
+  else
+    source := declared.source::regclass::text;
+    select string_agg(format('t.%I = %s::%s', k.name,
+        case when cardinality(declared.keys) = 1 then 'i.key' else format('(i.key::jsonb->>%s)', k.n - 1) end, k.type), ' and ')
+      into matches from unnest(declared.keys, declared.key_types) with ordinality as k(name, type, n);
+    row_version := case when declared.version_column = 'xmin' then 'null::bigint' else format('t.%I', declared.version_column) end;
+  end if;
+  execute format('select array_agg(x.key) from (
+      select i.key from (select k.key from unnest($1) as k(key) order by mainspring.shard(k.key, $2), k.key) i
+      join %s t on %s for share of t) x', source, matches)
+    into told using keys, shards;
+  execute format('with item as (
+      select mainspring.shard(i.key, $2) as shard, i.key, %s as body, %s as version
+      from unnest($1) as i(key) join %s t on %s
+    ),
+    event as (
+      insert into mainspring.event (shard, kind, key, stage, what, entity_version, state_version, body)
+      select i.shard, $3, i.key, coalesce(s.stage, $5), ''snapshot'', i.version, s.version,
+        jsonb_build_object(''entity'', i.body, ''changed'', ''{}''::jsonb, ''schema'', coalesce(s.schema, 1), ''state'',
+          case when s.message is null then s.body
+            else jsonb_build_object(''@type'', s.message_type, ''value'', encode(s.message, ''base64'')) end)
+      from item i
+      left join mainspring.state s on s.shard = i.shard and s.kind = $3 and s.key = i.key and s.stage = coalesce($5, s.stage)
+      order by i.shard, i.key, s.stage
+      returning shard, key, number
+    )
+    insert into mainspring.delivery (shard, kind, key, consumer, number) select e.shard, $3, e.key, $4, e.number from event e',
+    case declared.source when 'document' then 't.body' else 'to_jsonb(t.*)' end, row_version, source, matches)
+    using told, shards, resend_entities.kind, resend_entities.consumer, of_stage;
+  if told is not null then
+    perform mainspring.offer_visits(resend_entities.kind || '!' || resend_entities.consumer, told,
+      array_fill('{}'::jsonb, array[cardinality(told)]));
+    perform mainspring.wake(resend_entities.kind || '!' || resend_entities.consumer, mainspring.now());
+  end if;
+  return coalesce(cardinality(told), 0);
+end
+$_$;
+
+CREATE FUNCTION mainspring.resend_soon(kind text, consumer text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform mainspring.offer_visit_at('mainspring.snapshot' || case when k.pool = 'default' then '' else '@' || k.pool end,
+      k.name || '!' || consumer, '{}'::jsonb, 5, mainspring.now())
+    from mainspring.kind k where k.name = resend_soon.kind;
+  return found;
+end
+$$;
+
 CREATE FUNCTION mainspring.restart_visits(shards text, keys text, queues text, versions text, priority smallint, fresh_ids boolean) RETURNS TABLE(queue text, key text, id uuid, hints bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2226,6 +2352,12 @@ begin
         case when set_state.message is null then set_state.body
           else jsonb_build_object('@type', set_state.message_type, 'value', encode(set_state.message, 'base64')) end))
     returning number into drawn;
+    if declared.declared ->> 'keep_events' is not null then
+      insert into mainspring.event_kept (shard, kind, key, number, stage, what, entity_version, state_version, body, run)
+      select e.shard, e.kind, e.key, e.number, e.stage, e.what, e.entity_version, e.state_version, e.body, e.run
+      from mainspring.event e
+      where e.shard = home and e.kind = set_state.kind and e.key = visit_key and e.number = drawn;
+    end if;
     foreach consumer in array consumers loop
       insert into mainspring.delivery (shard, kind, key, consumer, number)
       values (home, set_state.kind, visit_key, consumer, drawn);
@@ -2359,6 +2491,8 @@ begin
   if exists (
     select from mainspring.worker w
     where w.asleep and w.pool = (select q.pool from mainspring.queue q where q.name = wake.queue)
+  ) or exists (
+    select from mainspring.sleeper s where s.queue = wake.queue and s.until > pg_catalog.now()
   ) then
     perform pg_notify('mainspring', (extract(epoch from due_at) * 1000000)::bigint::text || ' ' || queue);
   end if;
@@ -2464,7 +2598,8 @@ CREATE TABLE mainspring.delivery (
     kind text NOT NULL COLLATE pg_catalog."C",
     key text NOT NULL COLLATE pg_catalog."C",
     consumer text NOT NULL COLLATE pg_catalog."C",
-    number bigint NOT NULL
+    number bigint NOT NULL,
+    replay bigint
 );
 
 CREATE TABLE mainspring.document (
@@ -2545,8 +2680,38 @@ CREATE TABLE mainspring.event (
     state_version bigint,
     body jsonb,
     run bigint,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    CONSTRAINT event_what_check CHECK ((what = ANY (ARRAY['saved'::text, 'state'::text, 'deleted'::text])))
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+);
+
+CREATE TABLE mainspring.event_kept (
+    day date DEFAULT ((mainspring.now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
+    shard integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL,
+    stage text COLLATE pg_catalog."C",
+    what text NOT NULL,
+    entity_version bigint,
+    state_version bigint,
+    body jsonb,
+    run bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+)
+PARTITION BY RANGE (day);
+
+CREATE TABLE mainspring.event_kept_other (
+    day date DEFAULT ((mainspring.now() AT TIME ZONE 'UTC'::text))::date CONSTRAINT event_kept_day_not_null NOT NULL,
+    shard integer CONSTRAINT event_kept_shard_not_null NOT NULL,
+    kind text CONSTRAINT event_kept_kind_not_null NOT NULL COLLATE pg_catalog."C",
+    key text CONSTRAINT event_kept_key_not_null NOT NULL COLLATE pg_catalog."C",
+    number bigint CONSTRAINT event_kept_number_not_null NOT NULL,
+    stage text COLLATE pg_catalog."C",
+    what text CONSTRAINT event_kept_what_not_null NOT NULL,
+    entity_version bigint,
+    state_version bigint,
+    body jsonb,
+    run bigint,
+    created_at timestamp with time zone DEFAULT mainspring.now() CONSTRAINT event_kept_created_at_not_null NOT NULL
 );
 
 CREATE TABLE mainspring.external (
@@ -2965,7 +3130,8 @@ CREATE TABLE mainspring.worker (
     code text,
     turns text[],
     hanging jsonb DEFAULT '[]'::jsonb NOT NULL,
-    launch uuid
+    launch uuid,
+    away jsonb DEFAULT '[]'::jsonb NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -3551,6 +3717,13 @@ CREATE TABLE mainspring.scope (
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 );
 
+CREATE TABLE mainspring.secret (
+    number integer NOT NULL,
+    secret bytea DEFAULT decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text) NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT secret_secret_check CHECK ((octet_length(secret) = 32))
+);
+
 CREATE TABLE mainspring.setting_change (
     id bigint NOT NULL,
     subject text NOT NULL,
@@ -3576,6 +3749,42 @@ ALTER TABLE mainspring.signal ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE mainspring.sleeper (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    until timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring.source_offset (
+    source text NOT NULL COLLATE pg_catalog."C",
+    partition text NOT NULL COLLATE pg_catalog."C",
+    next bigint DEFAULT 0 NOT NULL,
+    reached bigint DEFAULT 0 NOT NULL,
+    start text,
+    known_end bigint,
+    looked_at timestamp with time zone,
+    moved_at timestamp with time zone,
+    found_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    CONSTRAINT source_offset_next_check CHECK ((next >= 0))
+)
+WITH (fillfactor='50');
+
+CREATE TABLE mainspring.source_reject (
+    source text NOT NULL COLLATE pg_catalog."C",
+    partition text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL,
+    topic text NOT NULL,
+    key bytea,
+    value bytea,
+    headers bytea NOT NULL,
+    happened_ms bigint NOT NULL,
+    error_type text NOT NULL,
+    error text NOT NULL,
+    rejected_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    retry_at timestamp with time zone
 );
 
 CREATE TABLE mainspring.task_other (
@@ -3671,6 +3880,8 @@ CREATE VIEW mainspring.visit_status AS
 
 ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 
+ALTER TABLE ONLY mainspring.event_kept ATTACH PARTITION mainspring.event_kept_other DEFAULT;
+
 ALTER TABLE ONLY mainspring.history_bundle ATTACH PARTITION mainspring.history_bundle_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.history_run ATTACH PARTITION mainspring.history_other DEFAULT;
@@ -3721,6 +3932,9 @@ ALTER TABLE ONLY mainspring.evaluation
 
 ALTER TABLE ONLY mainspring.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (shard, kind, key, number);
+
+ALTER TABLE mainspring.event
+    ADD CONSTRAINT event_what_check CHECK ((what = ANY (ARRAY['saved'::text, 'state'::text, 'deleted'::text, 'snapshot'::text]))) NOT VALID;
 
 ALTER TABLE ONLY mainspring.external
     ADD CONSTRAINT external_pkey PRIMARY KEY (task);
@@ -3806,11 +4020,23 @@ ALTER TABLE ONLY mainspring.repair
 ALTER TABLE ONLY mainspring.scope
     ADD CONSTRAINT scope_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring.secret
+    ADD CONSTRAINT secret_pkey PRIMARY KEY (number);
+
 ALTER TABLE ONLY mainspring.setting_change
     ADD CONSTRAINT setting_change_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring.signal
     ADD CONSTRAINT signal_pkey PRIMARY KEY (process_id, name, id);
+
+ALTER TABLE ONLY mainspring.sleeper
+    ADD CONSTRAINT sleeper_pkey PRIMARY KEY (queue, id);
+
+ALTER TABLE ONLY mainspring.source_offset
+    ADD CONSTRAINT source_offset_pkey PRIMARY KEY (source, partition);
+
+ALTER TABLE ONLY mainspring.source_reject
+    ADD CONSTRAINT source_reject_pkey PRIMARY KEY (source, partition, number);
 
 ALTER TABLE ONLY mainspring.stage
     ADD CONSTRAINT stage_pkey PRIMARY KEY (kind, name);
@@ -3848,6 +4074,10 @@ CREATE INDEX edge_other_process_id_task_pos_idx ON mainspring.edge_other USING b
 CREATE INDEX evaluation_age ON mainspring.evaluation USING brin (at);
 
 CREATE INDEX event_age ON mainspring.event USING btree (created_at);
+
+CREATE INDEX event_kept_number ON ONLY mainspring.event_kept USING btree (kind, number);
+
+CREATE INDEX event_kept_other_kind_number_idx ON mainspring.event_kept_other USING btree (kind, number);
 
 CREATE INDEX external_of_process ON mainspring.external USING btree (process_id, name);
 
@@ -3948,6 +4178,8 @@ CREATE INDEX wait_of_process ON mainspring.wait USING btree (process_id);
 ALTER INDEX mainspring.edge_pkey ATTACH PARTITION mainspring.edge_other_pkey;
 
 ALTER INDEX mainspring.edge_of_task ATTACH PARTITION mainspring.edge_other_process_id_task_pos_idx;
+
+ALTER INDEX mainspring.event_kept_number ATTACH PARTITION mainspring.event_kept_other_kind_number_idx;
 
 ALTER INDEX mainspring.history_bundle_key ATTACH PARTITION mainspring.history_bundle_other_kin_last_key_first_key_idx;
 

@@ -12,9 +12,10 @@ ids.py            ids as text and back: the key of an entity's visits, states an
                   ids of the user's own types (S25)
 kind_settings.py  settings of a kind and of its crawls, checked once
 model.py          rows as the user's types: a dataclass, a msgspec Struct, or plain dicts
-outcome.py        `Untouched`, or `Update` with a whole entity or a patch
+outcome.py        `Untouched`, or `Update` with a whole entity or a patch; the time as a stage sees it
 partial_model.py  A model with some of its fields: what a stage that declares its reads is
                   given
+remote.py         where a stage is that another service implements, and how that is called
 stage.py          A stage as it is declared: a class, an object or a function, and its
                   settings
 state.py          A stage's private state: typed in the code, JSON or a protobuf message in

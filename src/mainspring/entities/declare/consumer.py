@@ -19,7 +19,7 @@ the worker that saves knows it. One that is gone from the code keeps its deliver
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -34,6 +34,8 @@ from mainspring.kernel import RetryPolicy
 from mainspring.phrases import nearest
 
 NAME_BYTES = 80
+# What a new sink begins with: what is saved from now on, or every entity as it is.
+STARTS = ("now", "snapshot")
 
 
 @runtime_checkable
@@ -46,8 +48,18 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class EndpointSink(Sink, Protocol):
-    """A sink whose other side can be away. `send` raises EndpointAway then."""
+class ManySink(Protocol):
+    """Where events of many entities go in one call."""
+
+    async def send_many(self, groups: list[list[Saved]]) -> Sequence[tuple[int, Exception | None]]:
+        """Send the events of each entity in order; says of each how many were acknowledged and what stopped
+        the rest. `most` and `calls` of the object say how many entities and calls there are at once."""
+        ...
+
+
+@runtime_checkable
+class AwayTarget(Protocol):
+    """A sink whose other side can be away. What it sends by raises EndpointAway then."""
 
     async def probe(self) -> None:
         """Try whether the other side is back; raises if it is not."""
@@ -66,19 +78,24 @@ class Consumer:
     name: str
     call: Callable[[Saved], object] | None = None  # of a sink
     stage: Stage | None = None
-    target: object = None  # of a sink: what it was declared with
+    target: object = (
+        None  # what a sink was declared with; of a stage: who hears instead of its hooks
+    )
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     parallel: int | None = None
+    start: str = "now"  # or "snapshot": with every entity as it is
     timeout: float | None = None  # seconds of one run, which may deliver several events
 
     def hearer(self, what: str, outside: bool) -> Callable[[Saved], object] | None:
         """The function that is called for such an event; None: nobody wants to hear it."""
-        return self.call if self.stage is None else hook_of(self.stage, what, outside)
+        if self.stage is None or self.target is not None:
+            return self.call
+        return hook_of(self.stage, what, outside)
 
     @property
-    def endpoint(self) -> EndpointSink | None:
+    def away_target(self) -> AwayTarget | None:
         """The sink, if the other side can be away."""
-        return self.target if isinstance(self.target, EndpointSink) else None
+        return self.target if isinstance(self.target, AwayTarget) else None
 
     @property
     def decodes(self) -> bool:
@@ -106,13 +123,16 @@ def relay_queue(kind: str, consumer: str) -> str:
 def declare_sink(
     kind: str,
     name: str,
-    target: Sink | Callable[[Saved], object],
+    target: Sink | ManySink | Callable[[Saved], object],
     *,
     taken: Iterable[str],
     retry: RetryPolicy | None = None,
     parallel: int | None = None,
+    start: str = "now",
 ) -> Consumer:
     """A sink of a kind: an object with `send`, or a function of an event."""
+    if start not in STARTS:
+        raise InvalidStage(f"start of a sink must be one of {', '.join(STARTS)}, got {start!r}")
     bad = [c for c in "/~!:" if c in name]
     if not name or len(name.encode()) > NAME_BYTES or not name.isprintable() or bad:
         raise InvalidStage(
@@ -123,13 +143,20 @@ def declare_sink(
         raise InvalidStage(
             f"kind {kind!r} has a stage or a sink named {name!r} already; give the sink another name"
         )
-    call = getattr(target, "send", target)
+    call = getattr(target, "send", getattr(target, "send_many", target))
     if not callable(call) or inspect.isclass(target):
         raise InvalidStage(
-            f"sink {name!r} must be an object with send(event), or a function, got {target!r}"
+            f"sink {name!r} must be an object with send(event) or send_many(groups), or a function, "
+            f"got {target!r}"
         )
     return Consumer(
-        kind, name, call, target=target, retry=retry or RetryPolicy(), parallel=parallel
+        kind,
+        name,
+        call,
+        target=target,
+        retry=retry or RetryPolicy(),
+        parallel=parallel,
+        start=start,
     )
 
 
@@ -150,6 +177,7 @@ def registration(listed: Iterable[Consumer]) -> str:
             "kind": c.kind,
             "name": c.name,
             "declared": {"stage": c.stage.name} if c.stage else {"sink": True},
+            "start": c.start,
         }
         for c in listed
     ]

@@ -10,6 +10,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Saved:
     """Something that is in the database now: a stage's save, an outside change of its state, or a delete.
+    A `snapshot` says what the entity is, to a consumer for which that was asked.
 
     It comes at least once, in order per entity and consumer. `idempotency_key` is the same every
     time it comes to this consumer; `number` rises per entity for ever, so a consumer may also keep
@@ -23,7 +24,7 @@ class Saved:
     id: Any  # of the entity, by the type of its key
     consumer: str
     number: int
-    what: str  # 'saved' (the entity, and perhaps the state), 'state' (it alone) or 'deleted'
+    what: str  # 'saved' (the entity, and perhaps the state), 'state', 'deleted', 'snapshot'
     stage: str | None  # whose save it was; None for a delete
     entity: Any  # as it was saved, by the kind's model; None if it is not known
     state: Any  # as it was saved; None if the stage has none
@@ -33,6 +34,7 @@ class Saved:
     created_at: datetime
     outside: bool = False  # the state was replaced from outside, not by its stage
     key: str = ""  # the entity's id as text
+    replay: int | None = None  # the operation that brings it again
     body: str | None = None  # entity, state and changed fields as the database has them, in JSON
 
     @property

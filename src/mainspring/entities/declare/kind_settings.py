@@ -10,6 +10,7 @@ from mainspring.entities.declare.table import DOCUMENT_TABLE, XMIN
 from mainspring.errors import InvalidKind, InvalidSetting
 
 CAPTURES = ("statement", "row", "always", "call")
+_LEAST_KEPT, _MOST_KEPT = timedelta(hours=1), timedelta(days=3660)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 
 
@@ -66,6 +67,7 @@ class KindSettings:
     jitter: float = 0.0  # seconds; spreads the stages of a kind that is not serial
     notify: bool = True  # writers wake sleeping workers
     crawl: Crawl = field(default_factory=Crawl)
+    keep_events: timedelta | None = None  # for so long they can be replayed; None: not at all
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -98,6 +100,13 @@ class KindSettings:
         if not isinstance(self.crawl, Crawl):
             raise InvalidKind(
                 f"kind {self.name!r}: crawl must be Crawl(every=...), got {self.crawl!r}"
+            )
+        keep = self.keep_events
+        if keep is not None and (
+            not isinstance(keep, timedelta) or not _LEAST_KEPT <= keep <= _MOST_KEPT
+        ):
+            raise InvalidKind(
+                f"kind {self.name!r}: keep_events must be a timedelta of an hour to ten years, got {keep!r}"
             )
         if not self.pool:
             raise InvalidKind(f"kind {self.name!r}: pool must have a name, got ''")

@@ -1,14 +1,16 @@
 """What `process` returns: `Untouched`, or `Update` with a whole entity or a patch.
 
 Both may carry a new private state and the time of the next visit. No time means that the stage is done
-with the entity until something changes: an outcome states its timer anew or has none (S9).
+with the entity until something changes: an outcome states its timer anew or has none (S9). The time that
+a stage's code sees is the engine's, so that a simulation or a test can move it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from contextvars import ContextVar, Token
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mainspring.errors import InvalidOutcome, InvalidTime
@@ -16,6 +18,32 @@ from mainspring.shape import shape
 
 # A timer further away than this is taken for a mistake (days).
 FURTHEST_DAYS = 3660
+_moment: ContextVar[datetime | None] = ContextVar("mainspring.entities.moment", default=None)
+
+
+def now() -> datetime:
+    """The engine's time, for `should_process` and `process`.
+
+    Inside a stage it is the database's time at which the visit began, and never before the time
+    that the visit was due at; a test that moves its clock moves this too. Elsewhere it is this
+    machine's time.
+    """
+    return _moment.get() or datetime.now(UTC)
+
+
+class at_moment:
+    """Within the block `now()` answers this moment. (A class: every visit has such a block.)"""
+
+    __slots__ = ("_before", "_moment")
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def __enter__(self) -> None:
+        self._before: Token[datetime | None] = _moment.set(self._moment)
+
+    def __exit__(self, *_: object) -> None:
+        _moment.reset(self._before)
 
 
 class _Keep:
@@ -164,6 +192,17 @@ def seconds_until(answer: Answer, now: datetime) -> float | None:
             f"visit_at must be at most {FURTHEST_DAYS} days from now, got {answer.visit_at!r}"
         )
     return max(0.0, after)
+
+
+def check_visit_time(answer: datetime, stage: str, now: datetime) -> None:
+    """Refuse a time that should_process cannot mean."""
+    if answer.utcoffset() is None:
+        raise InvalidTime(
+            f"should_process of stage {stage!r} answered a time without a zone, {answer!r}; use "
+            "mainspring.now(), or .replace(tzinfo=...)"
+        )
+    if answer - now > timedelta(days=FURTHEST_DAYS):
+        raise InvalidTime(f"should_process of stage {stage!r} answered {answer!r}, too far away")
 
 
 def _values(answer: Answer) -> list[object]:

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeAlias
 from mainspring.declaring import check_settings, in_seconds, name_of
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.remote import ASK_SECONDS, RemotePlace
 from mainspring.entities.declare.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
 from mainspring.kernel import POSITIVE, SECONDS, STARTS, RetryPolicy, check_number, check_whole
@@ -70,6 +71,7 @@ class Stage:
     deleted: Callable[[Saved], object] | None = None
     state_changed: Callable[[Saved], object] | None = None
     target: object = None  # what was decorated
+    remote: RemotePlace | None = None  # where it is, if it is not in this process
 
     @property
     def queue(self) -> str:
@@ -88,7 +90,8 @@ class Stage:
     @property
     def has_hook(self) -> bool:
         """Whether it hears of any event."""
-        return any((self.saved, self.deleted, self.state_changed))
+        elsewhere = self.remote is not None and self.remote.hears
+        return elsewhere or any((self.saved, self.deleted, self.state_changed))
 
 
 class StageKind(Protocol):
@@ -153,6 +156,42 @@ def declare(kind: StageKind, target: object, given: dict[str, Any]) -> Stage:
     _check_was(kind, stage)
     kind.stages[name] = stage
     return stage
+
+
+def declare_remote(
+    kind: StageKind, name: str, place: RemotePlace, ask: Process | None, given: dict[str, Any]
+) -> Stage:
+    """Make a stage that another service implements, and enter it in its kind. `ask` is asked here."""
+    given = dict(given)
+    in_seconds(given)
+    _check_name(kind.name, name)
+    if name in kind.stages:
+        raise DuplicateStage(
+            f"kind {kind.name!r} has two stages named {name!r}; give one of them another name"
+        )
+    state = StateType(
+        stage=name, type=given.pop("state", None), schema=given.pop("schema", 1), elsewhere=True
+    )
+    settings = _settings(name, {"budget": ASK_SECONDS if ask is None else BUDGET_SECONDS, **given})
+    _check_turns(kind, name, settings)
+    _check_fields(kind, name, settings)
+    stage = Stage(
+        kind=kind.name,
+        name=name,
+        settings=settings,
+        state=state,
+        process=_elsewhere,
+        should_process=_two(name, "ask", ask, optional=True),
+        target=place,
+        remote=place,
+    )
+    _check_was(kind, stage)
+    kind.stages[name] = stage
+    return stage
+
+
+def _elsewhere(entity: object, state: object) -> object:
+    raise AssertionError("another service does this")
 
 
 def _check_methods(name: str, bound: object) -> None:

@@ -58,6 +58,9 @@ class StateType:
     )
     schema: int = 1
     upgrade: Upgrade | None = None
+    elsewhere: bool = (
+        False  # another service writes and upgrades it: whatever its schema, it passes
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.schema, bool) or not isinstance(self.schema, int) or self.schema < 1:
@@ -79,6 +82,8 @@ class StateType:
 
     def encode(self, value: object) -> Stored:
         """A value as it is stored; None empties the state."""
+        if self.elsewhere and isinstance(value, Stored):
+            return value
         if value is None:
             return Stored(self.schema)
         if self.is_message:
@@ -112,14 +117,14 @@ class StateType:
         """The value of a stored state; None if there is none."""
         if stored is None or (stored.body is None and stored.message is None):
             return None
-        if stored.schema > self.schema:
+        if stored.schema > self.schema and not self.elsewhere:
             raise NewerState(
                 f"the state of stage {self.stage!r} has schema {stored.schema} and this worker's code "
                 f"reads {self.schema}: newer code wrote it, and a worker of that will read it; if the "
                 "newer code was taken back, set the state anew, then restart the visit"
             )
         try:
-            if stored.schema == self.schema:
+            if stored.schema == self.schema or self.elsewhere:
                 return self._read(stored)
             if self.upgrade is None:
                 raise UnreadableState(

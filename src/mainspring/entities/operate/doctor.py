@@ -15,21 +15,33 @@ from mainspring.entities.capture import triggers as capture
 from mainspring.entities.capture.triggers import FoundTrigger
 from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.table import Shape, TableRow, check_shape, quoted, shape_of
+from mainspring.entities.operate.outbox import judge_outbox, list_outbox
 from mainspring.entities.register import find_triggers
 from mainspring.entities.save.loop_guard import FREE_HOPS
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKind
+from mainspring.kernel import read_now
 from mainspring.operate import LEVELS, Finding, missing_rights
 
 _MIGRATE = "run mainspring migrate module:app"
 # What stages need besides a worker's rights; docs/operate/rights.md has the grants.
 RIGHTS: tuple[tuple[str, str], ...] = tuple(
     (privilege, f"mainspring.{table}")
-    for table in ("kind", "stage", "consumer", "state", "event", "delivery", "document")
+    for table in (
+        "kind",
+        "stage",
+        "consumer",
+        "state",
+        "event",
+        "event_kept",
+        "delivery",
+        "document",
+    )
     for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
 )
 
 
+_OUTBOX = ("consumer", "event", "delivery")
 # Rows without a key are counted up to here, and looked for no longer than this.
 MOST_EMPTY = 1000
 _LOOK_BRIEFLY = "set local statement_timeout = '1s'; set local lock_timeout = '200ms'"
@@ -84,6 +96,8 @@ async def examine(database: Database, connection: Connection) -> list[Finding]:
     if ("SELECT", "mainspring.stage") not in lacking:
         restless = await connection.rows(SQL["list_restless"], RestlessStage, free=FREE_HOPS)
         found += [_restless(row) for row in restless]
+    if not {("SELECT", f"mainspring.{table}") for table in _OUTBOX} & set(lacking):
+        found += judge_outbox(await list_outbox(connection), await read_now(connection))
     return sorted(found, key=lambda finding: -LEVELS.index(finding.level))
 
 

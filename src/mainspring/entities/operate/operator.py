@@ -11,7 +11,7 @@ from typing import NamedTuple
 import asyncpg
 
 from mainspring.db.database import Connection, Database
-from mainspring.entities import crawl
+from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.triggers import TriggerRow, own
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue, consumer
@@ -19,11 +19,13 @@ from mainspring.entities.declare.consumer import relay_queue
 from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.ids import id_text, refused
 from mainspring.entities.declare.table import quoted
+from mainspring.entities.operate.outbox import OutboxLoad, list_outbox
 from mainspring.entities.operate.why import EntityWhy, KindLoad, Undelivered, find, why_entity
-from mainspring.entities.outbox.relay import Delivery, acknowledge
+from mainspring.entities.outbox.acknowledge import Delivery, acknowledge
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.register import trigger_prefix
+from mainspring.entities.resend import ResendOrder
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
 from mainspring.jobs import Operation
@@ -159,6 +161,44 @@ class EntityOperator:
                 dry_run=dry_run,
                 after_deploy=after_deploy,
             )
+
+    async def resend(
+        self, kind: str, consumer: str, *, rate: float | None, source: str, dry_run: bool = False
+    ) -> Operation:
+        """Tell one consumer what every entity of a kind is now."""
+        await self.kind(kind)
+        order = ResendOrder(kind, consumer, rate)
+        async with self._connection() as (database, connection):
+            return await resend.start(database, connection, order, source=source, dry_run=dry_run)
+
+    async def replay(
+        self,
+        kind: str,
+        consumer: str,
+        *,
+        since: int | datetime,
+        rate: float | None,
+        source: str,
+        dry_run: bool = False,
+    ) -> Operation:
+        """Bring one consumer the kept events of a kind again, from a number or a time on."""
+        await self.kind(kind)
+        async with self._connection() as (database, connection):
+            return await replay.start(
+                database,
+                connection,
+                kind,
+                consumer,
+                since,
+                rate=rate,
+                source=source,
+                dry_run=dry_run,
+            )
+
+    async def outbox(self) -> list[OutboxLoad]:
+        """How many events wait for each consumer, and since when."""
+        async with self._connection() as (_, connection):
+            return await list_outbox(connection)
 
     async def skip(self, kind: str, id: object, name: str) -> int:
         """Drop the first event that waits for a consumer, and let the others go on (S7).

@@ -22,11 +22,12 @@ import asyncpg
 
 from mainspring.db.batcher import AfterFailure, Batcher
 from mainspring.db.connect.outage import outage
+from mainspring.db.database import Connection
 from mainspring.db.pool import AsyncPool
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.table import Shape, TableRow
 from mainspring.entities.outside.edit_batch import Changing, Edit, EditBatch, Result, unreadable
-from mainspring.entities.save.patch import Patcher
+from mainspring.entities.save.change import Patcher
 from mainspring.entities.source.choose import checked, fields_of, source_of, writable
 from mainspring.entities.statements import SQL
 from mainspring.errors import SaveRefused, UndeclaredField
@@ -48,9 +49,7 @@ class Editors:
     async def edit(self, key: str, change: Changing) -> Any:
         """Make the change, and answer the entity as it is then."""
         pool = await self._kind.host.pool()
-        if (editor := self._editors.get(pool)) is None:
-            shape = await look(self._kind, pool)
-            editor = self._editors.setdefault(pool, Editor(self._kind, shape))
+        editor = await self._editor(pool)
         try:
             return await editor.edit(key, change)
         except (UndeclaredField, SaveRefused) as error:
@@ -60,6 +59,25 @@ class Editors:
         if self._editors.get(pool) is editor:
             del self._editors[pool]
         return await self.edit(key, change)
+
+    async def edit_within(
+        self, connection: Connection, changes: Sequence[tuple[str, Changing]]
+    ) -> None:
+        """Make edits in a transaction that is open. A row that somebody else has locked fails all of them
+        as a lock that did not come: it may be tried again."""
+        editor = await self._editor(await self._kind.host.pool())
+        edits = [Edit(key, change) for key, change in changes]
+        for result in await editor.save_within(connection, edits):
+            if result is None:
+                raise asyncpg.LockNotAvailableError("an entity to be edited is locked")
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _editor(self, pool: AsyncPool) -> Editor:
+        if (editor := self._editors.get(pool)) is None:
+            shape = await look(self._kind, pool)
+            editor = self._editors.setdefault(pool, Editor(self._kind, shape))
+        return editor
 
 
 class Editor:
@@ -115,8 +133,12 @@ class Editor:
         """Write edits in one transaction."""
         pool = await self._kind.host.pool()
         async with pool.connection(transaction=True, explained=False) as connection:
-            batch = EditBatch(self._kind, self._source, self._patcher, edits, self._alone)
-            return await batch.save(connection, pool.database.shard_count)
+            return await self.save_within(connection, edits)
+
+    async def save_within(self, connection: Connection, edits: Sequence[Edit]) -> list[Result]:
+        """Write edits in the transaction that is open."""
+        batch = EditBatch(self._kind, self._source, self._patcher, edits, self._alone)
+        return await batch.save(connection, connection.database.shard_count)
 
     async def is_outdated(self, pool: AsyncPool, error: Exception) -> bool:
         """Whether an edit was refused because the table is no longer what was looked at."""

@@ -20,8 +20,7 @@ from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.ids import refused
 from mainspring.entities.declare.outcome import KEEP, Untouched, Update
 from mainspring.entities.offers import StageOffer, offer
-from mainspring.entities.save.patch import Patcher
-from mainspring.entities.save.rows import changes_of, own_save
+from mainspring.entities.save.change import Patcher, changes_of, own_save
 from mainspring.entities.source.rows import Loaded, Patch, Source, Written, stand
 from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
 from mainspring.kernel import shard_of

@@ -20,8 +20,7 @@ from mainspring.db.literals import as_rows, numbers, texts
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.save import loop_guard
-from mainspring.entities.save.conflicts import Conflicts, can_rebase, watched
-from mainspring.entities.save.rows import (
+from mainspring.entities.save.change import (
     Save,
     SaveItem,
     event_row,
@@ -33,8 +32,9 @@ from mainspring.entities.save.rows import (
     summary,
     vetoed,
 )
+from mainspring.entities.save.conflicts import Conflicts, can_rebase, watched
 from mainspring.entities.source.dao import DaoSource
-from mainspring.entities.source.prefetch import Prefetched
+from mainspring.entities.source.loader import Prefetched
 from mainspring.entities.source.rows import Loaded, Patch, Source, stand
 from mainspring.entities.statements import SQL
 from mainspring.kernel import Done, Run, Verdict, lock_visits
@@ -71,7 +71,9 @@ class Saver:
         *,
         ignore: frozenset[str],
         version: str,
+        keeps: bool = False,
     ) -> None:
+        self._keeps = keeps  # events, so that they can be replayed
         self.most = source.most
         self.conflicts = Conflicts()
         self._kind = kind
@@ -279,13 +281,17 @@ class Saver:
             by_number[row.n].has_state(row.version)
 
     async def _write_events(self, connection: Connection, items: list[SaveItem]) -> None:
-        """The outbox, where somebody listens."""
+        """The outbox, where somebody listens or events are kept."""
+        await self._known.refresh(connection)  # a run may have begun long ago
         catalogue = self._known.now
-        heard = [(i, c) for i in items if (c := catalogue.consumers(i.save.stage.name))]
+        told = [(i, catalogue.consumers(i.save.stage.name)) for i in items]
+        heard = [(item, consumers) for item, consumers in told if consumers or self._keeps]
         if not heard:
             return
         rows = [event_row(item, consumers) for item, consumers in heard]
-        await connection.run(SQL["write_events"], events=as_rows(rows), kind=self._kind)
+        await connection.run(
+            SQL["write_events"], events=as_rows(rows), kind=self._kind, keeps=self._keeps
+        )
         calls = [
             StageOffer(f"{self._kind}!{name}", item.run.visit.shard, item.run.visit.key)
             for item, consumers in heard

@@ -24,6 +24,15 @@ from mainspring.entities.declare.ids import split
 from mainspring.entities.declare.table import DOCUMENT_TABLE, Shape, literal, quoted
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+# How rows are printed as JSON: the same in every session, so that texts can be compared.
+PRINTING: Mapping[str, str] = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+LOCAL_PRINTING = "; ".join(f"set local {name} = '{value}'" for name, value in PRINTING.items())
 
 
 class Loaded(msgspec.Struct, gc=False):

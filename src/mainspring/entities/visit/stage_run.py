@@ -17,7 +17,9 @@ import msgspec
 from mainspring.entities.declare.outcome import (
     KEEP,
     Answer,
+    Untouched,
     Update,
+    at_moment,
     check_answer,
     check_state,
     seconds_until,
@@ -27,13 +29,10 @@ from mainspring.entities.declare.stage import Process
 from mainspring.entities.declare.state import is_same
 from mainspring.entities.offers import Offering, StageOffer
 from mainspring.entities.save import loop_guard
-from mainspring.entities.save.patch import Patcher
-from mainspring.entities.save.rows import Save
+from mainspring.entities.save.change import Patcher, Save
 from mainspring.entities.save.saver import Saver
-from mainspring.entities.source.prefetch import Picture
+from mainspring.entities.source.loader import Loader, Picture
 from mainspring.entities.source.rows import Loaded
-from mainspring.entities.visit import clock
-from mainspring.entities.visit.loader import Loader
 from mainspring.entities.visit.system import Viewed
 from mainspring.errors import (
     NewerState,
@@ -101,23 +100,32 @@ class StageRunner:
             offers = [self._handed_on(run, self._stage.queue, DEFAULT_PRIORITY)]
             return self._offering.done(run, offers, '"due already"')
         self._saver.conflicts.loaded(run.visit, picture.entity)
+        now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
+        answer = await self._answer(run, picture, picture.entity, now)
+        if not isinstance(answer, Untouched | Update):
+            return answer
+        return self._outcome(run, picture, answer, now)
+
+    async def _answer(
+        self, run: Run, picture: Picture, loaded: Loaded, now: datetime
+    ) -> Answer | Outcome:
+        """What the stage makes of the entity, or what the run comes to without it."""
         try:
-            entity = self._decoded(picture.entity)
+            entity = self._decoded(loaded)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
         except NewerState:
             raise  # retried: during a rolling deploy it comes to a worker that reads it
         except (UnreadableEntity, UnreadableState, ValueError) as error:
-            return _parked(error)  # no retry makes it readable
-        now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
-        with clock.at(now):
+            return parked(error)  # no retry makes it readable
+        with at_moment(now):
             try:
                 answered = await self._process(entity, state)
             except TypeError as error:
                 raise misfit(self._patcher.whole, self._stage, error) or error from error
             answer = check_answer(answered, self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
-            check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
-        return self._outcome(run, picture, answer, now)
+            check_state(answer, self._stage.name, self._patcher.fields or loaded.fields())
+        return answer
 
     def _decoded(self, entity: Loaded) -> object:
         try:
@@ -170,7 +178,7 @@ class StageRunner:
             if rest := loop_guard.rest(chain):
                 after, at, restless = rest, None, self._restless(run, chain, rest)
         if (why := loop_guard.verdict(chain)) is not None:
-            return _parked(StageLoop(why))
+            return parked(StageLoop(why))
         payload = None  # of the visit, if it goes on
         if after is not None and not self._crawl:
             goes_on = (chain.n or chain.hops) and after < loop_guard.RESTS_AFTER
@@ -214,6 +222,7 @@ def _plain(function: Process, entity: object, state: object) -> object:
         raise RuntimeError("process raised StopIteration") from error
 
 
-def _parked(error: Exception) -> Parked:
+def parked(error: Exception) -> Parked:
+    """No retry is of use."""
     name, text = describe(error)
     return Parked(error_type=name, error=text)

@@ -13,22 +13,20 @@ import inspect
 import logging
 import random
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Protocol
 
 import msgspec
 
 from mainspring.entities.declare.catalogue import Catalogue, CatalogueEntry, Known
 from mainspring.entities.declare.model import Model
-from mainspring.entities.declare.outcome import FURTHEST_DAYS
+from mainspring.entities.declare.outcome import at_moment, check_visit_time, now
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
-from mainspring.entities.source.prefetch import Picture
-from mainspring.entities.visit import clock
-from mainspring.entities.visit.loader import Loader
-from mainspring.errors import InvalidTime, MainspringError
+from mainspring.entities.source.loader import Loader, Picture
+from mainspring.errors import MainspringError
 from mainspring.failure_text import clean_text
-from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
-from mainspring.kernel import clock as moment
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit, clock
 from mainspring.shape import shape
 
 log = logging.getLogger("mainspring")
@@ -52,6 +50,14 @@ class Viewed(msgspec.Struct, frozen=True):
 
     stage: Stage
     model: Model
+
+
+class AsksElsewhere(Protocol):
+    """Asks a stage in another service, within its budget."""
+
+    async def ask(
+        self, key: str, picture: Picture, now: datetime, crawl: bool
+    ) -> bool | datetime | str: ...
 
 
 def changed_fields(payload: Mapping[str, object]) -> frozenset[str]:
@@ -92,7 +98,9 @@ class StageAsker:
         fields: Collection[str] | None,
         jitter: Mapping[str, float],
         crawl: bool,
+        elsewhere: Mapping[str, AsksElsewhere],
     ) -> None:
+        self._elsewhere = elsewhere  # by stage
         self._kind = kind
         self._stages = stages
         self._known = known
@@ -124,8 +132,8 @@ class StageAsker:
                 f"version {announced} of {visit.key!r} was announced, version {version} was loaded"
             )
         now = max(datetime.fromtimestamp(run.started, UTC), visit.due_at)
-        with clock.at(now):
-            answers = await self._ask_all(picture, payload)
+        with at_moment(now):
+            answers = await self._ask_all(picture, payload, visit.key, now)
         shown = {name: _shown(answer) for name, answer in answers.items()}
         return self._offering.done(run, self._offers(run, answers, payload), _said(asked=shown))
 
@@ -150,11 +158,12 @@ class StageAsker:
         return any(is_concerned(e, payload, fields, None) for e in self._known.now.stages)
 
     async def _ask_all(
-        self, picture: Picture, payload: Mapping[str, object]
+        self, picture: Picture, payload: Mapping[str, object], key: str, now: datetime
     ) -> dict[str, bool | datetime | str]:
         """What each concerned stage answers: True, False, a time, or why it is offered unasked."""
         assert picture.entity is not None
         answers: dict[str, bool | datetime | str] = {}
+        elsewhere: list[str] = []
         fields = changed_fields(payload)
         for entry in picture.catalogue.stages:
             if not is_concerned(entry, payload, fields, picture.entity.version):
@@ -164,8 +173,15 @@ class StageAsker:
                 answers[name] = "unknown"
             elif f"{self._kind}/{name}{self._lane}" in picture.due:
                 answers[name] = "due"
+            elif name in self._elsewhere:
+                elsewhere.append(name)
             else:
                 answers[name] = await self._ask(self._stages[name], picture)
+        if elsewhere:
+            # Each has its budget, and they run at the same time.
+            crawl = self._lane != ""
+            asked = (self._elsewhere[name].ask(key, picture, now, crawl) for name in elsewhere)
+            answers |= zip(elsewhere, await asyncio.gather(*asked), strict=True)
         return answers
 
     async def _ask(self, viewed: Viewed, picture: Picture) -> bool | datetime | str:
@@ -174,7 +190,7 @@ class StageAsker:
             return True
         assert picture.entity is not None
         budget = stage.settings.budget
-        began = moment.local()
+        began = clock.local()
         try:
             entity = viewed.model.decode_json(picture.entity.body)
             state = stage.state.decode(picture.state(stage.name)[1])
@@ -190,13 +206,13 @@ class StageAsker:
                 if overrun
                 else "failed: " + clean_text(f"{type(error).__name__}: {error}", 200)
             )
-        if moment.local() - began > budget:
+        if clock.local() - began > budget:
             self._log(stage.name, TimeoutError(f"took longer than {budget:g} s"))
             return "overrun"
         return answer
 
     def _log(self, stage: str, error: Exception) -> None:
-        now = moment.local()
+        now = clock.local()
         if now - self._logged.get(stage, float("-inf")) >= LOG_EVERY:
             self._logged[stage] = now
             log.warning(
@@ -239,15 +255,7 @@ def _checked(answer: object, stage: str) -> bool | datetime:
     if isinstance(answer, bool):
         return answer
     if isinstance(answer, datetime):
-        if answer.utcoffset() is None:
-            raise InvalidTime(
-                f"should_process of stage {stage!r} answered a time without a zone, {answer!r}; use "
-                "mainspring.now(), or .replace(tzinfo=...)"
-            )
-        if answer - clock.now() > timedelta(days=FURTHEST_DAYS):
-            raise InvalidTime(
-                f"should_process of stage {stage!r} answered {answer!r}, too far away"
-            )
+        check_visit_time(answer, stage, now())
         return answer
     raise TypeError(
         f"should_process of stage {stage!r} must answer True, False or a datetime, got {shape(answer)}"

@@ -14,15 +14,12 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from mainspring.kernel.lease.sharing import Peer
+from mainspring.kernel.tuning import LEASE
 
 # Who the whole row of a shard belongs to while the shard is cut: nobody can take, give or free it.
 CLOSED = UUID(int=0)
 # Between a pool and a band's digest in the name of the band's leases; no pool's name contains it.
 UNIT = "\x1f"
-# More bands than this are a beat's work to read: then each code has one, with what those before it lack.
-MOST_BANDS = 16
-# Who has all of a band takes it from those who have a part, once they have this part of all their slots.
-ENOUGH = 0.25
 
 # The queues of a band; None is the whole pool, with every queue there is.
 Band: TypeAlias = frozenset[str] | None
@@ -87,7 +84,7 @@ def bands_for(codes: Collection[Code | None]) -> list[Band]:
     for family in families:
         key = tuple(code.has(family) + code.has_all(family) for code in known)
         served[key] = served.get(key, frozenset()) | family
-    if len(served) <= MOST_BANDS:
+    if len(served) <= LEASE.most_bands:
         return list(served.values())
     bands: list[Band] = []
     for code in known:
@@ -175,7 +172,7 @@ def members(band: Band, peers: Sequence[Peer], codes: Codes) -> list[Peer]:
     known = [(peer, code) for peer in peers if (code := codes.get(peer.id)) is not None]
     some = [peer for peer, code in known if code.has(band)]
     full = [peer for peer, code in known if code.has_all(band)]
-    is_enough = sum(p.slots for p in full) >= ENOUGH * sum(p.slots for p in some)
+    is_enough = sum(p.slots for p in full) >= LEASE.enough * sum(p.slots for p in some)
     return full if full and is_enough else some
 
 

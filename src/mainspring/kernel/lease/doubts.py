@@ -12,11 +12,10 @@ from mainspring.kernel.lease.holds import LostRun, gone_arguments, lost_of
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
-# The database is asked at most so often (seconds).
-LOOK_UP_EVERY = 0.1
 
 
 class Doubts:
@@ -61,7 +60,7 @@ class Doubts:
                     rows = await connection.rows(SQL["find_gone"], LostRun, **gone_arguments(runs))
                 lost = lost_of(runs, rows)
                 self._stop([run for run in runs if lost.get(run.token) in ("gone", "changed")])
-                await asyncio.sleep(LOOK_UP_EVERY)
+                await asyncio.sleep(LEASE.doubts_every)
         except Exception as error:  # the heart's next looks find them
             log.warning("call_off.waiting", extra={"error": str(error)})
         finally:

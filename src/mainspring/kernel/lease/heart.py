@@ -22,7 +22,7 @@ from mainspring.db.literals import as_rows
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.session import Session
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.lease import parts
+from mainspring.kernel.endpoint import AwayNews
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death, free_leases
 from mainspring.kernel.lease.holds import Holds, OwnHold
@@ -36,23 +36,9 @@ from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.loop_watch import LoopWatch
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import LEASE
 
 log = logging.getLogger("mainspring")
-
-# A worker with more visits than slots looks this often whether another one is idle (seconds).
-SHARE_EVERY = 0.25
-# A new connection is waited for so long, as a part of the lease time; then the clock is looked at again.
-CONNECT_WITHIN = 0.15
-# A lease that is shorter than so many round trips may end during a turn. That is said when even the
-# shortest of so many beats took that long.
-ROUND_TRIPS = 50
-ROUND_TRIPS_SEEN = 5
-# At rest one beat in so many and one reads everything.
-RESTING_BEATS = 4
-# Visits that are locked when the worker leaves are tried so often, a tenth of a second apart.
-LEAVE_TRIES = 20
-# The database's clock is said to have jumped when it moved so much against ours (seconds).
-JUMP = 0.25
 
 
 class _DeclaredDead(Exception):
@@ -75,9 +61,11 @@ class Heart(threading.Thread):
         self._owned = owned
         self._loop_port = loop_port
         self._settings = settings
+        queues = list(queues)
         self._turns = {queue.name: queue.turns for queue in queues}
+        self._away = AwayNews(queues)
         self._watched = [*self._turns, *watched]  # whose settings are read
-        self._session = Session(database, patience=settings.lease * CONNECT_WITHIN)
+        self._session = Session(database, patience=settings.lease * LEASE.connect)
         self._session.call_between(self._beat_if_due)
         self.watchdog = Watchdog(
             owned, settings.lease, on=settings.fence == "exit", mark=settings.exit_mark
@@ -93,7 +81,7 @@ class Heart(threading.Thread):
         self._beat_at = 0.0  # when the last good beat was sent
         self._look_at = 0.0  # when a beat last asked for all others
         self._read_at = 0.0  # when it had the answer
-        self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS_SEEN)
+        self._round_trips: deque[float] = deque(maxlen=LEASE.round_trips_seen)
         self._said_short = False
         self._beat_now = False  # the next turn beats, whatever the time
         self._turn_at = 0.0  # when the turn that is under way began
@@ -144,7 +132,7 @@ class Heart(threading.Thread):
     def cut_if_hung(self) -> None:
         """The lease has ended and no beat came: break off what the thread waits for, if it hangs."""
         began = self._turn_at
-        if began and clock.local() - began > self._settings.lease / 2:
+        if began and clock.local() - began > self._settings.lease * LEASE.hung:
             self.cut()
 
     def cut(self) -> None:
@@ -163,7 +151,7 @@ class Heart(threading.Thread):
 
     def poke_share(self) -> None:
         """Visits wait here for a slot: if another worker is idle, it should have them now."""
-        if self._shards.is_shared and clock.local() - self._shared_at > SHARE_EVERY:
+        if self._shards.is_shared and clock.local() - self._shared_at > LEASE.share_every:
             self._shared_at = clock.local()
             self._overfull = True
             self._poke.set()
@@ -175,11 +163,14 @@ class Heart(threading.Thread):
         waits = [
             self._look_at + self._settings.beat_every - now,
             self._holds.next_in(now),
-            parts.EVERY if self._parts.unmet else math.inf,
+            LEASE.parts_every if self._parts.unmet else math.inf,
             # A run that begins while this thread sleeps must be held in time too.
-            max(0.05, self._loop_port.shortest_hold_after() / 2),
+            max(
+                LEASE.least_hold_sleep,
+                self._loop_port.shortest_hold_after() * LEASE.hold_part,
+            ),
         ]
-        return max(0.01, min(waits))
+        return max(LEASE.least_sleep, min(waits))
 
     def _fence_if_late(self) -> None:
         if clock.local() > self._owned.good_until and not self._was_fenced:
@@ -193,7 +184,8 @@ class Heart(threading.Thread):
     def _turn(self) -> None:
         if self._owned.worker_id is None or self._is_dead:
             self._join()
-        looks = self._beat_now or clock.local() >= self._look_at + self._settings.beat_every * 0.9
+        every = self._settings.beat_every * LEASE.beat_early
+        looks = self._beat_now or clock.local() >= self._look_at + every
         if looks:
             poked, self._beat_now = self._beat_now, False
             self._beat(poked)
@@ -241,6 +233,7 @@ class Heart(threading.Thread):
             launch=self._launch,
         )
         self._owned.join(worker_id)
+        self._away.joined()
         self._is_dead = False
         self._look_at = 0.0
         # The others should share now. If this is lost they will at their next beat; but we have joined.
@@ -277,7 +270,9 @@ class Heart(threading.Thread):
         others = self._holds.any_held or self._parts.unmet or self._loop_port.runner.hanging.runs
         if here or others or not same or self.leaving.is_set():
             return False
-        return not self._pooled and self._at_rest < RESTING_BEATS  # behind a pooler nobody is told
+        return (
+            not self._pooled and self._at_rest < LEASE.resting_beats
+        )  # behind a pooler nobody is told
 
     def _beat_if_due(self) -> None:
         """Between two statements: a turn of many must not last longer than the lease."""
@@ -290,6 +285,7 @@ class Heart(threading.Thread):
             "slots": 0 if self.leaving.is_set() else self._settings.concurrency,
             "free": self._loop_port.free_slots(),
             "hanging": as_rows(self._loop_port.runner.hanging.listed()),
+            "away": self._away.news(),
         }
         sent = clock.local()
         with self._session.undisturbed():
@@ -298,23 +294,24 @@ class Heart(threading.Thread):
         if now is None:
             raise _DeclaredDead
         self._beat_at = sent
+        self._away.answered()
         self.watchdog.beaten(sent)
         self._was_fenced = False
         jump = self._owned.time.seen(now, sent=sent, received=received)
-        if abs(jump) > JUMP and self.joined.is_set():
+        if abs(jump) > LEASE.jump and self.joined.is_set():
             self._loop_port.clock_jumped(jump)
         self._warn_of_short_lease(received - sent)
 
     def _warn_of_short_lease(self, round_trip: float) -> None:
         self._round_trips.append(round_trip)
         shortest, lease = min(self._round_trips), self._settings.lease
-        knows = len(self._round_trips) == ROUND_TRIPS_SEEN and not self._said_short
-        if not knows or shortest * ROUND_TRIPS <= lease:
+        knows = len(self._round_trips) == LEASE.round_trips_seen and not self._said_short
+        if not knows or shortest * LEASE.round_trips <= lease:
             return
         self._said_short = True
         text = (
             f"a round trip to the database takes {shortest * 1000:.0f} ms, which is long for a lease of "
-            f"{lease:g} s: set lease to at least {math.ceil(shortest * ROUND_TRIPS)} s, or move the "
+            f"{lease:g} s: set lease to at least {math.ceil(shortest * LEASE.round_trips)} s, or move the "
             "worker nearer to its database"
         )
         facts = {"lease_seconds": lease, "round_trip_ms": round(shortest * 1000), "text": text}
@@ -342,12 +339,12 @@ class Heart(threading.Thread):
         # a process that ends.
         session.begin_anew()
         try:
-            for _ in range(LEAVE_TRIES):
+            for _ in range(LEASE.leave_tries):
                 # A hold that is left (its row is locked just now) would be taken for a crash.
                 session.run(SQL["release_holds"], worker_id=me, runs=None)
                 if not session.rows(SQL["read_own_holds"], OwnHold, worker_id=me):
                     break
-                self._poke.wait(0.1)
+                self._poke.wait(LEASE.leave_again)
                 self._poke.clear()
             with session.transaction():
                 session.run(SQL["release_holds"], worker_id=me, runs=None)

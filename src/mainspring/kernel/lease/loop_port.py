@@ -22,12 +22,10 @@ from mainspring.kernel.read.reader import Reader
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run, Visit
 
 log = logging.getLogger("mainspring")
-# A visit that has waited here so long for a slot may go to another worker (seconds). Sooner, tasks that
-# take no time would go to and fro.
-SHARE_AFTER = 0.2
 
 
 class QueueRow(NamedTuple):
@@ -223,7 +221,7 @@ class LoopPort:
 
     def waiting_by_shard(self, queues: Collection[str]) -> dict[int, int]:
         """Visits that have waited here for a while; what a slot will take at once is not given away."""
-        return self.buffer.choice.waited_by_shard(clock.local(), SHARE_AFTER, queues)
+        return self.buffer.choice.waited_by_shard(clock.local(), LEASE.share_after, queues)
 
     def free_slots(self) -> int:
         if self.owned.closed:

@@ -15,9 +15,7 @@ from mainspring.kernel.limits.bucket import Part, QueueLimits, next_part
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
-
-# While a worker waits for its part of a limit it looks this often (seconds).
-EVERY = 0.1
+from mainspring.kernel.tuning import LEASE
 
 
 class Parts:
@@ -33,7 +31,7 @@ class Parts:
 
     def is_stale(self) -> bool:
         """Whether it is time to look again."""
-        return clock.local() - self._kept_at > EVERY
+        return clock.local() - self._kept_at > LEASE.parts_every
 
     def keep(self) -> None:
         """Bring every part in line with what is needed and what the others have."""

@@ -18,12 +18,10 @@ from mainspring.kernel.lease.bands import CLOSED, WHOLE, Cut, Piece, band_name, 
 from mainspring.kernel.lease.pool_view import PoolView
 from mainspring.kernel.lease.sharing import Lease
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import token
 
 log = logging.getLogger("mainspring")
-
-# So many shards are recut in one transaction: others wait for no longer than that takes.
-AT_ONCE = 256
 
 
 class PoolMember(NamedTuple):
@@ -37,11 +35,11 @@ def carry_out(view: PoolView, shards: Sequence[int], *, me: UUID, seconds: float
 
     Some at a time: no rule crosses shards, so each part is whole in itself.
     """
-    began, done = clock.local(), 0
-    for first in range(0, len(shards), AT_ONCE):
+    began, done, at_once = clock.local(), 0, LEASE.recut_at_once
+    for first in range(0, len(shards), at_once):
         if first and clock.local() - began > seconds:
             break
-        done += _carry_out(view, shards[first : first + AT_ONCE], me)
+        done += _carry_out(view, shards[first : first + at_once], me)
     if done:
         with view.session.transaction():
             view.session.run(SQL["forget_bands"], pool=view.pool)

@@ -35,6 +35,7 @@ from mainspring.kernel.lease.sharing import (
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import OWN, WorkerSettings
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import LAST_KEY, Position, token
 
 log = logging.getLogger("mainspring")
@@ -163,7 +164,7 @@ class Shards:
 
     def recut(self) -> bool:
         """Whether the pool's bands were written anew, as far as its living codes need others."""
-        wrong, seconds = self._view.badly_cut(), self._settings.beat_every / 2
+        wrong, seconds = self._view.badly_cut(), self._settings.beat_every * LEASE.recut_part
         return bool(wrong) and recut.carry_out(self._view, wrong, me=self._me, seconds=seconds)
 
     # -- take

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mainspring.kernel.settings import OWN
+from mainspring.kernel.tuning import LEASE
 
 
 class Peer(NamedTuple):
@@ -83,7 +84,7 @@ class Watch:
         that has moved may have done so just before the answer.
         """
         read_at = now if read_at is None else read_at
-        before = self._seen if now - self._last <= self._lease / 2 else {}
+        before = self._seen if now - self._last <= self._lease * LEASE.gap else {}
         self._last, self._seen = now, {}
         for peer in peers:
             seen = before.get(peer.id, Seen(peer.beat, read_at, moved=False))

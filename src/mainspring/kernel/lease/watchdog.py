@@ -18,10 +18,8 @@ from uuid import UUID
 
 from mainspring.kernel import clock
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.tuning import LEASE
 
-# Parts of the lease time: runs are stopped after the first, the process (if it must) ends after the second.
-FENCE_AFTER = 0.7
-EXIT_AFTER = 0.9
 EXIT_CODE = 1  # the interpreter's choice
 _MARK = struct.Struct("d16s")
 
@@ -41,11 +39,11 @@ class Watchdog:
     def beaten(self, sent: float) -> None:
         """A beat that was sent then is answered: the lease is in force anew."""
         with self._gate:
-            self._owned.lease_until(sent + self._lease * FENCE_AFTER)
-            self._ends_at = sent + self._lease * EXIT_AFTER
+            self._owned.lease_until(sent + self._lease * LEASE.fence)
+            self._ends_at = sent + self._lease * LEASE.exit
             if self._on:
                 left = self._ends_at - clock.local()
-                faulthandler.dump_traceback_later(max(0.01, left), exit=True)
+                faulthandler.dump_traceback_later(max(LEASE.least_exit, left), exit=True)
         self._write()
 
     def asking(self) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from mainspring.kernel.tuning import DEFAULT
+
 
 class Bucket:
     """Tokens that drip at a rate; a start takes one. Begins empty, holds a tenth of a second's worth."""
@@ -58,7 +60,7 @@ class Bucket:
         return min(self._size(), self._tokens + max(0.0, now - self._at) * self._rate)
 
     def _size(self) -> float:
-        return max(1.0, self._rate / 10)
+        return max(1.0, self._rate / DEFAULT.bucket_part)
 
 
 class Part(NamedTuple):

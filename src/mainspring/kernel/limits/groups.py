@@ -51,21 +51,21 @@ class Groups:
         self.rate: float | None = None
         # Runs of other workers that hold visits of a group in my shards, as of the last beat.
         self.foreign: dict[str, int] = {}
-        self._groups: dict[str, Group] = {}
+        self.by_name: dict[str, Group] = {}
         self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
         self._dropped: list[Visit] = []  # kept no longer: an earlier one took the place
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self.by_name)
 
     def __iter__(self) -> Iterator[Group]:
-        return iter(list(self._groups.values()))
+        return iter(list(self.by_name.values()))
 
     @property
     def keeps(self) -> int:
         """How many visits a full group keeps here."""
         tuning = self._tuning
-        return max(1, min(tuning.group_keeps, tuning.groups_keep // max(1, len(self._groups))))
+        return max(1, min(tuning.group_keeps, tuning.groups_keep // max(1, len(self.by_name))))
 
     def limit(self, concurrency: int | None, rate: float | None, now: float) -> bool:
         """Set the limits; whether they changed."""
@@ -85,9 +85,9 @@ class Groups:
     def admit(self, visit: Visit, now: float) -> str:
         """Whether a visit may start: 'started' (and counted), 'kept' here, or 'left' in the database."""
         assert visit.group is not None
-        group = self._groups.get(visit.group)
+        group = self.by_name.get(visit.group)
         if group is None:
-            group = self._groups[visit.group] = Group(visit.group, visit.shard)
+            group = self.by_name[visit.group] = Group(visit.group, visit.shard)
         if group.behind and group.left_from is not None and _order(visit) > group.left_from:
             return "left"
         if self._ready_at(group, now) > now:
@@ -146,7 +146,7 @@ class Groups:
     def ended(self, visit: Visit) -> list[Visit]:
         """A run has ended; answers the visits that may try now."""
         assert visit.group is not None
-        group = self._groups[visit.group]
+        group = self.by_name[visit.group]
         group.running -= 1
         return self.release(group)
 
@@ -166,7 +166,7 @@ class Groups:
         """Drop an idle group, unless its bucket is still filling: a new one would begin empty."""
         full_at = group.bucket.full_at() if group.bucket is not None else -math.inf
         if math.isinf(full_at):
-            self._groups.pop(group.name, None)
+            self.by_name.pop(group.name, None)
         else:
             self._set_alarm(group, full_at)
 
@@ -179,12 +179,12 @@ class Groups:
         freed: list[Visit] = []
         while self._alarms and self._alarms[0][0] <= now:
             at, name = heapq.heappop(self._alarms)
-            group = self._groups.get(name)
+            group = self.by_name.get(name)
             if group is None or group.alarm_at != at:
                 continue
             group.alarm_at = math.inf
             if group.idle:
-                self._groups.pop(group.name)
+                self.by_name.pop(group.name)
             else:
                 freed += self.release(group)
         return freed
@@ -193,16 +193,16 @@ class Groups:
         """Groups with room, nothing kept, and more in the database."""
         limit = math.inf if self.concurrency is None else self.concurrency
         return [
-            g.name for g in self._groups.values() if g.behind and not g.kept and g.running < limit
+            g.name for g in self.by_name.values() if g.behind and not g.kept and g.running < limit
         ]
 
     def behind(self) -> list[str]:
         """Groups whose visits the reads of levels pass over."""
-        return [group.name for group in self._groups.values() if group.behind]
+        return [group.name for group in self.by_name.values() if group.behind]
 
     def stale(self, name: str) -> list[Visit]:
         """What is kept here is too old: answers it, to be forgotten; the group is read anew."""
-        group = self._groups.get(name)
+        group = self.by_name.get(name)
         if group is None:
             return []
         kept, group.kept = group.kept, []
@@ -211,12 +211,12 @@ class Groups:
 
     def is_behind(self, name: str) -> bool:
         """Whether the database has more of this group than is here."""
-        group = self._groups.get(name)
+        group = self.by_name.get(name)
         return group is not None and group.behind
 
     def refill(self, name: str, visits: list[Visit], *, more: bool) -> list[Visit]:
         """What a read of the group brought; answers the visits that may try now."""
-        group = self._groups.get(name)
+        group = self.by_name.get(name)
         if group is None:
             return visits
         group.behind = more

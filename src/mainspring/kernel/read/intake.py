@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
+from mainspring.kernel.outcome import Again, Postponed, Retry
 from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.read.orders import (
     Ask,
@@ -30,7 +31,7 @@ from mainspring.kernel.run.fairness import BACKGROUND_BELOW
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.tuning import Tuning
-from mainspring.kernel.visit import DEFAULT_PRIORITY, END, PRIORITIES, START, Position, Visit
+from mainspring.kernel.visit import DEFAULT_PRIORITY, END, PRIORITIES, START, Position, Run, Visit
 
 
 class Intake:
@@ -49,9 +50,10 @@ class Intake:
         self._time_at = time_at  # the database's time at a local moment
         self.levels = {queue: self._cursors_of(queue) for queue in buffer.queues}
         self.cursors = [cursor for levels in self.levels.values() for cursor in levels]
-        self._page = min(settings.page, max(100, 2 * settings.concurrency))
-        self._bytes = 200.0  # of a payload, on average
+        self._page = min(settings.page, max(tuning.first_page, 2 * settings.concurrency))
+        self._bytes = tuning.first_bytes  # of a payload, on average
         self._look_at = 0.0
+        self._look_cost = 0.0  # seconds of the last read; many small ones after it do not hide it
         self._sweep_at = 0.0
         self._sweep_again = False  # asked for since the last one began
         self._sweeping: dict[Cursor, tuple[Position, Position]] | None = None  # after and up to
@@ -90,8 +92,25 @@ class Intake:
         self._step_back(visit, visit.due - self._tuning.moment)
         self.told()
 
-    def settled(self, visit: Visit, due: float, now: float) -> None:
-        """A visit of mine goes on, due at this time of the database's, as far as we know it, or later."""
+    def settled(self, run: Run, answer: str, now: float) -> bool:
+        """The database has answered for a run of mine. Returns whether its visit goes on."""
+        if answer in ("superseded", "rerun"):
+            self.left(run.visit)
+            return True
+        # Nothing is made due before the end of its run (by the database's clock as it was, or as it is
+        # should it have jumped): what was due before that is not read again.
+        ended = min(run.started, self._time_at(run.began)) + run.seconds
+        match run.outcome:
+            case Retry(after=after) | Postponed(after=after) | Again(after=after, at=None):
+                self.goes_on(run.visit, ended + after, now)
+            case Again(at=at) if at is not None:
+                self.goes_on(run.visit, max(ended, at.timestamp()), now)
+            case _:
+                return False
+        return True
+
+    def goes_on(self, visit: Visit, due: float, now: float) -> None:
+        """A visit of mine is due at this time of the database's, as far as we know it, or later."""
         due -= self._tuning.clock_error
         if due <= self._time_at(now):
             self._step_back(visit, due)
@@ -129,9 +148,9 @@ class Intake:
 
     def due(self, now: float, room: Room) -> Order:
         """The next thing to do."""
-        if not self._has_read_groups and (hungry := self._hungry_groups()):
+        if not self._has_read_groups and (hungry := self._buffer.hungry_groups()):
             self._has_read_groups = True
-            return ReadGroups(hungry)
+            return ReadGroups(hungry[: self._tuning.most_groups])
         self._has_read_groups = False
         if self._sweeping is not None or (now >= self._sweep_at and not self._has_swept):
             return self._sweep(now, room)
@@ -146,12 +165,6 @@ class Intake:
         if self._buffer.size or room.unsettled > self._tuning.few_unsettled:
             return self._stay_busy(now, room)
         return self._sleep(now, room)
-
-    def _hungry_groups(self) -> list[tuple[str, str]]:
-        """Groups with nothing left in memory, room for it, and more in the database."""
-        queues = self._buffer.queues.values()
-        hungry = [(queue.name, name) for queue in queues for name in queue.groups.hungry()]
-        return hungry[: self._tuning.most_groups]
 
     def _read(
         self,
@@ -184,8 +197,9 @@ class Intake:
             if cursor.more and cursor.priority > least
         ]
         if look and wanting:
-            every = self._tuning.look_every * max(1.0, len(self._buffer.queues) / 10)
-            self._look_at = now + every
+            looks = max(1.0, len(self._buffer.queues) / self._tuning.queues_a_look)
+            pause = min(self._tuning.look_part * self._look_cost, self._tuning.dearest_look)
+            self._look_at = now + max(self._tuning.look_every * looks, pause)
         return wanting
 
     def _least(self, queue: QueueState, gives_way: bool) -> int:
@@ -247,7 +261,7 @@ class Intake:
         if told != room.asleep and now - self._flagged_at > self._tuning.flag_every:
             return Flag(told)
         look_at = max(self._look_at, now + self._tuning.look_every)
-        return Rest(max(now + 0.01, min(self._sweep_at, look_at)), for_room=True)
+        return Rest(max(now + self._tuning.least_rest, min(self._sweep_at, look_at)), for_room=True)
 
     def _sleep(self, now: float, room: Room) -> Order:
         """Nothing to do: say so, look once more, ask when the next visit is due, then wait."""
@@ -269,9 +283,10 @@ class Intake:
 
     # -- what came of it
 
-    def answered(self, read: Read, pages: Pages) -> None:
+    def answered(self, read: Read, pages: Pages, now: float) -> None:
         """A read of levels was answered: everything due by then, unless a page was full."""
         self._read_as_of = read.as_of
+        self._look_cost = max(now - read.sent, self._look_cost / 2)
         most = 0
         for cursor, _, _, asked in read.levels:
             page = pages.get(cursor.level, [])
@@ -347,7 +362,7 @@ class Intake:
         if not visits:
             return
         mean = sum(len(v.payload) for v in visits) / len(visits)
-        self._bytes = 0.7 * self._bytes + 0.3 * mean
+        self._bytes += self._tuning.newest_bytes * (mean - self._bytes)
         fitting = int(self._tuning.page_bytes / max(1.0, self._bytes))
         limit = max(self._tuning.least_page, min(self._settings.page, fitting))
         if len(visits) >= most:

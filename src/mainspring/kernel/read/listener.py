@@ -13,12 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 from mainspring.db.database import Connection
 from mainspring.db.reconnecting import Line, Reconnecting
+from mainspring.kernel.tuning import DEFAULT
 
 log = logging.getLogger("mainspring")
 CHANNEL = "mainspring"
-# A word that has the worker beat is followed at most so often (seconds), however often it is said.
-_SELDOM = 0.1
-_MOST_WORDS = 100  # of different ones that wait: there are few pools
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,7 +43,7 @@ class Listener:
         self._later: set[str] = set()  # words that will be
 
     async def run(self) -> None:
-        reconnecting = Reconnecting("listen.waiting", first=0.2)
+        reconnecting = Reconnecting("listen.waiting", first=DEFAULT.listen_again)
         while True:
             try:
                 connection = await self._line.get()
@@ -63,10 +61,10 @@ class Listener:
         """Until the connection is lost; a question now and then finds one that died silently."""
         while not lost.is_set():
             try:
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(DEFAULT.silent):
                     await lost.wait()
             except TimeoutError:
-                await connection.execute("select 1", timeout=10)
+                await connection.execute("select 1", timeout=DEFAULT.silent_answer)
         raise ConnectionError("the listening connection was closed")
 
     def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
@@ -82,9 +80,9 @@ class Listener:
         at = self._next_at.get(word, 0.0)
         if at <= loop.time():
             self._next_at = {w: t for w, t in self._next_at.items() if t > loop.time()}
-            self._next_at[word] = loop.time() + _SELDOM
+            self._next_at[word] = loop.time() + DEFAULT.word_every
             action(*values)
-        elif word not in self._later and len(self._later) < _MOST_WORDS:
+        elif word not in self._later and len(self._later) < DEFAULT.most_words:
             self._later.add(word)
             loop.call_at(at, self._do_later, word, action, *values)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mainspring.kernel.read.cursor import Cursor
-from mainspring.kernel.visit import Position, Visit
+from mainspring.kernel.visit import Position, Visit, instant
+
+_visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
+
+# Between the queue and the group of what a statement passes over; no queue's name contains it.
+UNIT = "\x1f"
 
 LevelName = tuple[str, int]
+GroupName = tuple[str, str | None]
 Pages = Mapping[LevelName, list[Visit]]
 
 
@@ -39,12 +45,47 @@ class Read:
     as_of: float
     is_sweep: bool = False
 
+    @property
+    def queues(self) -> list[str]:
+        return [level.cursor.queue for level in self.levels]
+
+    def arguments(self, places: Sequence[int]) -> dict[str, list[object]]:
+        """Of read_due, for the levels at these places."""
+        levels = [self.levels[n] for n in places]
+        return {
+            "queues": [level.cursor.queue for level in levels],
+            "priorities": [level.cursor.priority for level in levels],
+            "after_due": [instant(level.after[0]) for level in levels],
+            "after_key": [level.after[1] for level in levels],
+            "upto_due": [instant(level.upto[0]) for level in levels],
+            "upto_key": [level.upto[1] for level in levels],
+            "most": [level.most for level in levels],
+        }
+
+    def visits(self, rows: Sequence[Any]) -> list[Visit]:
+        return [_visit(*row, self.sent) for row in rows]
+
 
 @dataclass(frozen=True, slots=True)
 class ReadGroups:
     """Read these groups (queue, group): they had to leave visits in the database and have room again."""
 
     groups: Sequence[tuple[str, str]]
+
+    def arguments(self) -> dict[str, list[str]]:
+        """Of read_group."""
+        return {
+            "queues": [queue for queue, _ in self.groups],
+            "groups": [group for _, group in self.groups],
+        }
+
+    def visits(self, rows: Sequence[Any], sent: float) -> Mapping[GroupName, list[Visit]]:
+        """Those of each group, sent for at that local moment."""
+        found: dict[GroupName, list[Visit]] = {}
+        for row in rows:
+            visit = _visit(*row, sent)
+            found.setdefault((visit.queue, visit.group), []).append(visit)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,34 +10,29 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from mainspring.db.database import Database
-from mainspring.db.reconnecting import Reconnecting
+from mainspring.db.reconnecting import for_ever
 from mainspring.db.shared import SharedLine
 from mainspring.kernel import clock, crash_points
+from mainspring.kernel.outcome import Done
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.intake import Intake, by_level
-from mainspring.kernel.read.orders import Ask, Flag, Read, ReadGroups, Rest, Room
+from mainspring.kernel.read.orders import UNIT, Ask, Flag, Read, ReadGroups, Rest, Room
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.settings import Prepare, WorkerSettings
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Visit, instant, shard_mask
+from mainspring.kernel.visit import Run, Visit, instant, shard_mask
 
-_visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
-# Between the queue and the group of what a statement passes over; no queue's name contains it.
-UNIT = "\x1f"
 # Settings of the reader's connection. A page comes in the order of visit_due: with statistics of an
 # empty table the planner would rather walk the primary key and sort.
 READS_IN_ORDER = {"enable_sort": "off", "enable_bitmapscan": "off"}
 
 log = logging.getLogger("mainspring")
-
-
-class ShardsChanged(Exception):
-    """Shards came or went while a read was under way: its page is not taken in."""
 
 
 class Reader:
@@ -50,8 +45,8 @@ class Reader:
         owned: Owned,
         buffer: Buffer,
         settings: WorkerSettings,
-        unsettled: Callable[[], int] = lambda: 0,
-        filled: Callable[[], None] = lambda: None,
+        unsettled: Callable[[], int],
+        filled: Callable[[], None],
     ) -> None:
         self._database = database
         self._line = line
@@ -65,9 +60,7 @@ class Reader:
         self._woken = asyncio.Event()
         self._told = False  # there may be something to read, not only room for it
         self._asleep_as: UUID | None = None  # the worker whose row says that it sleeps
-        self._stepped_back = (
-            0.0  # the database's clock, by so many seconds that nobody has followed yet
-        )
+        self._stepped_back = 0.0  # seconds of the database's clock that nobody has followed yet
 
     def wake(self) -> None:
         """There may be something to read: look at once."""
@@ -101,30 +94,29 @@ class Reader:
         self.intake.left(visit)
         self.wake()
 
-    def settled(self, visit: Visit, due: float) -> None:
-        self.intake.settled(visit, due, clock.local())
-        self.wake()
+    def settled(self, runs: Sequence[Run], answer: str) -> bool:
+        """The database has answered for these runs. Returns whether the slots have anything to look at: a
+        visit goes on, or its group has room."""
+        if answer == "settled":
+            runs = [run for run in runs if type(run.outcome) is not Done or run.visit.group]
+        going_on = [self.intake.settled(run, answer, clock.local()) for run in runs]
+        if any(going_on) or any(self._buffer.has_behind(run.visit) for run in runs):
+            self.wake()
+        return bool(runs)
 
     async def run(self) -> None:
         """Read for ever, through any outage."""
-        reconnecting = Reconnecting("read.waiting")
-        while True:
-            try:
-                await self._step()
-                reconnecting.worked()
-            except ShardsChanged:
-                self.intake.failed()
-            except Exception as error:
-                self._asleep_as = None
-                self.intake.failed()
-                await reconnecting.wait(error)
+        await for_ever(self._step, "read.waiting", self._failed)
+
+    def _failed(self) -> None:
+        self._asleep_as = None
+        self.intake.failed()
 
     async def _step(self) -> None:
         self._woken.clear()
         self._told = False
-        now = clock.local()
-        if not self._owned.shards or now > self._owned.good_until:
-            await self._wait(now + self._poll)
+        if not self._owned.shards or clock.local() > self._owned.good_until:
+            await self._wait(clock.local() + self._poll)
             return
         if self._stepped_back:
             await self._follow_clock(self._stepped_back)
@@ -133,8 +125,8 @@ class Reader:
         match self.intake.due(clock.local(), room):
             case Read() as read:
                 await self._read(read)
-            case ReadGroups(groups=groups):
-                await self._read_groups(groups)
+            case ReadGroups() as read_groups:
+                await self._read_groups(read_groups)
             case Flag(asleep=asleep):
                 await self._set_asleep(asleep)
             case Ask(since=since):
@@ -151,13 +143,17 @@ class Reader:
             log.info("clock.followed", extra={"visits": len(rows)})
 
     async def _read(self, read: Read) -> None:
-        pages = by_level(await self._fetch(read))
+        changes, found = self._owned.changes, await self._fetch(read)
+        if changes != self._owned.changes:
+            self.intake.failed()  # what was read may be held by others now
+            return
+        pages = by_level(found)
         fresh = {level: self._new_of(page) for level, page in pages.items()}
         wanted = list(pages)
         if read.is_sweep:
             wanted = self.intake.swept(read, pages, fresh, clock.local())
         else:
-            self.intake.answered(read, pages)
+            self.intake.answered(read, pages, clock.local())
         for level in wanted:
             if fresh[level]:
                 self._buffer.add_page(*level, fresh[level])
@@ -171,37 +167,25 @@ class Reader:
 
     async def _fetch(self, read: Read) -> list[Visit]:
         self._buffer.read_sent()
-        changes = self._owned.changes
         visits: list[Visit] = []
-        queues = [cursor.queue for cursor, *_ in read.levels]
-        for shards, places in self._owned.by_shards(queues, self._database.shard_count):
-            levels = [read.levels[n] for n in places]
+        for shards, places in self._owned.by_shards(read.queues, self._database.shard_count):
             mask = None if shards is None else shard_mask(shards, self._database.shard_count)
             rows = await self._ask(
                 "read_due",
-                queues=[level.cursor.queue for level in levels],
-                priorities=[level.cursor.priority for level in levels],
-                after_due=[instant(level.after[0]) for level in levels],
-                after_key=[level.after[1] for level in levels],
-                upto_due=[instant(level.upto[0]) for level in levels],
-                upto_key=[level.upto[1] for level in levels],
-                most=[level.most for level in levels],
+                **read.arguments(places),
                 shards=mask,
                 behind=[f"{queue}{UNIT}{grp}" for queue, grp in self._buffer.behind_groups()],
                 worker_id=self._owned.worker_id,
             )
-            visits += [_visit(*row, read.sent) for row in rows]
+            visits += read.visits(rows)
         crash_points.passed("page.read")
         if self._prepares and visits:
             await self._prepare(visits)
-        if changes != self._owned.changes:
-            raise ShardsChanged  # what was read may be held by others now
         return visits
 
-    async def _ask(self, statement: str, **values: Any) -> Any:
-        arguments = SQL[statement].arguments(values)
+    async def _ask(self, statement: str, **values: object) -> Sequence[Any]:
         async with self._line.use() as connection:
-            return await self._database.fetch(connection, SQL[statement], *arguments)
+            return await connection.send(SQL[statement], values)
 
     async def _prepare(self, visits: Sequence[Visit]) -> None:
         """Tell the layers that want to know it what was read, but what may have to wait for a limit."""
@@ -213,28 +197,25 @@ class Reader:
         for prepare, some in told.items():
             await prepare(some)
 
-    async def _read_groups(self, hungry: Sequence[tuple[str, str]]) -> None:
+    async def _read_groups(self, read: ReadGroups) -> None:
         # Runs that are not held yet are still due in the database: read past them.
         under_way = Counter((run.visit.queue, run.visit.group) for run in self._owned.snapshot())
-        most = [self._buffer.queues[name[0]].groups.keeps + under_way[name] for name in hungry]
+        most = [self._buffer.queues[name[0]].groups.keeps + under_way[name] for name in read.groups]
         self._buffer.read_sent()
         sent, changes = clock.local(), self._owned.changes
         rows = await self._ask(
             "read_group",
-            queues=[queue for queue, _ in hungry],
-            groups=[group for _, group in hungry],
+            **read.arguments(),
             most=most,
             worker_id=self._owned.worker_id,
         )
         if changes != self._owned.changes:
-            raise ShardsChanged
-        found: dict[tuple[str, str | None], list[Visit]] = {}
-        for row in rows:
-            visit = _visit(*row, sent)
-            found.setdefault((visit.queue, visit.group), []).append(visit)
-        for name, asked in zip(hungry, most, strict=True):
+            self.intake.failed()
+            return
+        found = read.visits(rows, sent)
+        for name, limit in zip(read.groups, most, strict=True):
             page = found.get(name, [])
-            self._buffer.refill(*name, self._new_of(page), more=len(page) >= asked)
+            self._buffer.refill(*name, self._new_of(page), more=len(page) >= limit)
         self._filled()
 
     async def _next_due(self, since: float) -> float | None:
@@ -262,9 +243,7 @@ class Reader:
 
     async def _wait(self, until: float) -> bool:
         """Whether we were woken before the time was up."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(until - clock.local()):
                 await self._woken.wait()
-        except TimeoutError:
-            return False
-        return True
+        return self._woken.is_set()

@@ -1,12 +1,10 @@
 """Running: slots execute the visits that were read, and the buffer chooses the next.
 
 buffer.py      visits that wait for a slot, and what keeps each of them back
-choice.py      the levels that have visits, and which of them the next is taken from
-fairness.py    whether a visit may start now, as far as other queues are concerned
+fairness.py    which visit starts next, and whether it may, as far as other queues are concerned
 hanging.py     stops runs; those that do not end go on outside of their slots
-level.py       the waiting visits of one queue and priority, the oldest first
 loop_watch.py  finds out that a task blocks the event loop, and on which line
-queue.py       a queue in memory: its settings, limits, groups and known keys
+queue.py       a queue in memory: its settings, limits, groups, known keys and waiting visits
 run_log.py     the log events of runs: began, held, ended, failed
 runner.py      the slots: start a run, wait for it, stop it, note its outcome
 suspects.py    visits that may have killed a worker are started a few at a time

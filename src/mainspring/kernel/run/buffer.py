@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mainspring.kernel.limits.groups import Groups
 from mainspring.kernel.limits.turns import Turns
-from mainspring.kernel.run.choice import Choice
-from mainspring.kernel.run.fairness import BACKGROUND_BELOW, Fairness
+from mainspring.kernel.run.fairness import BACKGROUND_BELOW, Choice, Fairness
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.tuning import DEFAULT, Tuning
@@ -110,21 +109,24 @@ class Buffer:
                 queue = self.queues[visit.queue]
                 gives_way = fairness.started(visit, queue, now)
                 weighed = queue.limited or queue.one_by_one or visit.group is not None
-                choice.follow_only(None if weighed or gives_way else level)
+                choice.follow(None if weighed or gives_way else level)
                 return visit
         return None
 
     def another(self, now: float) -> Visit | None:
         """The visit that follows the one popped last, in the place of that, which has just ended; None if
         a choice must be made."""
-        visit = self.choice.follow(now, self.tuning.stale)
+        choice = self.choice
+        level = choice.followed
+        if level is None or (self.fairness.shares and choice.owes):
+            return None
+        visit = level.follow(choice.rival, now - self.tuning.stale)
         if visit is None:
             return None
-        queue = self.queues[visit.queue]
-        if not queue.levels[visit.priority]:
-            self.choice.note_empty(visit.queue, visit.priority)
+        if not level.pages:
+            choice.note_empty(visit.queue, visit.priority)
         if self.fairness.shares:
-            self.fairness.count_start(queue)
+            self.fairness.count_start(self.queues[visit.queue])
         return visit
 
     def _read_again(self, visit: Visit) -> None:
@@ -177,7 +179,7 @@ class Buffer:
     def _take_slot(self, queue: QueueState) -> None:
         if self.fairness.leaves:
             self.fairness.take_slot(queue)
-        queue.running += 1
+        queue.began()
 
     # -- the end of a run
 
@@ -185,7 +187,7 @@ class Buffer:
         """A run has ended: its place in queue and group is free, whatever its settle will say.
         Answers whether that lets visits of its group try."""
         queue = self.queues[visit.queue]
-        queue.running -= 1
+        queue.ended()
         if self.fairness.leaves:
             self.fairness.free_slot(queue)
         return visit.group is not None and self._place_all(queue.groups.ended(visit))
@@ -235,13 +237,25 @@ class Buffer:
 
     def release_rated(self, now: float) -> None:
         """Groups whose rate allows a start by now may try their first."""
-        for queue in self.queues.values():
-            if len(queue.groups):
-                self._place_all(queue.groups.release_rated(now))
+        for queue in self._grouped:
+            self._place_all(queue.groups.release_rated(now))
 
     def behind_groups(self) -> list[tuple[str, str]]:
         """Groups whose visits the level reads pass over: (queue, group)."""
-        return [(q.name, name) for q in self.queues.values() for name in q.groups.behind()]
+        return [(q.name, name) for q in self._grouped for name in q.groups.behind()]
+
+    def has_behind(self, visit: Visit) -> bool:
+        """Whether the database has more of its group than is here."""
+        return visit.group is not None and self.queues[visit.queue].groups.is_behind(visit.group)
+
+    def hungry_groups(self) -> list[tuple[str, str]]:
+        """Groups with nothing left in memory, room for it, and more in the database: (queue, group)."""
+        return [(q.name, name) for q in self._grouped for name in q.groups.hungry()]
+
+    @property
+    def _grouped(self) -> list[QueueState]:
+        """Queues that have groups just now."""
+        return [queue for queue in self.queues.values() if queue.groups.by_name]
 
     def refill(self, queue_name: str, group_name: str, visits: list[Visit], *, more: bool) -> None:
         """What a group read brought: as many as there is room for may try at once."""

@@ -1,23 +1,32 @@
-"""Fairness: whether a visit may start now, as far as the other queues are concerned. Pure, no I/O.
+"""Which visit starts next, and whether it may, as far as the other queues are concerned. Pure, no I/O.
 
-Four rules. Queues with a *share* (a crawl) have together at most that share of the slots, and at least
-that share of the starts. Queues that *leave slots* take none of the last free ones while others of them
-have none. The engine's own queues are *beside*: they need no slot when all are taken (see Choice).
-*Background* priorities (0 to 2) give way: while other work is about, few of their starts are unsettled
-at a time, for what has begun is not interrupted. Starts that are owed to a share are had all the same.
+The greatest priority goes first, within it the oldest (Choice). What keeps a queue back keeps back no
+other. Four rules weigh queues against each other (Fairness). Queues with a *share* (a crawl) have together
+at most that share of the slots, and at least that share of the starts. Queues that *leave slots* take none
+of the last free ones while others of them have none. The engine's own queues are *beside*: they need no
+slot when all are taken. *Background* priorities (0 to 2) give way: while other work is about, few of their
+starts are unsettled at a time, for what has begun is not interrupted. Starts that are owed to a share are
+had all the same. tests/model/fairness_protocol.py walks them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 
-from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.run.queue import Level, QueueState
 from mainspring.kernel.tuning import Tuning
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel.visit import END, PRIORITIES, Position, Run, Visit
 
 # Priorities below this are background work.
 BACKGROUND_BELOW = 3
+_URGENT_FIRST = tuple(reversed(PRIORITIES))
+Levels = list[dict[str, QueueState]]  # by priority
+
+
+def _levels() -> Levels:
+    return [{} for _ in PRIORITIES]
 
 
 class Fairness:
@@ -32,20 +41,13 @@ class Fairness:
         self._credit = 0.0  # starts that are owed to queues with a share; one at most
         self._without_run = sum(queue.settings.leaves_slots for queue in queues)
         self._taken = 0  # slots
-        self._spare = slots // 4 if self._without_run else 0  # left to those who have none
+        # So many slots are left to those who have none.
+        self._spare = slots // tuning.spare_part if self._without_run else 0
+        self.shares = bool(self._shared)  # starts have to be counted
+        self.leaves = self._spare > 0  # slots have to be counted
         self._live_until = -math.inf  # other work is about until then
         # Versions of background visits that were started while it was: until when each counts.
         self._under_way: dict[int, float] = {}
-
-    @property
-    def shares(self) -> bool:
-        """Whether starts have to be counted."""
-        return bool(self._shared)
-
-    @property
-    def leaves(self) -> bool:
-        """Whether slots have to be counted."""
-        return self._spare > 0
 
     @property
     def owes(self) -> bool:
@@ -61,11 +63,20 @@ class Fairness:
         return self._spare > 0 and self._must_leave(queue)
 
     def is_crowded(self, queue: QueueState) -> bool:
-        """Whether queues with a share have it already."""
-        share = queue.settings.share
-        if share is None:
+        """Whether queues with a share have it already. Those with a greater one than its own keep a queue
+        back only when they have theirs: else it would wait as long as they have anything to run."""
+        mine = queue.settings.share
+        if mine is None:
             return False
-        return sum(q.running for q in self._shared) >= max(1, int(share * self._slots))
+        running = no_greater = 0
+        for other in self._shared:
+            running += other.running
+            if (other.settings.share or 0.0) <= mine:
+                no_greater += other.running
+        return running >= self._slots_of(self._share) or no_greater >= self._slots_of(mine)
+
+    def _slots_of(self, share: float) -> int:
+        return max(1, int(share * self._slots))
 
     def _must_leave(self, queue: QueueState) -> bool:
         """Whether the free slots are for queues that have no run yet."""
@@ -112,23 +123,19 @@ class Fairness:
             del self._under_way[version]
 
     def count_start(self, queue: QueueState) -> bool:
-        """Every start of another queue owes those with a share a part of one. Returns whether this one
-        was owed."""
-        was_owed = self.owes
-        if queue.settings.share is None:
-            self._credit = min(1.0, self._credit + self._share)
-            return False
-        self._credit = 0.0
-        return was_owed
+        """Every start earns those with a share that part of one. Returns whether this one was owed."""
+        was_owed, is_theirs = self.owes, queue.settings.share is not None
+        self._credit = max(0.0, min(1.0, self._credit + self._share - is_theirs))
+        return was_owed and is_theirs
 
     def take_slot(self, queue: QueueState) -> None:
         """Before the run is counted."""
         self._without_run -= queue.settings.leaves_slots and not queue.running
-        self._taken += queue.settings.needs_slot
+        self._taken += queue.needs_slot
 
     def free_slot(self, queue: QueueState) -> None:
         """After the run is no longer counted."""
-        self._taken -= queue.settings.needs_slot
+        self._taken -= queue.needs_slot
         self._without_run += queue.settings.leaves_slots and not queue.running
 
     def settled(self, runs: Iterable[Run]) -> bool:
@@ -139,3 +146,142 @@ class Fairness:
         for run in runs:
             self._under_way.pop(run.visit.version, None)
         return len(self._under_way) < before
+
+
+class Choice:
+    """Queues that have visits of each priority: a choice looks only at these."""
+
+    def __init__(self, fairness: Fairness) -> None:
+        self._fairness = fairness
+        self._all, self._shared, self._beside = _levels(), _levels(), _levels()
+        # When nothing could start: the local time at which it may find something.
+        self.next_at = math.inf
+        # The level that was chosen last, if others of it may follow without a choice between queues: up
+        # to the position of the next visit that waits with the same priority.
+        self.followed: Level | None = None
+        self.rival: Position = END
+
+    def __iter__(self) -> Iterator[tuple[QueueState, int]]:
+        """Levels that have visits, the least urgent first. The heart asks too, from its thread."""
+        for priority, queues in enumerate(self._all):
+            for queue in list(queues.values()):
+                yield queue, priority
+
+    def note(self, queue: QueueState, priority: int) -> None:
+        """A level has visits."""
+        self._all[priority][queue.name] = queue
+        if queue.settings.share is not None:
+            self._shared[priority][queue.name] = queue
+        if not queue.needs_slot:
+            self._beside[priority][queue.name] = queue
+
+    def note_empty(self, name: str, priority: int) -> None:
+        """A level has none any more."""
+        for levels in (self._all, self._shared, self._beside):
+            levels[priority].pop(name, None)
+
+    @property
+    def has_beside(self) -> bool:
+        """Whether any visit waits that needs no slot."""
+        return any(self._beside)
+
+    def only_below(self, priority: int) -> bool:
+        """Whether there are visits, all of a lower priority than this."""
+        return any(self._all[:priority]) and not any(self._all[priority:])
+
+    def startable(self, now: float) -> int:
+        """Visits that wait for nothing but a slot, as far as their queues are concerned."""
+        opens = self._fairness.opens_at(now) <= now
+        return sum(
+            len(queue.levels[priority])
+            # Only a queue with visits is asked when it is ready: to be asked is to want a part.
+            for queue, priority in self
+            if (opens or priority >= BACKGROUND_BELOW)
+            and (not queue.limited or queue.ready_at(now) <= now)
+            and not self._fairness.is_crowded(queue)
+        )
+
+    def waited_by_shard(
+        self, now: float, seconds: float, queues: Collection[str]
+    ) -> dict[int, int]:
+        """How many visits of these queues have waited so long, where only slots are in their way. How long
+        one has waited that was not read is not known."""
+        return Counter(
+            visit.shard
+            for queue, priority in self
+            if queue.concurrency is None and not queue.is_shut and queue.name in queues
+            for visit in queue.levels[priority]
+            if not 0 <= now - visit.read_at < seconds
+        )
+
+    def can_start(self, now: float) -> bool:
+        """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
+        self.next_at = math.inf
+        if self._owed(now) is not None:
+            return True
+        for priority in _URGENT_FIRST:
+            if self._all[priority] and self._is_open(priority, now):
+                for queue in self._all[priority].values():
+                    if not self._fairness.keeps_back(queue) and self._is_ready(queue, now):
+                        return True
+        return False
+
+    def best(self, now: float, *, beside: bool) -> Level | None:
+        """The level of the greatest priority, and within it of the oldest visit, that may start.
+        `beside`: only of queues that need no slot."""
+        self.next_at = math.inf
+        if beside:
+            return self._best_of(self._beside, now)
+        owed = self._owed(now)
+        return self._best_of(self._all, now) if owed is None else owed
+
+    def follow(self, level: Level | None) -> None:
+        """Visits of this level, if any, may follow the one that was just taken."""
+        self.followed = level
+
+    @property
+    def owes(self) -> bool:
+        """Whether the next start is owed to queues that have visits."""
+        return self._fairness.owes and any(self._shared)
+
+    def _owed(self, now: float) -> Level | None:
+        """Of the queues that the next start is owed to, whatever waits with greater priority."""
+        return self._best_of(self._shared, now, owed=True) if self.owes else None
+
+    def _best_of(self, waiting: Levels, now: float, *, owed: bool = False) -> Level | None:
+        for priority in _URGENT_FIRST:
+            if not waiting[priority] or not (owed or self._is_open(priority, now)):
+                continue
+            best: Level | None = None
+            rival = END
+            for queue in waiting[priority].values():
+                if self._fairness.keeps_back(queue):
+                    continue
+                level = queue.levels[priority]
+                if queue.limited and not self._is_ready(queue, now):
+                    continue
+                if best is None:
+                    best = level
+                elif level.front < best.front:
+                    best, rival = level, best.front
+                else:
+                    rival = min(rival, level.front)
+            if best is not None:
+                self.rival = rival
+                return best
+        return None
+
+    def _is_open(self, priority: int, now: float) -> bool:
+        """Whether this priority need not give way."""
+        if priority >= BACKGROUND_BELOW:
+            return True
+        opens_at = self._fairness.opens_at(now)
+        if opens_at > now:
+            self.next_at = min(self.next_at, opens_at)
+        return opens_at <= now
+
+    def _is_ready(self, queue: QueueState, now: float) -> bool:
+        ready_at = queue.ready_at(now) if queue.limited else now
+        if ready_at > now:
+            self.next_at = min(self.next_at, ready_at)
+        return ready_at <= now

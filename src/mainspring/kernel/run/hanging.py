@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from mainspring.kernel.tuning import Tuning
+from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run, instant
 
 log = logging.getLogger("mainspring")
-# So many runs of a worker hang at most. Its threads are as many more than its slots.
-MOST_HANGING = 10
+# For whoever has a thread for each run.
+MOST_HANGING = DEFAULT.most_hanging
 
 
 class Hanging:
@@ -55,7 +55,7 @@ class Hanging:
         stops waits no longer for it, and has room for any number."""
         if run.slot is None or run.hangs or run.outcome is not None:
             return
-        if len(self.runs) < MOST_HANGING or self._is_closing:
+        if len(self.runs) < self._tuning.most_hanging or self._is_closing:
             self._add(run)
             self._go_on_without(run)
         elif run not in self._kept:

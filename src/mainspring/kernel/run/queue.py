@@ -1,17 +1,103 @@
-"""A queue as a worker knows it. Pure memory, no I/O; the buffer has one for each."""
+"""A queue as a worker knows it, and its levels: the visits of one priority that wait. Pure memory, no I/O.
+
+Pages come in order and are kept as they were read. A visit that comes back (it waited for a turn or a
+group) is older than most. It goes to a heap of its own, so that no page is ever sorted again.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import count
 
 import msgspec
 
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.limits.groups import Groups
-from mainspring.kernel.run.level import Level
 from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.visit import PRIORITIES, Visit
+from mainspring.kernel.visit import END, PRIORITIES, Position, Visit
+
+_number = count()  # keeps visits of one position apart, in the order they came
+
+
+class Level:
+    """The visits of one queue and priority, the oldest first."""
+
+    __slots__ = ("_back", "_front", "pages")
+
+    def __init__(self, visits: Iterable[Visit] = ()) -> None:
+        """Visits oldest first."""
+        self.pages = deque(visits)  # all of it, while nothing has come back
+        self._back: list[tuple[Position, int, Visit]] = []
+        # Kept while it holds: a choice between queues asks each of them, and only one is then changed.
+        self._front: Position | None = None
+
+    @property
+    def front(self) -> Position:
+        """The position of the next."""
+        if self._front is None:
+            front = self.pages[0].position if self.pages else END
+            self._front = min(front, self._back[0][0]) if self._back else front
+        return self._front
+
+    def __len__(self) -> int:
+        return len(self.pages) + len(self._back)
+
+    def __iter__(self) -> Iterator[Visit]:
+        """All of them, in no order. The heart asks too, from its thread: the copies are atomic."""
+        return iter([*(visit for _, _, visit in self._back.copy()), *self.pages.copy()])
+
+    def extend(self, visits: list[Visit]) -> bool:
+        """A page, oldest first; refused if it does not follow what is here."""
+        if self.pages and visits[0].position < self.pages[-1].position:
+            return False
+        self.pages.extend(visits)
+        self._front = None
+        return True
+
+    def push(self, visit: Visit) -> None:
+        """One visit, wherever it belongs."""
+        position = visit.position
+        if self.pages and position < self.pages[-1].position:
+            heappush(self._back, (position, next(_number), visit))
+        else:
+            self.pages.append(visit)
+        self._front = None
+
+    def pop(self) -> Visit:
+        """The oldest."""
+        pages, back = self.pages, self._back
+        if back and (not pages or back[0][0] <= pages[0].position):
+            visit = heappop(back)[2]
+        else:
+            visit = pages.popleft()
+        self._front = None
+        return visit
+
+    def follow(self, before: Position, read_since: float) -> Visit | None:
+        """Take the oldest if nothing but a slot has to be asked for it: it lies before this position, was
+        read since then, has no group and was never at a death."""
+        pages = self.pages
+        if self._back or not pages:
+            return None
+        visit = pages[0]
+        if visit.group is not None or visit.crashes or visit.read_at < read_since:
+            return None
+        if before is not END and visit.position >= before:
+            return None
+        self._front = None
+        return pages.popleft()
+
+    def keep(self, wanted: Iterable[Visit]) -> None:
+        """Only these, of those that are here, stay."""
+        kept = {id(visit) for visit in wanted}
+        self.pages = deque(visit for visit in self.pages if id(visit) in kept)
+        self._back = [entry for entry in self._back if id(entry[2]) in kept]
+        heapify(self._back)
+        self._front = None
 
 
 @dataclass(slots=True)
@@ -35,10 +121,12 @@ class QueueState:
     groups: Groups = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
     one_by_one: bool = False  # each start is weighed anew: it has turns, a share, or no slots
+    needs_slot: bool = True  # a run takes one of the worker's slots
 
     def __post_init__(self) -> None:
         s = self.settings
-        self.one_by_one = s.turns is not None or s.share is not None or not s.needs_slot
+        self.needs_slot = not s.beside and s.slots is None
+        self.one_by_one = s.turns is not None or s.share is not None or not self.needs_slot
         self.limited = self._is_limited()
 
     @property
@@ -88,6 +176,17 @@ class QueueState:
         else:
             self.bucket.change(rate, now)
 
+    def began(self) -> None:
+        """A run of it."""
+        self.running += 1
+        if self.settings.endpoint is not None:
+            self.settings.endpoint.began()
+
+    def ended(self) -> None:
+        self.running -= 1
+        if self.settings.endpoint is not None:
+            self.settings.endpoint.ended()
+
     def set_policy(self, policy: str) -> None:
         """Tell the layer what operators have changed."""
         if policy != self.policy and self.settings.terms is not None:
@@ -107,14 +206,11 @@ class QueueState:
 
     def ready_at(self, now: float) -> float:
         """When a visit of it may start as far as the queue is concerned."""
-        if self.is_shut:
+        settings = self.settings
+        if self.paused or (settings.slots is not None and self.running >= settings.slots):
             return math.inf
-        endpoint = self.settings.endpoint
-        if endpoint is not None and not endpoint.has_room(self.running):
-            return math.inf
-        slots = self.settings.slots
-        if slots is not None and self.running >= slots:
-            return math.inf
+        if settings.endpoint is not None and not settings.endpoint.has_room:
+            return math.inf  # it is away, or coming back
         if self.concurrency is not None and self.running >= self.part:
             self.wants_part = True
             return math.inf

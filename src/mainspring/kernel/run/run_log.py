@@ -15,6 +15,7 @@ from mainspring.kernel.outcome import Parked, Retry
 from mainspring.kernel.visit import Run, instant
 
 log = logging.getLogger("mainspring")
+FAILED = (Retry, Parked)  # of these is told however little one wants to know
 
 
 class TakesRuns(Protocol):
@@ -39,7 +40,7 @@ def ended(runs: Sequence[Run], worker: str) -> None:
     taker = _taker()
     usual: list[Run] = []
     for run in runs:
-        if taker is not None and is_usual(run):
+        if taker is not None and not isinstance(run.outcome, FAILED):
             usual.append(run)
             continue
         if usual and taker is not None:
@@ -48,18 +49,6 @@ def ended(runs: Sequence[Run], worker: str) -> None:
         _ended(run, worker)
     if usual and taker is not None:
         taker.runs_ended(usual, worker)
-
-
-def failed(runs: Sequence[Run], worker: str) -> None:
-    """Only those that went wrong: nobody listens to the rest."""
-    for run in runs:
-        if not is_usual(run):
-            _ended(run, worker)
-
-
-def is_usual(run: Run) -> bool:
-    kind = type(run.outcome)
-    return kind is not Retry and kind is not Parked
 
 
 def _taker() -> TakesRuns | None:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from mainspring.kernel import clock, crash_points
-from mainspring.kernel.outcome import Expired, Outcome
+from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error
 from mainspring.kernel.run import run_log
@@ -45,7 +45,6 @@ class Runner:
         self.concurrency = concurrency
         self._tuning = buffer.tuning
         self._yielded_at = 0.0
-        self._ended_at = 0.0  # when a run last ended
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
@@ -74,7 +73,7 @@ class Runner:
         self._says_ends = log.isEnabledFor(logging.INFO)
         self._says_starts = self._says_ends and log.isEnabledFor(logging.DEBUG)
         now = clock.local()
-        if self._closing or not (self.buffer.choice.can_start(now) or self.suspects.stranded):
+        if self._closing or not (self.buffer.choice.can_start(now) or self._is_stranded()):
             self._set_alarm(now)
             return
         while self._idle:
@@ -112,7 +111,7 @@ class Runner:
             run, suspended = await self._execute(run, slot)
             if run.hangs:
                 return  # the slot has gone on without it
-            if suspended is None and self._ended_at - self._yielded_at > self._tuning.yield_every:
+            if suspended is None and clock.local() - self._yielded_at > self._tuning.yield_every:
                 await asyncio.sleep(0)
                 self._yielded_at = clock.local()
 
@@ -185,11 +184,15 @@ class Runner:
         return None
 
     def _pop(self, now: float, beside: bool) -> Visit | None:
-        while self.suspects.stranded:
+        while self._is_stranded():
             self.suspects.put_back()
             if (visit := self.buffer.pop(now, beside=beside)) is not None:
                 return visit
         return self.buffer.pop(now, beside=beside)
+
+    def _is_stranded(self) -> bool:
+        """Suspects wait, and no try's end will put them back: those before them wait for a limit."""
+        return bool(self.suspects.waiting) and not self.suspects.running
 
     def _requeue(self, visit: Visit, after: float = 0.0) -> None:
         """A visit that is still due is forgotten here, and read again by whoever owns its shard. The reader
@@ -206,7 +209,7 @@ class Runner:
         if next_at == float("inf"):
             return
         loop = asyncio.get_running_loop()
-        at = loop.time() + max(0.001, next_at - now)
+        at = loop.time() + max(self._tuning.least_alarm, next_at - now)
         if self._alarm is not None:
             if self._alarm.when() <= at:
                 return
@@ -227,9 +230,11 @@ class Runner:
         stop_at = 0.0 if alone else self._yielded_at + self._tuning.yield_every
         try:
             while True:
+                if self._says_starts:
+                    run_log.began(run, str(self.owned.worker_id))
                 outcome: Suspended | Outcome | None
                 try:
-                    outcome = self._begin(run)
+                    outcome = begin(run)
                 except BaseException as error:
                     outcome = self._outcome_of_error(run, error)
                 if isinstance(outcome, Suspended):
@@ -237,7 +242,7 @@ class Runner:
                 if outcome is None:
                     self._drop_run(run)
                     return run, None
-                now = self._end(run, outcome)
+                run.end(outcome, now := clock.local())
                 ended.append(run)
                 following = None
                 if now < stop_at and not (self.owned.suspects or slot.cancelling()):
@@ -251,17 +256,6 @@ class Runner:
         finally:
             if ended:
                 self._finish(ended)
-
-    def _begin(self, run: Run) -> Suspended | Outcome:
-        """What is left of its handler that has suspended, or what it came to."""
-        if crash_points.listener is not None:
-            crash_points.passed("run.started")
-        if self._says_starts:
-            run_log.began(run, str(self.owned.worker_id))
-        expires_at = run.visit.expires_at
-        if expires_at is not None and expires_at.timestamp() <= run.started:
-            return Expired()
-        return begin(run)
 
     async def _go_on(self, run: Run, suspended: Suspended) -> None:
         """Wait for the rest of a run, not longer than its timeout."""
@@ -283,7 +277,7 @@ class Runner:
             return
         # It has ended after all. Its result counts as any other's, unless it was stopped.
         if run.stopped is None and outcome is not None:
-            self._end(run, outcome)
+            run.end(outcome, clock.local())
             self._finish([run])
         self.hanging.ended(run)
 
@@ -303,24 +297,18 @@ class Runner:
         if outcome is None:
             self._drop_run(run)
             return
-        self._end(run, outcome)
+        run.end(outcome, clock.local())
         self._free_place(run)
         self._finish([run])
 
-    def _end(self, run: Run, outcome: Outcome) -> float:
-        """A run has its outcome; returns the moment."""
-        self._ended_at = now = clock.local()
-        run.end(outcome, now)
-        if crash_points.listener is not None:
-            crash_points.passed("run.ended")
-        return now
-
     def _finish(self, runs: Sequence[Run]) -> None:
         """Runs have their outcomes: said, and handed in to be written."""
-        if self._says_ends:
-            run_log.ended(runs, str(self.owned.worker_id))
-        else:
-            run_log.failed(runs, str(self.owned.worker_id))
+        if crash_points.listener is not None:
+            for _ in runs:
+                crash_points.passed("run.ended")
+        told = [r for r in runs if self._says_ends or isinstance(r.outcome, run_log.FAILED)]
+        if told:
+            run_log.ended(told, str(self.owned.worker_id))
         self._finished(runs)
 
     def _free_place(self, run: Run) -> None:
@@ -329,6 +317,12 @@ class Runner:
             self._tried(run)
         if run.ends_turn:
             self.buffer.turn_over(run.visit)  # its slot goes on with whoever waited
+
+    def in_place(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """Without those that were overtaken: their places were given up then, and others may have them."""
+        if not self.hanging.had_any:
+            return runs
+        return [run for run in runs if not run.hangs or run.stopped is not None]
 
     async def _hold_first(self, run: Run) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""

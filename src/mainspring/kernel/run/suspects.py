@@ -27,25 +27,16 @@ class Suspects:
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
         self._tuning = buffer.tuning
-        self._waiting: list[tuple[int, Position, int, Visit]] = []  # a heap, the most urgent first
+        self.waiting: list[tuple[int, Position, int, Visit]] = []  # a heap, the most urgent first
         self.running = 0
         self._last = 0  # of those, the ones that a further death would park
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def stranded(self) -> bool:
-        """Some wait and no try's end will put them back: those before them wait for a limit."""
-        return bool(self._waiting) and not self.running
 
     def may_begin(self, visit: Visit) -> bool:
         """A few at a time (see may_try). One that may not is kept for its try."""
         is_last, at_once = self._is_last(visit), self._tuning.suspects
         if may_try(is_last=is_last, trying=self.running, last=self._last, at_once=at_once):
             return True
-        heappush(self._waiting, (-visit.priority, visit.position, id(visit), visit))
+        heappush(self.waiting, (-visit.priority, visit.position, id(visit), visit))
         return False
 
     def _is_last(self, visit: Visit) -> bool:
@@ -53,8 +44,8 @@ class Suspects:
 
     def put_back(self) -> None:
         """The most urgent ones, to be tried if they may."""
-        for _ in range(min(self._tuning.suspects_put_back, len(self._waiting))):
-            self._buffer.place(heappop(self._waiting)[-1])
+        for _ in range(min(self._tuning.suspects_put_back, len(self.waiting))):
+            self._buffer.place(heappop(self.waiting)[-1])
 
     def began(self, run: Run) -> None:
         run.suspect = True
@@ -75,8 +66,8 @@ class Suspects:
 
     def drop(self, unwanted: Callable[[Visit], bool]) -> None:
         """Forget those that wait in shards that are no longer mine."""
-        for *_, visit in self._waiting:
+        for *_, visit in self.waiting:
             if unwanted(visit):
                 self._buffer.forget(visit)
-        self._waiting = [entry for entry in self._waiting if not unwanted(entry[-1])]
-        heapify(self._waiting)
+        self.waiting = [entry for entry in self.waiting if not unwanted(entry[-1])]
+        heapify(self.waiting)

@@ -6,7 +6,8 @@ import contextvars
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
-from mainspring.kernel.outcome import Outcome
+from mainspring.kernel import crash_points
+from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.visit import Run
 
 # The run that the code at hand belongs to: known in its context, its threads and its background tasks.
@@ -52,17 +53,17 @@ class Suspended:
 
 def begin(run: Run) -> Suspended | Outcome:
     """Call its handler up to where it first suspends. Returns what is left of it, or what it came to."""
+    if crash_points.listener is not None:
+        crash_points.passed("run.started")
+    expires_at = run.visit.expires_at
+    if expires_at is not None and expires_at.timestamp() <= run.started:
+        return Expired()
     in_context = _EMPTY.copy().run
+    in_context(running.set, run)
     coroutine = run.settings.handler(run)
     try:
-        first = in_context(_send_first, run, coroutine)
+        first = in_context(coroutine.send, None)
     except StopIteration as end:
         outcome: Outcome = end.value
         return outcome
     return Suspended(coroutine, in_context, first)
-
-
-def _send_first(run: Run, coroutine: Any) -> Any:
-    """Begin in the run's context, which knows the run."""
-    running.set(run)
-    return coroutine.send(None)

@@ -2,7 +2,6 @@
 
 batches.py  which runs are settled together; arguments and answers of the settle statements
 locks.py    locks the visits of runs, for a layer that writes more than their settle
-send.py     sends a batch by the statement that fits it, with what a layer writes
-settler.py  collects runs that have ended, and writes their outcomes in batches
+settler.py  collects runs that have ended, and writes their outcomes, with what layers write
 sql/        the statements that they send, one a file
 """

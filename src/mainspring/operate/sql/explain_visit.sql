@@ -6,7 +6,7 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
   h.id is not null as holder_lives,
   greatest(0, extract(epoch from mainspring.now() - h.beat_at))::double precision as holder_silent,
   v.started_at, v.held_until, mainspring.now() as now,
-  q.name is not null as known, q.pool, q.paused_at, q.concurrency, q.rate, q.group_concurrency, q.group_rate,
+  q.name is not null as known, q.pool, q.kind, q.paused_at, q.concurrency, q.rate, q.group_concurrency, q.group_rate,
   o.id as owner, o.host as owner_host, o.process as owner_process,
   greatest(0, extract(epoch from mainspring.now() - o.beat_at))::double precision as owner_silent,
   o.queues @> array[v.queue::text] as owner_serves,
@@ -30,7 +30,9 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
       'reason', r ->> 'reason') order by r ->> 'started_at')::text
     from mainspring.worker w
     cross join lateral jsonb_array_elements(w.hanging) r
-    where w.hanging <> '[]' and r ->> 'queue' = v.queue and r ->> 'key' = v.key) as hanging
+    where w.hanging <> '[]' and r ->> 'queue' = v.queue and r ->> 'key' = v.key) as hanging,
+  (select json_agg(e)::text from jsonb_array_elements(o.away) e
+    where o.away <> '[]' and e -> 'queues' @> to_jsonb(v.queue::text)) as away
 from mainspring.visit v
 left join mainspring.queue q on q.name = v.queue
 left join mainspring.worker h on h.id = v.holder

@@ -1,18 +1,14 @@
 """The decision commit: what one settled run does to its process.
 
 batch.py       the state of one commit: the changes of a batch, what became of each, and the
-               visits that they make
+               visits that they make; the locks that it begins with
 change.py      what one settled visit does to its process, worked out before anything is
                written
 close.py       promises are closed, who waited goes on, and the last end finishes the process
-commit.py      many changes of many processes in one transaction: by the settler, which calls a
-               writer, or apart from it
+commit.py      many changes of many processes in one transaction, and what they add: by the
+               settler, which calls a writer, or apart from it
 external.py    what tasks wait for outside the graph, in a commit: signals, times and child
                processes
-insert.py      what decisions add to their graphs: tasks, edges, counts of open inputs, and
-               scopes
-lock.py        the locks of a commit: processes, then visits, then task rows, each in one
-               order
 signals.py     buffered when early, the same id is the same signal (P15)
 start.py       four rows in anyone's transaction, nothing locked (P6)
 task_input.py  what a task is run with

@@ -11,9 +11,8 @@ import msgspec
 from mainspring.db.literals import as_rows, documents, numbers, words
 from mainspring.db.steps import Steps, rows, run
 from mainspring.kernel import KERNEL_SQL, Parked, new_id
-from mainspring.processes.commit.batch import CommitBatch, NotSettled, Torn
+from mainspring.processes.commit.batch import CommitBatch, LockedTask, NotSettled, Torn
 from mainspring.processes.commit.change import LEAVE, TaskChange
-from mainspring.processes.commit.lock import LockedTask
 from mainspring.processes.commit.task_input import (
     InputValue,
     TaskInput,

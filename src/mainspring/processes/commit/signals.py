@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps, first
+from mainspring.db.steps import Steps, first, rows
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel import new_id
 from mainspring.processes.commit.visits import engine_visit, insert_steps
@@ -52,3 +53,51 @@ def send_steps(
         visit = engine_visit("signal", process_id, new_id(), id=new_id(), engine=target.engine)
         yield from insert_steps([visit], shard_count)
     return bool(target.stored)
+
+
+class NewSignal(NamedTuple):
+    """A signal for the process of a type that was started with a key. `payload` is JSON."""
+
+    type: str
+    key: str
+    name: str
+    id: str
+    payload: str
+
+
+class KeyedTarget(NamedTuple):
+    """A row of insert_signals.sql: the process of a signal, by the signal's place in the list."""
+
+    n: int
+    process_id: str
+    state: str
+    engine: str
+    is_new: bool
+    was_known: bool
+
+
+def send_many_steps(
+    signals: Sequence[NewSignal], *, shard_count: int, sent_by: str
+) -> Steps[list[bool]]:
+    """Store signals, in their order, and have their processes look at them.
+
+    Answers of each whether its process has it: not, where there is none, or it has ended before.
+    """
+    targets = yield from rows(
+        SQL["insert_signals"],
+        KeyedTarget,
+        types=[signal.type for signal in signals],
+        keys=[signal.key for signal in signals],
+        names=[signal.name for signal in signals],
+        ids=[signal.id for signal in signals],
+        payloads=[signal.payload for signal in signals],
+        sent_by=sent_by,
+    )
+    visits = [
+        engine_visit("signal", each.process_id, new_id(), id=new_id(), engine=each.engine)
+        for each in targets
+        if each.is_new
+    ]
+    yield from insert_steps(visits, shard_count)
+    has = {each.n for each in targets if each.is_new or each.was_known or each.state == "open"}
+    return [n in has for n in range(1, len(signals) + 1)]

@@ -1,6 +1,5 @@
 """What users write: processes, deciders' verbs, handles, versions.
 
-attrs.py        search attributes of processes: names with a text, a number or a truth each
 decider_api.py  what a decider can say besides calling tasks: wait, join, race, enclose,
                 remember
 handle.py       A process that was started: where it is, what it came to, and messages to it

@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
-from mainspring.processes.declare.attrs import check_attrs
-from mainspring.processes.record.callee import promises_of
+from mainspring.processes.record.arguments import check_attrs, promises_of
 from mainspring.processes.record.recorder import Recorder, ScopeDraft, current
 from mainspring.shape import fault, shape
 from mainspring.tasks.declare.options import check_text, check_time

@@ -14,8 +14,8 @@ from mainspring.declaring import Seconds
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
 from mainspring.processes.commit.start import Begin
-from mainspring.processes.declare.attrs import check_attrs
 from mainspring.processes.declare.handle import ProcessHandle
+from mainspring.processes.record.arguments import check_attrs
 from mainspring.processes.record.recorder import current
 from mainspring.tasks.declare.calls import Calls
 from mainspring.tasks.declare.options import KEY_BYTES, CallOptions, check_text, with_options

@@ -34,7 +34,6 @@ REMEDIES: Mapping[str, str] = {
     "waiting_for_signal": "send the signal, or wait for its timeout",
     "waiting_for_timer": "nothing: it goes on then",
     "waiting_for_child": "ask why that process waits",
-    "waiting_for_remote": "start the actor that pulls these tasks",
     "backlog": "wait, start more workers, or raise the queue's limit",
     "broken_invariant": "run the check, which repairs what is safe and reports the rest",
     "inconsistent": "see what is missing; other branches go on",
@@ -136,7 +135,7 @@ async def _queued_cause(connection: Connection, task: WaitingTask) -> ProcessCau
         also = "" if first is hanging else f"; {first.text}"
         return ProcessCause("hanging", f"{task.actor!r}: {hanging.text}{also}", task.id)
     ahead = first.facts.get("ahead")
-    if task.remote and first.name == "no_worker":
+    if first.name == "waiting_for_remote":
         text = f"{task.actor!r} waits for an actor elsewhere to pull it"
         return ProcessCause("waiting_for_remote", text, task.id)
     if first.name == "about_to_run" and ahead:

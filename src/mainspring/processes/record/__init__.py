@@ -1,9 +1,9 @@
 """Recording: what a decider calls becomes a decision. Pure.
 
-arguments.py  how a call that was given promises is written down, and later filled
+arguments.py  how a call that was given promises is written down, and later filled; what of a call
+              is refused at once
 builtin.py    deciders of our own: what they come to follows from their inputs alone, without
               user code
-callee.py     what is called in a decider, and how: what is refused at once
 decision.py   what one run of a task came to, as frozen data that can travel as JSON
 map.py        a call for each of many items, made in chunks by hidden deciders
 recorder.py   recording what a decider calls, and making a decision of it

@@ -16,13 +16,16 @@ import os
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import msgspec
 
 from mainspring.errors import InvalidArguments, PayloadTooLarge, PromiseMisused
+from mainspring.shape import shape
+from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
 from mainspring.tasks.declare.signature import PAYLOAD_BYTES, Signature
+from mainspring.tasks.declare.storable import check_storable
 
 Holes = list[tuple[str, int]]
 NONCE = "@"
@@ -62,6 +65,22 @@ class CalledSignature(Protocol):
     def encode(self, positional: Sequence[object], named: Mapping[str, object], /) -> bytes: ...
     def check_argument(self, name: str, text: bytes, /) -> None: ...
     def check_values(self, payload: bytes, arguments: object, /) -> None: ...
+
+
+class Callee(Protocol):
+    """What can be called in a decider: a task or a process."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def call_options(self) -> CallOptions: ...
+
+
+def is_callee(value: object) -> TypeGuard[Callee]:
+    """Whether it can be called so."""
+    return hasattr(value, "signature")
 
 
 def kind_of(parameter_type: object) -> str:
@@ -287,3 +306,65 @@ class _Without:
 def without(signature: Signature, name: str) -> CalledSignature:
     """A signature without one of its parameters, which is filled in later."""
     return _Without(signature, name)
+
+
+# -- what is refused at once
+
+
+def promises_after(after: object) -> list[Promise[object]]:
+    """What `after=` was given: a promise, or several."""
+    if isinstance(after, Promise) or not isinstance(after, Iterable):
+        return promises_of("after", [after])
+    return promises_of("after", after)
+
+
+def promises_of(what: str, given: Iterable[object]) -> list[Promise[object]]:
+    """These, if they are all promises."""
+    several = []
+    for promise in given:
+        if not isinstance(promise, Promise):
+            raise InvalidArguments(
+                f"{what} takes promises of calls, got {type(promise).__name__}: {promise!r}"
+            )
+        several.append(promise)
+    return several
+
+
+def check_options(name: str, options: CallOptions) -> None:
+    """Refuse what is for calls from outside."""
+    refused = {"key": options.key, "expires_at": options.expires_at, "on": options.on}
+    for option, value in refused.items():
+        if value is not None:
+            raise InvalidArguments(
+                f"{name}.options({option}=...) does not apply in a decider: a step belongs to its "
+                "process and is committed with it; use at, delay, priority or group"
+            )
+
+
+def check_step(name: str, options: CallOptions) -> None:
+    """Refuse what is for processes of their own."""
+    for option in ("id", "attrs"):
+        if getattr(options, option, None) is not None:
+            raise InvalidArguments(
+                f"{name}.options({option}=...) does not apply to a step, which is a part of its "
+                f"process; use {name}.options({option}=...).child(...), or set_attrs(...)"
+            )
+
+
+def check_attrs(attrs: object) -> None:
+    """Refuse what is no search attribute (a name with a text, a number or a truth) or cannot be stored."""
+    if not isinstance(attrs, dict | None):
+        raise InvalidArguments(
+            f'attrs must be a dict of names and values, got {shape(attrs)}; such as {{"shop": 3}}'
+        )
+    for name, value in (attrs or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
+            raise InvalidArguments(
+                f"attribute {name!r} must be a text, a number or a truth, got {shape(value)}"
+            )
+        one = {name: value}
+        try:
+            text = msgspec.json.encode(one)
+        except ValueError as error:
+            raise InvalidArguments(f"attribute {name!r} cannot be written: {error}") from None
+        check_storable(f"attribute {name!r} contains", text, one)

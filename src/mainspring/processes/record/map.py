@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from mainspring.errors import InvalidSetting, PromiseMisused
-from mainspring.processes.record.callee import Callee
+from mainspring.processes.record.arguments import Callee
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.tasks.declare.promise import Promise
 

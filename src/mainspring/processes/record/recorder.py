@@ -13,13 +13,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidDecision, NoDecider, PromiseMisused
-from mainspring.processes.record.arguments import ArgumentWriter, nested, without
-from mainspring.processes.record.callee import (
+from mainspring.processes.record.arguments import (
+    ArgumentWriter,
     Callee,
     check_options,
     check_step,
     is_callee,
+    nested,
     promises_after,
+    without,
 )
 from mainspring.processes.record.decision import (
     CHILDREN_LIMIT,
@@ -136,7 +138,9 @@ class Recorder:
         kwargs: dict[str, object],
     ) -> str:
         """The arguments of a call as JSON; the promises among them, and in `after`, are edges."""
-        after = kwargs.pop("after", ()) if "after" not in signature.types else ()
+        after: Iterable[Promise[object]] = ()
+        if "after" in kwargs and "after" not in signature.types:
+            after = promises_after(kwargs.pop("after"))
 
         def place(promise: Promise[object], kind: str) -> int:
             return self._link(edges, promise, kind)
@@ -144,7 +148,7 @@ class Recorder:
         if self._writer is None:
             self._writer = ArgumentWriter(place)
         text = self._writer.write(signature, signature.bind(args, kwargs), place)
-        for promise in promises_after(after):
+        for promise in after:
             self._link(edges, promise, "order")
         return text
 

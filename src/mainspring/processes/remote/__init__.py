@@ -1,10 +1,13 @@
 """Actors that live elsewhere: they pull tasks and settle them by tickets.
 
-pulling.py  the steps of pulling tasks and answering for them: statements and judgements, no
-            I/O
-remote.py   actors that are not functions of a worker: pull a task, beat, complete or fail it
-            with its ticket
-ticket.py   what an actor elsewhere shows when it beats, completes or fails a task that it
-            pulled
-sql/        the statements that they send, one a file
+answer_line.py  the line of answers: one commit for those that come within a moment
+beating.py      the steps of beats: many in one update
+desk.py         the desk of one event loop, of which `app.remote` and the server are made
+line.py         the line of waiting pulls: one look holds for all
+pulling.py      the steps of pulling: statements and judgements, no I/O
+remote.py       `app.remote`: pull a task, beat, complete, fail or release it with its ticket
+seal.py         the seal of tickets, and the secrets of the installation
+settling.py     the steps of settling: statements and judgements, no I/O
+ticket.py       what an actor elsewhere shows when it beats or answers for a task that it pulled
+sql/            the statements that they send, one a file
 """

@@ -1,58 +1,104 @@
-"""The steps of pulling tasks and answering for them: statements and judgements, no I/O. See remote.py."""
+"""The steps of pulling tasks: statements and judgements, no I/O. line.py says who asks, and when.
+
+A task is held, with its recovery time, before it is handed out. The pass of a hold follows from the id
+of the pull and the version of the visit: so whoever lost the answer can ask for the same tasks again,
+anywhere.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from datetime import datetime
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
-from mainspring.db.steps import Steps, first, one, rows
-from mainspring.errors import InvalidDecision, InvalidSetting, NotFound, Refused
-from mainspring.failure_text import clean_text
-from mainspring.kernel import KERNEL_SQL, QueueSettings, Retry, Run, Visit
-from mainspring.processes.commit.change import TaskChange, change_of
-from mainspring.processes.commit.commit import change_steps, settle_steps
-from mainspring.processes.commit.task_input import TaskInput
-from mainspring.processes.record.decision import Decision, validate
-from mainspring.processes.remote.ticket import Pulled, Ticket
-from mainspring.processes.run.actor_policy import with_stored_timeouts
+from mainspring.db.steps import Steps, one, rows, run
+from mainspring.errors import InvalidArguments, InvalidSetting, MainspringError, NotFound
+from mainspring.kernel import (
+    KERNEL_SQL,
+    Expired,
+    QueueSettings,
+    Run,
+    Visit,
+    settle_values,
+    token,
+)
+from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
+from mainspring.processes.commit.visits import is_process_visit, payload_of
+from mainspring.processes.declare.versions import Versions
+from mainspring.processes.record.arguments import fill
+from mainspring.processes.remote.seal import Seals
+from mainspring.processes.remote.ticket import Pulled, Ticket, sealed
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.not_run import stopped
 from mainspring.tasks.declare.policy import Policy, policy_of
-from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.run.queue import never_run
 
+log = logging.getLogger("mainspring")
 MOST = 1000  # tasks pulled at once
+MOST_HELD = 500  # of one actor by one statement
 # By which payloads of processes' visits are known, and their task timeouts (visits.py, `Payload`).
-PULLED = {"mark": "@", "until": "deadline"}
-# A long poll looks this often (seconds): soon at first, then ever more rarely.
-POLLS = (0.02, 0.05, 0.1, 0.2, 0.5)
+LEFT = {"mark": "@", "until": "deadline"}
+BEATS = 3  # in a work timeout
 _REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
 
 
-class HeldTask(msgspec.Struct):
-    """A visit that was just held."""
+class PullAsk(NamedTuple):
+    """A pull: whose tasks, how many, and under which id."""
 
-    run: Run
-    held_until: datetime
+    actors: tuple[str, ...]
+    limit: int
+    pull_id: str
 
 
 class RemoteActor(NamedTuple):
     """A row of read_remote.sql."""
 
+    name: str
     policy: str  # JSON
     paused: bool
     served: bool  # by workers themselves
     limited: bool
+    searchable: list[str]
+    has_due: bool
     now: float
 
 
+class FreeVisit(NamedTuple):
+    """A row of pull_visits.sql: a visit as a run reads it, locked."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    grp: str | None
+    priority: int
+    due: float
+    version: int
+    attempt: int
+    crashes: int
+    expires_at: datetime | None
+    payload: str
+    now: float
+
+    @property
+    def visit(self) -> Visit:
+        return Visit(*self[:12])
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at.timestamp() <= self.now
+
+
 class PulledVisit(NamedTuple):
-    """A row of pull_visits.sql: a visit as a run reads it, and its run."""
+    """A row of pull_again.sql: a visit as a run reads it, and its run."""
 
     shard: int
     key: str
@@ -75,23 +121,40 @@ class PulledVisit(NamedTuple):
         return Visit(*self[:12])
 
 
+class Hold(NamedTuple):
+    """A row of hold_pulled.sql."""
+
+    run: int
+    started: float
+    held_until: datetime
+
+
 class RoomLeft(NamedTuple):
     """A row of count_room.sql."""
 
     room: int | None  # None: the limits were lifted a moment ago
 
 
-class BeatVisit(NamedTuple):
-    """A row of beat_visits.sql."""
+class HeldTask(msgspec.Struct):
+    """A visit that is held for a pull, by its place among those that ask."""
 
-    run: int
+    run: Run
     held_until: datetime
+    asked: int
 
 
-class FailedInput(msgspec.Struct, frozen=True):
-    type: str
-    message: str
-    retry: bool
+class Dealt(NamedTuple):
+    """What one look came to: tasks by the pull that gets them, and those that end without being handed
+    out."""
+
+    tasks: list[tuple[HeldTask, Pulled]]
+    ended: list[tuple[Run, TaskChange]]
+
+
+def pass_of(pull_id: str, version: int) -> int:
+    """The pass of a visit that is held for a pull; pull_again.sql has the same in SQL."""
+    digest = hashlib.sha256(f"{pull_id}{version}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def check_pull(limit: int, wait: float) -> None:
@@ -101,120 +164,158 @@ def check_pull(limit: int, wait: float) -> None:
         raise InvalidSetting(f"wait must be 0 to 3600 seconds, got {wait!r}")
 
 
-def next_pause(deadline: float, polls: int) -> float | None:
-    left = deadline - time.monotonic()
-    return None if left <= 0 else min(left, POLLS[min(polls, len(POLLS) - 1)])
+def look_steps(actors: Iterable[str]) -> Steps[dict[str, RemoteActor]]:
+    """Actors as they stand, by name."""
+    found = yield from rows(SQL["read_remote"], RemoteActor, queues=sorted(set(actors)))
+    return {actor.name: actor for actor in found}
 
 
-def pull_steps(actor: str, limit: int) -> Steps[list[HeldTask]]:
-    found = yield from first(SQL["read_remote"], RemoteActor, queue=actor)
-    if found is None:
-        raise NotFound(f"no actor is named {actor!r}: declare it with @app.task(remote=True)")
-    if found.served:
-        raise InvalidSetting(
-            f"workers run {actor!r} themselves; to pull its tasks, declare it with remote=True"
-        )
-    if found.paused:
+def not_pulled(actors: Iterable[str], known: Mapping[str, RemoteActor]) -> MainspringError | None:
+    """Why nobody can pull these actors' tasks, if so."""
+    for name in actors:
+        if name not in known:
+            return NotFound(f"no actor is named {name!r}: declare it with @app.task(remote=True)")
+        if known[name].served:
+            return InvalidSetting(
+                f"workers run {name!r} themselves; to pull its tasks, declare it with remote=True"
+            )
+    return None
+
+
+def hold_steps(asked: Sequence[PullAsk], known: Mapping[str, RemoteActor]) -> Steps[list[HeldTask]]:
+    """Hold for all who ask what is due, in one transaction: most urgent first, shared out in turn."""
+    wanted: dict[str, int] = {}
+    for asking in asked:
+        for name in asking.actors:
+            wanted[name] = min(MOST_HELD, wanted.get(name, 0) + asking.limit)
+    for name in sorted(wanted):
+        actor = known[name]
+        if actor.paused or not actor.has_due:
+            del wanted[name]
+        elif actor.limited:
+            wanted[name] = yield from _room(name, wanted[name])
+    most = {name: count for name, count in wanted.items() if count > 0}
+    if not most:
         return []
-    most = (yield from _room(actor, limit)) if found.limited else limit
-    if most <= 0:
-        return []
-    work_timeout = stored_policy(found.policy).work_timeout
-    pulled = yield from rows(
+    free = yield from rows(
         KERNEL_SQL["pull_visits"],
-        PulledVisit,
-        queue=actor,
-        most=most,
-        work_timeout=work_timeout,
-        **PULLED,
+        FreeVisit,
+        queues=list(most),
+        most=list(most.values()),
+        **LEFT,
     )
-    settings = QueueSettings(name=actor, handler=never_run)
+    expired = [visit for visit in free if visit.is_expired]
+    if expired:
+        yield from _expire(expired)
+    dealt = deal([visit for visit in free if not visit.is_expired], asked)
+    if not dealt:
+        return []
+    timeouts = {name: stored_policy(known[name].policy).work_timeout for name in most}
+    passes = [pass_of(asked[n].pull_id, visit.version) for visit, n in dealt]
+    holds = yield from rows(
+        KERNEL_SQL["hold_pulled"],
+        Hold,
+        shards=[visit.shard for visit, _ in dealt],
+        keys=[visit.key for visit, _ in dealt],
+        queues=[visit.queue for visit, _ in dealt],
+        passes=passes,
+        work_timeouts=[timeouts[visit.queue] for visit, _ in dealt],
+    )
+    by_pass = {hold.run: hold for hold in holds}
     return [
-        HeldTask(Run(held.visit, held.run, held.started, 0.0, settings=settings), held.held_until)
-        for held in pulled
+        _held(visit.visit, by_pass[held], n) for (visit, n), held in zip(dealt, passes, strict=True)
     ]
 
 
-def _room(actor: str, limit: int) -> Steps[int]:
-    """How many may be pulled: counted under a lock, by a statement that began when it was there."""
-    yield KERNEL_SQL["lock_queue"], {"queue": actor}
-    found = yield from one(SQL["count_room"], RoomLeft, queue=actor)
-    return limit if found.room is None else min(limit, found.room)
+def deal(visits: Sequence[FreeVisit], asked: Sequence[PullAsk]) -> list[tuple[FreeVisit, int]]:
+    """Which visit goes to which pull: the most urgent first, to those who ask in turn."""
+    room = [asking.limit for asking in asked]
+    turns: dict[str, deque[int]] = {}
+    for n, asking in enumerate(asked):
+        for name in asking.actors:
+            turns.setdefault(name, deque()).append(n)
+    dealt = []
+    for visit in sorted(visits, key=lambda v: (-v.priority, v.due, v.key)):
+        turn = turns[visit.queue]
+        while turn and not room[turn[0]]:
+            turn.popleft()
+        if turn:
+            n = turn.popleft()
+            room[n] -= 1
+            turn.append(n)
+            dealt.append((visit, n))
+    return dealt
 
 
-def stopped_of(
-    found: Sequence[tuple[HeldTask, TaskInput, Pulled]],
-) -> list[tuple[Run, TaskChange]]:
-    """Tasks whose input failed: they fail too, without being handed out."""
-    ended = []
-    for held, task_input, _ in found:
-        if (given := task_input.failed_input) is not None:
-            ended.append((held.run, stopped(task_input, given.promise, given.error)))
-    return ended
-
-
-def pulled_of(found: Sequence[tuple[HeldTask, TaskInput, Pulled]]) -> list[Pulled]:
-    return [pulled for _, task_input, pulled in found if task_input.failed_input is None]
-
-
-def beat_steps(ticket: Ticket) -> Steps[str]:
-    """Move the recovery time of an attempt: "kept", or "stop" if it counts no longer. "busy": somebody
-    has the row, and nothing is known; beat again soon, and go on meanwhile."""
-    actor = yield from first(SQL["read_remote"], RemoteActor, queue=ticket.queue)
-    policy = Policy() if actor is None else stored_policy(actor.policy)
-    kept = yield from first(
-        KERNEL_SQL["beat_visits"],
-        BeatVisit,
-        shards=[ticket.shard],
-        keys=[ticket.task],
-        queues=[ticket.queue],
-        passes=[ticket.run],
-        work_timeouts=[policy.work_timeout],
+def again_steps(asking: PullAsk, known: Mapping[str, RemoteActor]) -> Steps[list[HeldTask]]:
+    """What a pull holds whose answer was lost."""
+    held = yield from rows(
+        KERNEL_SQL["pull_again"],
+        PulledVisit,
+        queues=list(asking.actors),
+        work_timeouts=[stored_policy(known[name].policy).work_timeout for name in asking.actors],
+        pull_id=asking.pull_id,
     )
-    if kept is not None:
-        return "kept"
-    held = yield from one(
-        SQL["has_pass"],
-        bool,
-        shard=ticket.shard,
-        key=ticket.task,
-        queue=ticket.queue,
-        run=ticket.run,
+    return [_held(h.visit, Hold(h.run, h.started, h.held_until), 0) for h in held]
+
+
+def give_back_steps(held: Sequence[HeldTask]) -> Steps[None]:
+    """Nobody was there any more to take these: they are as they were."""
+    yield from run(
+        KERNEL_SQL["give_back"],
+        shards=[one.run.visit.shard for one in held],
+        keys=[one.run.visit.key for one in held],
+        queues=[one.run.visit.queue for one in held],
+        passes=[one.run.token for one in held],
+        held_untils=[one.held_until for one in held],
     )
-    return "busy" if held else "stop"
 
 
-def settle_answer(
-    run: Run,
-    task_input: TaskInput,
-    answer: Decision | FailedInput,
-    shard_count: int,
-    worker_id: UUID,
-) -> Steps[str]:
-    if isinstance(answer, FailedInput):
-        failures, policy = run.visit.attempt + 1, run.settings.retry
-        if answer.retry and failures < policy.attempts:
-            text = f"{answer.type}: {answer.message}"
-            outcome = Retry(policy.delay(failures), answer.type, text)
-            return (yield from settle_steps(run, outcome, worker_id))
-        failure = Failure(answer.type, answer.message, cause=task_input.task_id)
-        answer = Decision(error=failure)
-    elif (problem := validate(answer, {given.promise for given in task_input.inputs})) is not None:
-        raise InvalidDecision(problem.message)
-    change = change_of(task_input, answer)
-    change = msgspec.structs.replace(
-        change,
-        tasks=(yield from with_stored_timeouts(change.tasks)),
-        unneeded=[(task_input.process_id, "", f"deadline/{task_input.task_id}")],
-    )
-    return (yield from change_steps(run, change, shard_count, worker_id))
+def load_steps(
+    held: Sequence[HeldTask],
+    known: Mapping[str, RemoteActor],
+    versions: Versions,
+    seals: Seals,
+    url: str,
+) -> Steps[Dealt]:
+    """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
+    that this code cannot read, until its work timeout: others may be able to."""
+    yield from seals.read(url)
+    visits = [one.run.visit for one in held if is_process_visit(one.run.visit)]
+    read: list[TaskInput] = []
+    if visits:
+        read = yield from read_steps(
+            [(payload_of(visit).process_id, visit.key) for visit in visits]
+        )
+    task_inputs = {task_input.task_id: task_input for task_input in read}
+    dealt = Dealt([], [])
+    for held_task in held:
+        visit, args, task_input = held_task.run.visit, held_task.run.visit.payload, None
+        if is_process_visit(visit):
+            if (found := task_inputs.get(visit.key)) is None:
+                continue
+            task_input = in_background(found, visit)
+            if (given := task_input.failed_input) is not None:
+                # It fails too, without being handed out.
+                dealt.ended.append((held_task.run, stopped(task_input, given.promise, given.error)))
+                continue
+        try:
+            if task_input is not None:
+                text = versions.upcast(visit.queue, task_input.args_version, task_input.args)
+                args = fill(text, task_input.inputs)
+            work_timeout = stored_policy(known[visit.queue].policy).work_timeout
+            dealt.tasks.append(
+                (held_task, _pulled(held_task, task_input, args, work_timeout, seals))
+            )
+        except InvalidArguments as error:
+            facts = {"actor": visit.queue, "task": visit.key}
+            log.warning("task.not_pulled", extra={**facts, "error": str(error)})
+    return dealt
 
 
-def failed(type: str, message: str, retry: bool) -> FailedInput:
-    return FailedInput(clean_text(type, 500), clean_text(message, 16_000), retry)
-
-
+@lru_cache(maxsize=1000)  # each task of a pull asks
 def stored_policy(stored: str) -> Policy:
+    """What a queue's row says."""
     try:
         return policy_of(msgspec.json.decode(stored))
     except InvalidSetting:  # made by hand
@@ -225,15 +326,46 @@ def id_of(worker: str) -> UUID:
     return uuid5(_REMOTE, worker)
 
 
-def accepted(answer: str, ticket: Ticket) -> str:
-    """Outside the transaction, so that the count of what is refused is kept."""
-    if answer == "refused":
-        raise Refused(
-            f"this attempt at task {ticket.task} of {ticket.queue!r} no longer counts: the task has "
-            "ended, was cancelled or restarted, or a newer attempt has it; drop the result"
+def _room(actor: str, limit: int) -> Steps[int]:
+    """How many may be pulled: counted under a lock, by a statement that began when it was there."""
+    yield from run(KERNEL_SQL["lock_queue"], queue=actor)
+    found = yield from one(SQL["count_room"], RoomLeft, queue=actor)
+    return limit if found.room is None else min(limit, found.room)
+
+
+def _expire(visits: Sequence[FreeVisit]) -> Steps[None]:
+    """Calls that are not to be started any more end, as a worker would end them."""
+    ended = [
+        Run(
+            found.visit, token(), found.now, 0.0, outcome=Expired(), settings=_settings(found.queue)
         )
-    return answer
+        for found in sorted(visits, key=lambda v: (v.shard, v.key, v.queue))
+    ]
+    yield from run(KERNEL_SQL["settle"], **settle_values(ended, None))
 
 
-def busy(ticket: Ticket) -> Refused:
-    return Refused(f"task {ticket.task} is being changed and does not come free; send it again")
+def _held(visit: Visit, hold: Hold, asked: int) -> HeldTask:
+    made = Run(visit, hold.run, hold.started, 0.0, settings=_settings(visit.queue))
+    return HeldTask(made, hold.held_until.astimezone(UTC), asked)
+
+
+@lru_cache(maxsize=1000)
+def _settings(queue: str) -> QueueSettings:
+    return QueueSettings(name=queue, handler=never_run)
+
+
+def _pulled(
+    held: HeldTask, task_input: TaskInput | None, args: str, work_timeout: float, seals: Seals
+) -> Pulled:
+    visit = held.run.visit
+    process_id = "" if task_input is None else task_input.process_id
+    ticket = Ticket(
+        visit.queue, visit.shard, process_id, visit.key, str(visit.id), visit.version,
+        held.run.token, held.run.started, visit.priority, visit.group,
+    )  # fmt: skip
+    deadline = None if task_input is None else payload_of(visit).deadline
+    return Pulled(
+        sealed(ticket, seals), visit.queue, process_id, visit.key, msgspec.json.decode(args),
+        str(visit.id), visit.attempt + 1, held.held_until, work_timeout / BEATS,
+        deadline,
+    )  # fmt: skip

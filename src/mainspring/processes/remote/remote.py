@@ -1,78 +1,47 @@
 """Actors that are not functions of a worker: pull a task, beat, complete or fail it with its ticket.
 
-`app.remote` for Python, and the seam for other languages: everything is plain data. A task is held, with
-its recovery time, before it is handed out; what comes back is judged by the same rules as a worker's own
-decisions, its visit's token the referee. Sent again, an answer is the same answer.
+`app.remote` for Python; ActorService has the same for other languages, made of the same desk. A task is
+held, with its recovery time, before it is handed out; what comes back is judged by the same rules as a
+worker's own decisions, its visit's token the referee. Sent again, an answer is the same answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
-from uuid import UUID
+from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
-import msgspec
-
-from mainspring.db.database import Database
-from mainspring.db.steps import Steps, first, one, run
-from mainspring.errors import InvalidArguments
-from mainspring.kernel import KERNEL_SQL, QueueSettings, RetryPolicy
-from mainspring.processes.commit.commit import change_steps
-from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
-from mainspring.processes.commit.visits import payload_of
-from mainspring.processes.declare.versions import Versions
-from mainspring.processes.record.arguments import fill
+from mainspring.db.steps import Steps
+from mainspring.errors import MainspringError, Refused
+from mainspring.kernel import new_id
+from mainspring.processes.commit.batch import NotSettled
 from mainspring.processes.record.decision import Decision
-from mainspring.processes.remote.pulling import (
-    FailedInput,
-    HeldTask,
-    RemoteActor,
-    accepted,
-    beat_steps,
-    busy,
-    check_pull,
-    failed,
-    id_of,
-    next_pause,
-    pull_steps,
-    pulled_of,
-    settle_answer,
-    stopped_of,
-    stored_policy,
+from mainspring.processes.remote import pulling, settling
+from mainspring.processes.remote.answer_line import PAUSE, TRIES, is_held_up
+from mainspring.processes.remote.beating import Beaten, beat_steps, held_steps
+from mainspring.processes.remote.desk import (
+    BEAT_PAUSE,
+    BEAT_TRIES,
+    Desk,
+    RemoteHost,
+    completed,
+    ended_steps,
+    retries_of,
 )
-from mainspring.processes.remote.ticket import Pulled, Ticket
-from mainspring.processes.run.actor_policy import retry_of
-from mainspring.processes.statements import SQL
-from mainspring.shape import shape
-from mainspring.tasks.declare.policy import Policy
-from mainspring.tasks.declare.signature import encode_result
-from mainspring.tasks.declare.task import Task
-from mainspring.tasks.run.queue import never_run
+from mainspring.processes.remote.pulling import HeldTask, PullAsk, check_pull, id_of
+from mainspring.processes.remote.seal import Seals
+from mainspring.processes.remote.settling import (
+    Answer,
+    GivenBack,
+    SettledAs,
+    Settling,
+    failed,
+)
+from mainspring.processes.remote.ticket import Pulled, Ticket, no_ticket, open_steps
 
-log = logging.getLogger("mainspring")
-T = TypeVar("T")
-# An answer that meets a lock is sent again so often, so many seconds apart.
-TRIES = 100
-PAUSE = 0.05
-# A beat is worth less patience: if the lock outlasts it, the actor goes on and beats again.
-BEAT_TRIES = 10
-
-
-class RemoteHost(Protocol):
-    """What a remote actor needs of the application."""
-
-    versions: Versions
-
-    @property
-    def tasks(self) -> dict[str, Task[Any, Any]]: ...
-
-    async def database(self) -> Database: ...
-    def database_sync(self) -> Database: ...
-    async def run_steps(self, steps: Steps[T]) -> T: ...
-    def run_steps_sync(self, steps: Steps[T]) -> T: ...
+# A long poll of plain code looks so often (seconds): soon at first, then ever more rarely.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
 class Remote:
@@ -83,52 +52,81 @@ class Remote:
     """
 
     def __init__(self, host: RemoteHost) -> None:
-        self._host = host
+        self.host = host
+        self._seals = Seals()
+        self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, Desk] = WeakKeyDictionary()
+
+    def desk(self, *, stays: bool = False) -> Desk:
+        """A desk of one's own, for a server in this event loop."""
+        return Desk(self.host, self._seals, stays=stays)
+
+    def _here(self) -> Desk:
+        loop = asyncio.get_running_loop()
+        if loop not in self._desks:
+            self._desks[loop] = self.desk()
+        return self._desks[loop]
 
     # -- async
 
     async def pull(
-        self, actor: str, *, limit: int = 1, wait: float = 0.0, worker: str = "remote"
+        self,
+        actor: str | Sequence[str],
+        *,
+        limit: int = 1,
+        wait: float = 0.0,
+        pull_id: str | None = None,
+        again: bool = False,
     ) -> list[Pulled]:
-        """Take due tasks of an actor, at most `limit`; wait up to so many seconds for the first.
+        """Take due tasks of an actor, or of several, at most `limit`; wait up to so many seconds for the
+        first.
 
-        Each is yours until its `held_until`; `beat` moves that. `worker` is the name under which the
-        history of runs knows you.
+        Each is yours until its `held_until`; `beat` moves that. `again=True` with the `pull_id` of a pull
+        whose answer was lost gives the same tasks.
         """
         check_pull(limit, wait)
-        host, deadline, polls = self._host, time.monotonic() + wait, 0
-        shard_count = (await host.database()).shard_count
+        asking, until = _asking(actor, limit, pull_id), time.monotonic() + wait
         while True:
-            held = await host.run_steps(pull_steps(actor, limit))
-            found = await host.run_steps(self._load(held)) if held else []
-            for ended, change in stopped_of(found):
-                await host.run_steps(change_steps(ended, change, shard_count, id_of(worker)))
-            if pulled := pulled_of(found):
-                return pulled
-            if (pause := next_pause(deadline, polls)) is None:
-                return []
-            await asyncio.sleep(pause)
-            polls += 1
+            left = max(0.0, until - time.monotonic())
+            found = await self._here().pull(asking, left, again=again)
+            if found.tasks or found.pause is None or time.monotonic() >= until:
+                return found.tasks
+            await asyncio.sleep(min(found.pause, max(0.0, until - time.monotonic())))
 
     async def beat(self, ticket: str) -> bool:
         """Say that you are still at it. False: the task has ended or another attempt has it; stop."""
-        read = Ticket.decode(ticket)
-        for _ in range(BEAT_TRIES):
-            if (found := await self._host.run_steps(beat_steps(read))) != "busy":
-                break
-            await asyncio.sleep(PAUSE)
-        return found != "stop"
+        return (await self.beat_many([ticket]))[0].stop is None
+
+    async def beat_many(self, tickets: Sequence[str]) -> list[Beaten]:
+        """The same for many, in one update: until when each is yours, or why you should stop."""
+        desk = self._here()
+        return await desk.beat(_all_opened(tickets, await desk.open(tickets)))
 
     async def complete(self, ticket: str, value: object = None, *, worker: str = "remote") -> str:
         """Bring a task's result: "accepted", or "already" if this very attempt's was taken before.
 
-        Raises `Refused` if the attempt no longer counts, also where its time ran out.
+        Raises `Refused` if the attempt no longer counts, also where its time ran out. `worker` is the name
+        under which the history of runs knows you.
         """
-        return await self._answer(ticket, self._completed(ticket, value), worker)
+        [opened] = _all_opened([ticket], await self._here().open([ticket]))
+        return await self._answer(opened, completed(self.host, opened.queue, value), worker)
+
+    async def complete_many(
+        self, results: Iterable[tuple[str, object]], *, worker: str = "remote"
+    ) -> list[str]:
+        """Results of many by their tickets, in one commit: "accepted", "already", or "refused"."""
+        listed, desk = list(results), self._here()
+        opened = _all_opened([t for t, _ in listed], await desk.open([t for t, _ in listed]))
+        items = [
+            Settling(ticket, completed(self.host, ticket.queue, value), id_of(worker))
+            for ticket, (_, value) in zip(opened, listed, strict=True)
+        ]
+        settled = await desk.settle(items)
+        return [_told(one, ticket) for one, ticket in zip(settled, opened, strict=True)]
 
     async def decide(self, ticket: str, decision: Decision, *, worker: str = "remote") -> str:
         """The same for a decider: new tasks, and a value or a promise. Judged like any decision."""
-        return await self._answer(ticket, decision, worker)
+        [opened] = _all_opened([ticket], await self._here().open([ticket]))
+        return await self._answer(opened, decision, worker)
 
     async def fail(
         self,
@@ -141,57 +139,91 @@ class Remote:
     ) -> str:
         """Say that an attempt failed: retried as the actor's policy says (unless `retry=False`), then
         delivered to whoever catches it, or parked."""
-        return await self._answer(ticket, failed(type, message, retry), worker)
+        [opened] = _all_opened([ticket], await self._here().open([ticket]))
+        return await self._answer(opened, failed(type, message, retry), worker)
 
-    async def _answer(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
-        ticket = Ticket.decode(text)
-        shard_count = (await self._host.database()).shard_count
-        for _ in range(TRIES):
-            found = await self._host.run_steps(
-                self._answer_steps(ticket, answer, shard_count, id_of(worker))
-            )
-            if found is not None:
-                return accepted(found, ticket)
-            await asyncio.sleep(PAUSE)
-        raise busy(ticket)
+    async def release(self, ticket: str, *, after: float = 0.0, worker: str = "remote") -> str:
+        """Give a task back untried: it is due again at once, or after so many seconds; no attempt is
+        counted."""
+        [opened] = _all_opened([ticket], await self._here().open([ticket]))
+        return await self._answer(opened, GivenBack(after), worker)
+
+    async def _answer(self, ticket: Ticket, answer: Answer, worker: str) -> str:
+        [settled] = await self._here().settle([Settling(ticket, answer, id_of(worker))])
+        return _accepted(settled, ticket)
 
     # -- the same for code that is not async
 
     def pull_sync(
-        self, actor: str, *, limit: int = 1, wait: float = 0.0, worker: str = "remote"
+        self,
+        actor: str | Sequence[str],
+        *,
+        limit: int = 1,
+        wait: float = 0.0,
+        pull_id: str | None = None,
+        again: bool = False,
     ) -> list[Pulled]:
         """See pull."""
         check_pull(limit, wait)
-        host, deadline, polls = self._host, time.monotonic() + wait, 0
-        shard_count = host.database_sync().shard_count
+        asking, until, pause = _asking(actor, limit, pull_id), time.monotonic() + wait, FIRST_PAUSE
+        if again and (tasks := self._again_sync(asking)):
+            return tasks
         while True:
-            held = host.run_steps_sync(pull_steps(actor, limit))
-            found = host.run_steps_sync(self._load(held)) if held else []
-            for ended, change in stopped_of(found):
-                host.run_steps_sync(change_steps(ended, change, shard_count, id_of(worker)))
-            if pulled := pulled_of(found):
-                return pulled
-            if (pause := next_pause(deadline, polls)) is None:
+            if tasks := self._pull_once(asking):
+                return tasks
+            if (left := until - time.monotonic()) <= 0:
                 return []
-            time.sleep(pause)
-            polls += 1
+            time.sleep(min(left, pause))
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _pull_once(self, asking: PullAsk) -> list[Pulled]:
+        host, url = self.host, self.host.database_sync().url
+        known = host.run_steps_sync(pulling.look_steps(asking.actors))
+        if (error := pulling.not_pulled(asking.actors, known)) is not None:
+            raise error
+
+        def steps() -> Steps[pulling.Dealt]:
+            held = yield from pulling.hold_steps([asking], known)
+            return (yield from pulling.load_steps(held, known, host.versions, self._seals, url))
+
+        dealt = host.run_steps_sync(steps())
+        for ended, change in dealt.ended:
+            host.run_steps_sync(ended_steps(host, ended, change))
+        return [pulled for _, pulled in dealt.tasks]
+
+    def _again_sync(self, asking: PullAsk) -> list[Pulled]:
+        host, url = self.host, self.host.database_sync().url
+
+        def steps() -> Steps[pulling.Dealt]:
+            known = yield from pulling.look_steps(asking.actors)
+            if (error := pulling.not_pulled(asking.actors, known)) is not None:
+                raise error
+            held: list[HeldTask] = yield from pulling.again_steps(asking, known)
+            return (yield from pulling.load_steps(held, known, host.versions, self._seals, url))
+
+        return [pulled for _, pulled in host.run_steps_sync(steps()).tasks]
 
     def beat_sync(self, ticket: str) -> bool:
         """See beat."""
-        read = Ticket.decode(ticket)
-        for _ in range(BEAT_TRIES):
-            if (found := self._host.run_steps_sync(beat_steps(read))) != "busy":
-                break
-            time.sleep(PAUSE)
-        return found != "stop"
+        [opened] = self._opened_sync([ticket])
+        for n in range(BEAT_TRIES):
+            if n:
+                time.sleep(BEAT_PAUSE)
+            if self.host.run_steps_sync(beat_steps([opened])):
+                return True
+            [held] = self.host.run_steps_sync(held_steps([opened]))
+            if held.stop is not None:
+                return False
+        return True
 
     def complete_sync(self, ticket: str, value: object = None, *, worker: str = "remote") -> str:
         """See complete."""
-        return self._answer_sync(ticket, self._completed(ticket, value), worker)
+        [opened] = self._opened_sync([ticket])
+        return self._answer_sync(opened, completed(self.host, opened.queue, value), worker)
 
     def decide_sync(self, ticket: str, decision: Decision, *, worker: str = "remote") -> str:
         """See decide."""
-        return self._answer_sync(ticket, decision, worker)
+        return self._answer_sync(self._opened_sync([ticket])[0], decision, worker)
 
     def fail_sync(
         self,
@@ -203,98 +235,77 @@ class Remote:
         worker: str = "remote",
     ) -> str:
         """See fail."""
-        return self._answer_sync(ticket, failed(type, message, retry), worker)
+        answer = failed(type, message, retry)
+        return self._answer_sync(self._opened_sync([ticket])[0], answer, worker)
 
-    def _answer_sync(self, text: str, answer: Decision | FailedInput, worker: str) -> str:
-        ticket = Ticket.decode(text)
-        shard_count = self._host.database_sync().shard_count
+    def release_sync(self, ticket: str, *, after: float = 0.0, worker: str = "remote") -> str:
+        """See release."""
+        return self._answer_sync(self._opened_sync([ticket])[0], GivenBack(after), worker)
+
+    def _opened_sync(self, texts: Sequence[str]) -> list[Ticket]:
+        url = self.host.database_sync().url
+        return _all_opened(texts, self.host.run_steps_sync(open_steps(texts, self._seals, url)))
+
+    def _answer_sync(self, ticket: Ticket, answer: Answer, worker: str) -> str:
+        item = Settling(ticket, answer, id_of(worker))
         for _ in range(TRIES):
-            steps = self._answer_steps(ticket, answer, shard_count, id_of(worker))
-            if (found := self._host.run_steps_sync(steps)) is not None:
-                return accepted(found, ticket)
+            if (settled := self._settle_once(item)) is not None:
+                break
             time.sleep(PAUSE)
-        raise busy(ticket)
+        return _accepted(settled, ticket)
 
-    # -- both
-
-    def _completed(self, text: str, value: object) -> Decision:
-        """A result, checked against the declaration where this application has one."""
-        actor = Ticket.decode(text).queue
-        result = encode_result("task", actor, value)
-        if (task := self._host.tasks.get(actor)) is not None:
+    def _settle_once(self, item: Settling) -> SettledAs:
+        host, shard_count = self.host, self.host.database_sync().shard_count
+        batch = host.run_steps_sync(settling.prepare_steps([item], retries_of(host)))
+        settled = batch.settled
+        for fast in (True, False) if batch.changes else ():
             try:
-                task.signature.decode_result("null" if result is None else result)
-            except InvalidArguments as error:
-                raise InvalidArguments(
-                    f"the result of {actor!r} does not fit its declaration: {error}; "
-                    f"got {shape(value)}"
-                ) from None
-        return Decision(result=result)
+                steps = settling.change_batch_steps(batch.changes, shard_count, fast=fast)
+                settled |= host.run_steps_sync(steps)
+                break
+            except Exception as error:
+                if not is_held_up(error):
+                    raise
+                if not fast:
+                    return None
+        if batch.others:
+            try:
+                settled |= host.run_steps_sync(settling.settle_free_steps(batch.others))
+            except NotSettled:
+                return None
+        if not settled:
+            settled |= host.run_steps_sync(settling.judge_steps([item], [0]))
+        return settled[0]
 
-    def _load(self, held: Sequence[HeldTask]) -> Steps[list[tuple[HeldTask, TaskInput, Pulled]]]:
-        """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
-        that this code cannot read, until its work timeout: others may be able to."""
-        visits = [held_task.run.visit for held_task in held]
-        wanted = [(payload_of(visit).process_id, visit.key) for visit in visits]
-        read = yield from read_steps(wanted)
-        task_inputs = {task_input.task_id: task_input for task_input in read}
-        found = []
-        for held_task in held:
-            visit = held_task.run.visit
-            if (read_input := task_inputs.get(visit.key)) is not None:
-                task_input = in_background(read_input, visit)
-                try:
-                    found.append((held_task, task_input, self._pulled(held_task, task_input)))
-                except InvalidArguments as error:
-                    facts = {"actor": visit.queue, "task": task_input.task_id}
-                    log.warning("task.not_pulled", extra={**facts, "error": str(error)})
-        return found
 
-    def _pulled(self, one: HeldTask, task_input: TaskInput) -> Pulled:
-        visit = one.run.visit
-        args: dict[str, object] = {}
-        if task_input.failed_input is None:
-            text = self._host.versions.upcast(visit.queue, task_input.args_version, task_input.args)
-            args = msgspec.json.decode(fill(text, task_input.inputs))
-        ticket = Ticket(
-            visit.queue, visit.shard, task_input.process_id, visit.key, str(visit.id), visit.version,
-            one.run.token, one.run.started, visit.attempt, visit.priority,
-        )  # fmt: skip
-        return Pulled(
-            ticket.encode(), visit.queue, task_input.process_id, visit.key, args, str(visit.id),
-            visit.attempt + 1, one.held_until, payload_of(visit).deadline,
-        )  # fmt: skip
+def _asking(actor: str | Sequence[str], limit: int, pull_id: str | None) -> PullAsk:
+    actors = (actor,) if isinstance(actor, str) else tuple(dict.fromkeys(actor))
+    return PullAsk(actors, limit, pull_id or new_id())
 
-    def _answer_steps(
-        self, ticket: Ticket, answer: Decision | FailedInput, shard_count: int, worker_id: UUID
-    ) -> Steps[str | None]:
-        """Settle an attempt. None: somebody has its rows, send it again."""
-        actor = yield from first(SQL["read_remote"], RemoteActor, queue=ticket.queue)
-        policy = Policy() if actor is None else stored_policy(actor.policy)
-        declared = self._host.tasks.get(ticket.queue)
-        retry = retry_of(declared.settings.retry if declared else RetryPolicy(), policy)
-        settings = QueueSettings(
-            name=ticket.queue, handler=never_run, retry=retry, any_pass=policy.accept == "first"
+
+def _all_opened(texts: Sequence[str], opened: Sequence[Ticket | None]) -> list[Ticket]:
+    found = [ticket for ticket in opened if ticket is not None]
+    if len(found) < len(opened):
+        raise no_ticket(texts[list(opened).index(None)])
+    return found
+
+
+def _told(settled: SettledAs, ticket: Ticket) -> str:
+    """What became of one of many."""
+    if isinstance(settled, MainspringError):
+        raise settled
+    return "busy" if settled is None else settled
+
+
+def _accepted(settled: SettledAs, ticket: Ticket) -> str:
+    """Outside the transaction, so that the count of what is refused is kept."""
+    if isinstance(settled, MainspringError):
+        raise settled
+    if settled is None:
+        raise Refused(f"task {ticket.task} is being changed and does not come free; send it again")
+    if settled == "refused":
+        raise Refused(
+            f"this attempt at task {ticket.task} of {ticket.queue!r} no longer counts: the task has "
+            "ended, was cancelled or restarted, or a newer attempt has it; drop the result"
         )
-        attempt = ticket.run_of(settings, ticket.started if actor is None else actor.now)
-        tasks = yield from read_steps([(ticket.process_id, ticket.task)])
-        settled = "gone"
-        if tasks:
-            task_input = in_background(tasks[0], attempt.visit)
-            settled = yield from settle_answer(attempt, task_input, answer, shard_count, worker_id)
-        if settled in ("locked", "changed"):
-            return None
-        if settled == "settled":
-            return "accepted"
-        is_known = yield from one(
-            SQL["was_answered"],
-            bool,
-            key=ticket.task,
-            run=ticket.run,
-            started=ticket.started,
-            is_failure=isinstance(answer, FailedInput),
-        )
-        if is_known:
-            return "already"
-        yield from run(KERNEL_SQL["count"], actors=[ticket.queue], names=["late_result"])
-        return "refused"
+    return settled

@@ -1,63 +1,73 @@
-"""Tickets: what an actor elsewhere shows when it beats, completes or fails a task that it pulled."""
+"""Tickets: what an actor elsewhere shows when it beats, settles or gives back a task that it pulled."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from mainspring.db.steps import Steps
 from mainspring.errors import InvalidArguments
-from mainspring.kernel import DEFAULT_PRIORITY, PRIORITIES, START, QueueSettings, Run, Visit, clock
-
-LATEST = 1e11  # seconds: a time that both sides can write
+from mainspring.kernel import DEFAULT_PRIORITY, Visit
+from mainspring.processes.remote.seal import AT_LEAST_SECONDS, Seals
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """Which attempt at which task. Its text is opaque, and as secret as the pass in it."""
+    """Which attempt at which task. Its text is sealed: nobody but this installation makes one."""
 
     queue: str
     shard: int
-    process_id: str
-    task: str
+    process_id: str  # empty: a call of its own
+    task: str  # the visit's key
     id: str  # of the visit: the idempotency key
     version: int
     run: int  # the pass
     started: float  # by the database's clock
-    attempt: int  # failures before it
-    priority: int = DEFAULT_PRIORITY  # the last release's tickets have none
+    priority: int = DEFAULT_PRIORITY
+    group: str | None = None
 
-    def encode(self) -> str:
-        """As text."""
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
-
-    @staticmethod
-    def decode(text: str) -> Ticket:
-        """From text; refuses what is none."""
-        try:
-            raw = base64.urlsafe_b64decode(text.encode())
-            ticket = msgspec.msgpack.decode(raw, type=Ticket)
-            for id in (ticket.process_id, ticket.task, ticket.id):
-                UUID(id)
-            if ticket.priority not in PRIORITIES or not 0 <= ticket.started < LATEST:
-                raise ValueError
-            return ticket
-        except (msgspec.MsgspecError, binascii.Error, ValueError, AttributeError):
-            raise InvalidArguments(
-                f"{text!r:.60} is no ticket: give the text that pull answered, as it was"
-            ) from None
-
-    def run_of(self, settings: QueueSettings, now: float) -> Run:
-        """The attempt as a run that is settled here. The visit's row has what the ticket leaves out."""
-        visit = Visit(
-            self.shard, self.task, self.queue, UUID(self.id), None, self.priority, START[0],
-            self.version, self.attempt, 0, None, f'{{"@": "{self.process_id}"}}',
+    def visit(self) -> Visit:
+        """The visit as far as the ticket knows it. Its row has the rest."""
+        payload = f'{{"@": "{self.process_id}"}}' if self.process_id else "{}"
+        return Visit(
+            self.shard, self.task, self.queue, UUID(self.id), self.group, self.priority, self.started,
+            self.version, 0, 0, None, payload,
         )  # fmt: skip
-        began = clock.local() - max(0.0, now - self.started)
-        return Run(visit, self.run, self.started, began, settings=settings)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Ticket)
+
+
+def sealed(ticket: Ticket, seals: Seals) -> str:
+    """A ticket as text."""
+    return seals.seal(_encoder.encode(ticket))
+
+
+def open_steps(texts: Sequence[str], seals: Seals, url: str) -> Steps[list[Ticket | None]]:
+    """Tickets from their texts; None for what was not sealed here."""
+    yield from seals.read(url)
+    opened = [seals.open(text) for text in texts]
+    if None in opened and (yield from seals.read(url, believed=AT_LEAST_SECONDS)):
+        opened = [seals.open(text) for text in texts]
+    return [None if content is None else _read(content) for content in opened]
+
+
+def _read(content: bytes) -> Ticket | None:
+    try:
+        return _decoder.decode(content)
+    except msgspec.MsgspecError:  # of another release
+        return None
+
+
+def no_ticket(text: str) -> InvalidArguments:
+    """What is said of a text that is no ticket."""
+    return InvalidArguments(
+        f"{text!r:.60} is no ticket: give the text that pull answered, as it was"
+    )
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -65,10 +75,11 @@ class Pulled(msgspec.Struct, frozen=True):
 
     ticket: str
     actor: str
-    process: str
+    process: str  # empty: a call of its own
     task: str
     args: dict[str, Any]
     key: str  # the idempotency key: the same over attempts, another after a restart
     attempt: int  # 1 for the first
     held_until: datetime  # without a beat until then the task is recovered
+    beat_every: float  # seconds
     deadline: datetime | None = None  # its task timeout

@@ -15,8 +15,8 @@ import msgspec
 from mainspring.db.literals import numbers, texts, words
 from mainspring.db.steps import Steps, rows, run
 from mainspring.kernel import KERNEL_SQL, tokens
+from mainspring.processes.commit.batch import LockedProcess
 from mainspring.processes.commit.change import TaskChange
-from mainspring.processes.commit.lock import LockedProcess
 from mainspring.processes.commit.visits import queue_of
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Structural

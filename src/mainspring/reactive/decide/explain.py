@@ -11,9 +11,14 @@ from datetime import datetime, timedelta
 
 from mainspring.phrases import instant
 from mainspring.reactive.decide.decide import Definition, Fire, View, decide, facts_of, rewound
-from mainspring.reactive.decide.evaluate import LeafVerdict, Verdict, evaluate
+from mainspring.reactive.decide.evaluate import (
+    LeafVerdict,
+    Verdict,
+    evaluate,
+    show_kind,
+    show_values,
+)
 from mainspring.reactive.decide.needs import Need, needs_of
-from mainspring.reactive.decide.texts import show_kind, show_values
 from mainspring.reactive.model.durations import show_duration
 from mainspring.reactive.model.triggers import AllOf, ChunkDelay, Delay
 from mainspring.reactive.model.values import later

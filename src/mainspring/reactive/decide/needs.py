@@ -15,8 +15,15 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from typing import TypeAlias
 
-from mainspring.reactive.decide.evaluate import NOTHING, Fact, LeafVerdict, Verdict, evaluate
-from mainspring.reactive.decide.texts import show_moment, show_value
+from mainspring.reactive.decide.evaluate import (
+    NOTHING,
+    Fact,
+    LeafVerdict,
+    Verdict,
+    evaluate,
+    show_moment,
+    show_value,
+)
 from mainspring.reactive.model.triggers import (
     AnyOf,
     ChunkDelay,

@@ -10,13 +10,13 @@ import msgspec
 
 from mainspring.errors import InvalidSetting, WentBack
 from mainspring.kernel import Run
-from mainspring.reactive.decide.evaluate import Fact
-from mainspring.reactive.decide.rewinds import (
+from mainspring.reactive.decide.decide import (
     RawRewind,
     SeenValue,
     chunks_to_do,
     rewinds_of,
 )
+from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.triggers import ChunkDelay, ChunkDelta, ChunkRefDelay, leaves_of

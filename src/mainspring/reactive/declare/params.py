@@ -1,4 +1,4 @@
-"""Setting params: advance, advance many, move back. The SQL is one function; this goes round it.
+"""Params as the database has them: made, moved back, and whom that affects.
 
 What is asked of the database is a generator of statements (db/steps.py), for the application's own
 connections and for the caller's. The database returns why a value cannot be set, and raises nothing: so the
@@ -8,7 +8,7 @@ caller's transaction stays usable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.db.steps import Steps, one, rows
-from mainspring.errors import InvalidValue, UnknownParam, WentBack
+from mainspring.errors import InvalidValue, UnknownParam
 from mainspring.reactive.model.values import (
     Kind,
     Param,
@@ -31,17 +31,6 @@ from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
 _seen = msgspec.json.Decoder(RawSeen | None).decode
-
-
-class SetParam(NamedTuple):
-    """What came of setting a param: 'set', 'same', 'lower', or why it cannot be."""
-
-    name: str
-    answer: str
-    kind: str
-    old: str | None
-    value: str | None
-    ahead: bool
 
 
 class RewoundParam(NamedTuple):
@@ -85,79 +74,8 @@ class Affected:
     repair: str
 
 
-def find_param(known: Mapping[str, Param], given: Param | str) -> Param:
-    """A param, or the one of that name; an error that names the nearest otherwise."""
-    if isinstance(given, Param):
-        return given
-    try:
-        return known[given]
-    except (KeyError, TypeError):
-        raise UnknownParam(str(given), known) from None
-
-
-def advance(
-    changes: Iterable[tuple[Param, object]],
-    *,
-    declared: Container[str],
-    if_greater: bool,
-    by: str | None,
-    why: str | None,
-) -> Steps[dict[Param, bool]]:
-    """Set params, all or none; returns which were moved. The last value of a param counts.
-
-    One that the database does not know is made if the application declares it, else refused.
-    """
-    last: dict[str, tuple[Param, Value]] = {}
-    for param, given in changes:
-        last[param.key] = (param, check_value(param, given))
-    if not last:
-        return {}
-    values = advance_values(last, only_greater=if_greater, by=by, why=why)
-    found = yield from rows(SQL["advance"], SetParam, **values)
-    if unknown := [last[param.name][0] for param in found if param.answer == "unknown"]:
-        for param in unknown:
-            if param.key not in declared:
-                raise (yield from _unknown(param))
-        yield from make(unknown)
-        log.info("param.created", extra={"params": [param.key for param in unknown]})
-        found = yield from rows(SQL["advance"], SetParam, **values)
-    for answered in found:
-        param, value = last[answered.name]
-        _check(param, value, answered, if_greater=if_greater)
-        if answered.ahead and answered.answer == "set":
-            log.warning("param.far_ahead", extra={"param": param.key, "value": str(value)})
-    return {last[answered.name][0]: answered.answer == "set" for answered in found}
-
-
-def advance_values(
-    last: Mapping[str, tuple[Param, Value]],
-    *,
-    only_greater: bool,
-    by: str | None,
-    why: str | None = None,
-) -> dict[str, object]:
-    """What `advance.sql` takes."""
-    names = sorted(last)  # everybody locks params in this order
-    return {
-        "names": names,
-        "kinds": [last[name][0].kind for name in names],
-        "given": [str(dump_value(last[name][1])) for name in names],
-        "only_greater": only_greater,
-        "changed_by": by,
-        "why": why,
-    }
-
-
-def _check(param: Param, value: Value, found: SetParam, *, if_greater: bool) -> None:
-    if found.answer == "kind":
-        raise _other_kind(param, found.kind)
-    if found.answer == "range":
-        raise InvalidValue(f"param {param.key!r} takes instants from 1970 to 9000, got {value}")
-    if found.answer == "lower" and not if_greater:
-        raise WentBack(param.key, _stored(param, found.old), value)
-
-
-def _stored(param: Param, raw: Raw | None) -> Value | None:
+def stored(param: Param, raw: Raw | None) -> Value | None:
+    """A value as its row has it."""
     return None if raw is None else from_raw(param.kind, raw)
 
 
@@ -183,13 +101,13 @@ def rewind(
     )
     match found.answer:
         case "unknown":
-            raise (yield from _unknown(param))
+            raise (yield from unknown(param))
         case "kind":
-            raise _other_kind(param, found.kind)
+            raise other_kind(param, found.kind)
         case "empty":
             raise InvalidValue(f"param {param.key!r} has no value to move back from; advance it")
         case "higher":
-            old = _stored(param, found.old)
+            old = stored(param, found.old)
             raise InvalidValue(
                 f"param {param.key!r} is {_shown(old)}: {_shown(value)} is no way back; use advance"
             )
@@ -202,7 +120,8 @@ def rewind(
     return affected_of(param.kind, affected)
 
 
-def _unknown(param: Param) -> Steps[UnknownParam]:
+def unknown(param: Param) -> Steps[UnknownParam]:
+    """The error of a param that the database does not know."""
     names = yield from rows(SQL["list_param_names"], str)
     return UnknownParam(param.key, names)
 
@@ -248,10 +167,11 @@ def check_made(params: Iterable[Param], made: Iterable[MadeParam]) -> None:
     kinds = {param.name: param.kind for param in made}
     for param in params:
         if kinds.get(param.key, param.kind) != param.kind:
-            raise _other_kind(param, kinds[param.key])
+            raise other_kind(param, kinds[param.key])
 
 
-def _other_kind(param: Param, kind: str) -> InvalidValue:
+def other_kind(param: Param, kind: str) -> InvalidValue:
+    """The error of a param that the database has as another kind."""
     return InvalidValue(
         f"param {param.key!r} is declared as {param.kind!r}, the database has it as {kind!r}; declare "
         f"it with kind={kind!r}, or give it another name"

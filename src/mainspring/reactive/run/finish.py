@@ -26,7 +26,7 @@ from mainspring.kernel import (
     offer_visits,
     token,
 )
-from mainspring.reactive.declare.params import advance_values
+from mainspring.reactive.declare.advance import advance_values
 from mainspring.reactive.declare.task import BACKOFF
 from mainspring.reactive.model.values import Param, Product, Raw, Value, dump_value
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody

@@ -23,19 +23,17 @@ from mainspring.reactive.decide.decide import (
     Current,
     Definition,
     Fire,
+    OnRewind,
+    RawRewind,
+    SeenValue,
     View,
     Wait,
     decide,
     leaf_bits,
     leaves_json,
-)
-from mainspring.reactive.decide.evaluate import Verdict
-from mainspring.reactive.decide.rewinds import (
-    OnRewind,
-    RawRewind,
-    SeenValue,
     rewinds_of,
 )
+from mainspring.reactive.decide.evaluate import Verdict
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.gates import StoredGates, load_gates
 from mainspring.reactive.model.values import Kind, Raw, RawSeen, Value, from_raw, moment_of

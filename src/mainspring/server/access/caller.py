@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from mainspring.errors import Forbidden
 from mainspring.server.access.scopes import ADMIN, Scopes
+
+
+class Proof(NamedTuple):
+    """By what he proved it: a token's id, or a name in a client certificate."""
+
+    kind: Literal["token", "san"]
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +22,7 @@ class Caller:
 
     name: str
     scopes: Scopes
+    proof: Proof | None = None  # None: one that nobody revokes
 
     def check(self, verb: str, name: str) -> None:
         """Raise Forbidden unless he may do this to what has this name."""

@@ -5,13 +5,14 @@ What the database said is believed for a few seconds, so that a revoked token is
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from mainspring.errors import Unauthenticated
-from mainspring.server.access.caller import Caller, anybody
+from mainspring.errors import DatabaseUnavailable, Overloaded, Unauthenticated
+from mainspring.server.access.caller import Caller, Proof, anybody
 from mainspring.server.access.scopes import ADMIN, Scopes
 from mainspring.server.access.tokens import TokenRow, split
 from mainspring.server.handlers.store import Store
@@ -31,8 +32,9 @@ class Callers:
         self._store = store
         self._local = None if local_token is None else split(local_token)
         self._open_to_all = open_to_all
-        self._found: OrderedDict[tuple[str, str], tuple[float, TokenRow | None]] = OrderedDict()
-        self._callers: dict[tuple[str, tuple[str, ...]], Caller] = {}
+        self._found: OrderedDict[Proof, tuple[float, TokenRow | None]] = OrderedDict()
+        self._asked: dict[Proof, asyncio.Task[TokenRow | None]] = {}
+        self._callers: dict[tuple[Proof, str, tuple[str, ...]], Caller] = {}
 
     async def find(self, authorization: str | None, names: Sequence[str] = ()) -> Caller:
         """The caller with this header, over a connection whose certificate has these names."""
@@ -41,9 +43,9 @@ class Callers:
         if authorization is not None:
             return await self._by_token(authorization)
         for name in names:
-            row = await self._row("san", name)
+            row = await self._row(proof := Proof("san", name))
             if row is not None and row.is_good:
-                return self._caller(row)
+                return self._caller(proof, row)
         raise Unauthenticated(
             "say who you are: authorization: Bearer msp_..., or a client certificate that has scopes"
         )
@@ -58,36 +60,66 @@ class Callers:
             if hmac.compare_digest(digest, self._local[1]):
                 return Caller("local", Scopes([ADMIN]))
             raise _not_good()
-        row = await self._row("token", id)
+        row = await self._row(proof := Proof("token", id))
         if row is None or row.hash is None or not hmac.compare_digest(digest, row.hash):
             raise _not_good()
         if not row.is_good:
-            raise Unauthenticated(f"the token {id} has expired or was revoked")
-        return self._caller(row)
+            raise no_longer_good(proof)
+        return self._caller(proof, row)
 
-    async def _row(self, kind: str, name: str) -> TokenRow | None:
-        now, known = time.monotonic(), self._found.get((kind, name))
-        if known is not None and now - known[0] < BELIEVED_SECONDS:
+    async def is_good(self, caller: Caller) -> bool:
+        """Whether what he proved himself by still is. Nobody goes because the database is away."""
+        if caller.proof is None:
+            return True
+        try:
+            row = await self._row(caller.proof)
+        except (DatabaseUnavailable, Overloaded):
+            return True
+        return row is not None and row.is_good
+
+    async def _row(self, place: Proof) -> TokenRow | None:
+        known = self._found.get(place)
+        if known is not None and time.monotonic() - known[0] < BELIEVED_SECONDS:
             return known[1]
-        if kind == "san":
-            rows = await self._store.rows(SQL["find_san"], TokenRow, san=name)
+        # However many calls of one caller come at once, the database is asked once.
+        if (asked := self._asked.get(place)) is None:
+            asked = asyncio.get_running_loop().create_task(self._ask(place))
+            self._asked[place] = asked
+            asked.add_done_callback(lambda task: self._told(place, task))
+        return await asyncio.shield(asked)
+
+    async def _ask(self, place: Proof) -> TokenRow | None:
+        now = time.monotonic()
+        if place.kind == "san":
+            rows = await self._store.rows(SQL["find_san"], TokenRow, san=place.name)
         else:
-            rows = await self._store.rows(SQL["find_token"], TokenRow, id=name)
+            rows = await self._store.rows(SQL["find_token"], TokenRow, id=place.name)
         row = rows[0] if rows else None
-        self._found[kind, name] = (now, row)
-        self._found.move_to_end((kind, name))
+        self._found[place] = (now, row)
+        self._found.move_to_end(place)
         while len(self._found) > MOST_BELIEVED:
             self._found.popitem(last=False)
         return row
 
-    def _caller(self, row: TokenRow) -> Caller:
+    def _told(self, place: Proof, task: asyncio.Task[TokenRow | None]) -> None:
+        del self._asked[place]
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; all of them may have gone
+
+    def _caller(self, proof: Proof, row: TokenRow) -> Caller:
         """Scopes are read once, however many calls come."""
-        place = (row.name, tuple(row.scopes))
+        place = (proof, row.name, tuple(row.scopes))
         if (caller := self._callers.get(place)) is None:
             if len(self._callers) > MOST_BELIEVED:
                 self._callers.clear()
-            caller = self._callers[place] = Caller(row.name, Scopes(row.scopes))
+            caller = self._callers[place] = Caller(row.name, Scopes(row.scopes), proof)
         return caller
+
+
+def no_longer_good(proof: Proof) -> Unauthenticated:
+    """What is said of a token or a certificate that was good once."""
+    what = "token" if proof.kind == "token" else "certificate's name"
+    return Unauthenticated(f"the {what} {proof.name} has expired or was revoked")
 
 
 def _not_good() -> Unauthenticated:

@@ -18,7 +18,10 @@ VERBS = (
     *("state.read", "state.write"),
     *("param.read", "param.advance", "param.rewind"),
     *("process.start", "process.read", "process.signal", "process.cancel"),
+    "metrics",
 )
+# What follows a comma or a space is another scope: names have commas, but not those.
+_LIST = re.compile(rf"[,\s]\s*({'|'.join(map(re.escape, (*VERBS, ADMIN)))})(?=[:,\s]|\Z)")
 
 
 class Scopes:
@@ -53,4 +56,8 @@ def check_scopes(texts: Iterable[str]) -> list[str]:
             )
         if colon and (not names or verb == ADMIN):
             raise InvalidSetting(f"write a scope as verb or verb:names, got {text!r}")
+        if _LIST.search(names):  # no name would fit, and nobody would be told
+            raise InvalidSetting(
+                f"a scope is one verb and one pattern, got {text!r}: give --scope once for each"
+            )
     return found

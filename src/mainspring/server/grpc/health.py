@@ -1,7 +1,4 @@
-"""grpc.health.v1: "" is alive, a service's name says whether the database has answered of late.
-
-They are apart: a database that is away must not let every server be restarted at once.
-"""
+"""grpc.health.v1: "" is alive, a service's name says whether the database has answered of late."""
 
 from __future__ import annotations
 
@@ -11,18 +8,14 @@ from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from mainspring.server.handlers.store import Store
-from mainspring.server.statements import SQL
-
-READY_SECONDS = 10.0
-LOOK_SECONDS = 2.0
+from mainspring.server.readiness import Readiness
 
 
 class Health:
-    """The health of one server process."""
+    """The health of one server process, as gRPC asks for it."""
 
-    def __init__(self, store: Store, services: Sequence[str]) -> None:
-        self._store = store
+    def __init__(self, readiness: Readiness, services: Sequence[str]) -> None:
+        self._readiness = readiness
         self._services = services
         self._servicer: Any = health.aio.HealthServicer()
         self._loop: asyncio.Task[None] | None = None
@@ -32,10 +25,10 @@ class Health:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def start(self) -> None:
-        """Say that it is alive, and look at the database from now on."""
+        """Say that it is alive, and follow the readiness from now on."""
         await self._servicer.set("", health_pb2.HealthCheckResponse.SERVING)
-        await self._tell(await self._answers())
-        self._loop = asyncio.create_task(self._looking(), name="mainspring.health")
+        await self._tell(self._readiness.is_ready)  # before anybody can ask
+        self._loop = asyncio.create_task(self._following(), name="mainspring.health")
 
     async def leave(self) -> None:
         """Say that nothing new is wanted here."""
@@ -44,22 +37,13 @@ class Health:
             await asyncio.wait([self._loop])
         await self._servicer.enter_graceful_shutdown()
 
-    async def _looking(self) -> None:
-        now = asyncio.get_running_loop().time
-        answered_at = now()
+    async def _following(self) -> None:
+        told = None
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await self._answers():
-                answered_at = now()
-            await self._tell(now() - answered_at < READY_SECONDS)
-
-    async def _answers(self) -> bool:
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await self._store.rows(SQL["answer"], int)
-        except Exception:  # whatever it is, it has not answered
-            return False
-        return True
+            if told == self._readiness.is_ready:
+                await self._readiness.changed()
+            told = self._readiness.is_ready
+            await self._tell(told)
 
     async def _tell(self, ready: bool) -> None:
         known = health_pb2.HealthCheckResponse

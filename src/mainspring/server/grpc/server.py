@@ -1,30 +1,25 @@
-"""The server: its address, its limits, its beginning and its end in order."""
+"""The gRPC server: its address, its limits, its beginning and its end in order."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from mainspring.errors import InvalidSetting
-from mainspring.server.access.callers import Callers
-from mainspring.server.access.local import local_token
-from mainspring.server.grpc.calls import SENT_BYTES, CallServer
+from mainspring.server.counts import CallCounts
+from mainspring.server.grpc.calls import CallServer
 from mainspring.server.grpc.health import Health
 from mainspring.server.handlers.methods import Services
-from mainspring.server.handlers.store import Store
-from mainspring.server.settings import ServeSettings
+from mainspring.server.listening import try_listening
+from mainspring.server.readiness import Readiness
+from mainspring.server.reception import RECEIVED_BYTES, SENT_BYTES, Reception
+from mainspring.server.settings import ListenAddress, ServeSettings, read_file
 
-if TYPE_CHECKING:
-    from mainspring.app import Mainspring
-
-GRACE_SECONDS = 10.0
 _MINUTE = 60_000
 _OPTIONS = (
-    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    ("grpc.max_receive_message_length", RECEIVED_BYTES),
     ("grpc.max_send_message_length", SENT_BYTES),
     ("grpc.max_metadata_size", 8 * 1024),
     ("grpc.absolute_max_metadata_size", 8 * 1024),
@@ -36,18 +31,24 @@ _OPTIONS = (
 
 
 class GrpcServer:
-    """One server process. `start` returns when it listens, `stop` when all calls have ended."""
+    """Serves at one address. `start` returns when it listens, `stop` when all calls have ended."""
 
-    def __init__(self, app: Mainspring, settings: ServeSettings) -> None:
+    def __init__(
+        self,
+        services: Services,
+        reception: Reception,
+        readiness: Readiness,
+        counts: CallCounts,
+        settings: ServeSettings,
+        address: ListenAddress,
+    ) -> None:
         self._settings = settings
-        token = None if settings.token_file is None else local_token(Path(settings.token_file))
-        store = Store(app)
-        self._services = Services(store)
-        self._health = Health(store, self._services.names)
-        calls = CallServer(Callers(store, local_token=token, open_to_all=settings.no_auth))
+        self._address = address
+        self._services = services
+        self._health = Health(readiness, services.names)
         shared = ("grpc.so_reuseport", int(settings.shares_port))
         self._server: Any = grpc.aio.server(options=[*_OPTIONS, shared])
-        self._add(calls)
+        self._add(CallServer(reception, counts))
         self._health.add_to(self._server)
 
     def _add(self, calls: CallServer) -> None:
@@ -63,47 +64,42 @@ class GrpcServer:
         await self._health.start()
         port = self._bind()
         await self._server.start()
-        if (socket := self._settings.socket) is not None:
+        if (socket := self._address.socket) is not None:
             socket.chmod(0o600)
-            return self._settings.address
-        return f"{self._settings.address.rpartition(':')[0]}:{port}"
+            return self._address.text
+        return self._address.with_port(port)
 
     def _bind(self) -> int:
-        settings = self._settings
-        mask = os.umask(0o177) if settings.socket is not None else None
+        address = self._address.text
+        try_listening(self._address, self._settings.shares_port)
+        mask = os.umask(0o177) if self._address.socket is not None else None
         try:
-            if settings.has_tls:
-                port = self._server.add_secure_port(settings.address, _credentials(settings))
+            if self._settings.has_tls:
+                port = self._server.add_secure_port(address, _credentials(self._settings))
             else:
-                port = self._server.add_insecure_port(settings.address)
+                port = self._server.add_insecure_port(address)
         except RuntimeError as error:
-            raise InvalidSetting(f"{settings.address} cannot be listened on: {error}") from None
+            raise InvalidSetting(f"{address} cannot be listened on: {error}") from None
         finally:
             if mask is not None:
                 os.umask(mask)
         return int(port)
 
-    async def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Take no new calls, answer those who wait, let the others end."""
+    async def leave(self) -> None:
+        """Say that nothing new is wanted here."""
         await self._health.leave()
-        ending = asyncio.create_task(self._server.stop(grace))
-        await self._services.close()
-        await ending
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls, and let the others end."""
+        await self._server.stop(grace)
 
 
 def _credentials(settings: ServeSettings) -> Any:
     assert settings.tls_cert is not None
     assert settings.tls_key is not None
-    roots = None if settings.client_ca is None else _read(settings.client_ca)
+    roots = None if settings.client_ca is None else read_file(settings.client_ca)
     return grpc.ssl_server_credentials(
-        [(_read(settings.tls_key), _read(settings.tls_cert))],
+        [(read_file(settings.tls_key), read_file(settings.tls_cert))],
         root_certificates=roots,
         require_client_auth=roots is not None,
     )
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidSetting(f"{path} cannot be read: {error}") from error

@@ -1,8 +1,10 @@
 """What each call does: messages in, messages out, errors of ours. Nothing here knows what carried it.
 
+actors.py    ActorService
 checks.py    the fields of a request as values, or what is wrong with them
 methods.py   all calls by name, with their messages
 params.py    ParamService
+process_pages.py pages of processes
 processes.py ProcessService
 refusals.py  what the database refuses, as errors of ours
 states.py    StateService

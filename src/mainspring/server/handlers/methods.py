@@ -17,12 +17,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 from mainspring.errors import InvalidRequest
 from mainspring.server.access.caller import Caller
+from mainspring.server.handlers.actors import ActorCalls
 from mainspring.server.handlers.params import ParamCalls
 from mainspring.server.handlers.processes import ProcessCalls
 from mainspring.server.handlers.states import StateCalls
 from mainspring.server.handlers.store import Store
 from mainspring.server.handlers.tasks import TaskCalls
 from mainspring.v1 import (
+    actor_service_pb2,
     param_service_pb2,
     process_service_pb2,
     state_service_pb2,
@@ -85,6 +87,7 @@ class Services:
         self._add(param_service_pb2.DESCRIPTOR, ParamCalls(store))
         self._add(process_service_pb2.DESCRIPTOR, ProcessCalls(store))
         self._add(state_service_pb2.DESCRIPTOR, StateCalls(store))
+        self._add(actor_service_pb2.DESCRIPTOR, ActorCalls(store))
 
     def _add(self, file: FileDescriptor, calls: ServiceCalls) -> None:
         [descriptor] = file.services_by_name.values()
@@ -106,6 +109,10 @@ class Services:
                     getattr(calls, _snake(method.name)),
                     "wait" in method.input_type.fields_by_name,
                 )
+
+    def by_path(self) -> dict[str, Method]:
+        """All calls by their paths."""
+        return {method.path: method for method in self.methods()}
 
     async def close(self) -> None:
         """Let those go who wait."""

@@ -14,10 +14,11 @@ import msgspec
 from mainspring.errors import InvalidRequest, NotFound, UnknownProcess
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Begin, start_steps
-from mainspring.processes.declare.attrs import check_attrs
+from mainspring.processes.record.arguments import check_attrs
 from mainspring.processes.structural.request import request_cancel, request_steps
 from mainspring.server.access.caller import Caller
 from mainspring.server.handlers import checks
+from mainspring.server.handlers.process_pages import list_processes
 from mainspring.server.handlers.store import Store
 from mainspring.server.handlers.waiting import Lookout
 from mainspring.server.statements import SQL
@@ -131,6 +132,12 @@ class ProcessCalls:
             problem=_problem(row),
             parked=parked,
         )
+
+    async def list_processes(
+        self, caller: Caller, request: process_service_pb2.ListProcessesRequest
+    ) -> process_service_pb2.ListProcessesResponse:
+        """A page of processes, newest first."""
+        return await list_processes(self._store, caller, request)
 
     async def signal_process(
         self, caller: Caller, request: process_service_pb2.SignalProcessRequest

@@ -22,8 +22,10 @@ def refusals() -> Iterator[None]:
         line = str(error).splitlines()[0] if str(error) else state
         hint = getattr(error, "hint", None)
         told = f"{line}; {hint}" if hint else line
-        if state == "42704":  # undefined_object
-            raise NotFound(told) from error
+        if (
+            state == "42704"
+        ):  # undefined_object; its hint names what is there, maybe beyond his scopes
+            raise NotFound(line) from error
         if state == "42501":  # insufficient_privilege
             raise MissingRights(
                 f"the server's role may not do this: {line}; `mainspring rights` prints the grants"

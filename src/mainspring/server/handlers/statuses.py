@@ -55,6 +55,7 @@ class Answered:
     message: str
     field: str | None = None  # of the request, that is at fault
     retry_seconds: float | None = None
+    scope: str | None = None  # that the caller lacks
 
 
 def answered(error: Exception, method: str) -> Answered:
@@ -70,6 +71,7 @@ def answered(error: Exception, method: str) -> Answered:
                 _told(error, method),
                 getattr(error, "field", None),
                 RETRY_SECONDS if status in ("UNAVAILABLE", "RESOURCE_EXHAUSTED") else None,
+                getattr(error, "scope", None),
             )
     if isinstance(error, TimeoutError):
         return Answered("DEADLINE_EXCEEDED", "deadline", "the call's time is over")
@@ -83,4 +85,9 @@ def _told(error: errors.MainspringError, method: str) -> str:
         if isinstance(error, kind):
             log.warning("serve.refused", extra={"method": method, "reason": str(error)})
             return text
+    # Without the nearest name that there is: the caller's scopes may not be for it.
+    if isinstance(error, errors.UnknownName):
+        return str(type(error)(error.name, ()))
+    if isinstance(error, errors.UnknownStage):
+        return str(errors.UnknownStage(error.kind, error.name, ()))
     return str(error)

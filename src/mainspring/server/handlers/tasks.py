@@ -112,8 +112,6 @@ class TaskCalls:
             if any(name.startswith("@") for name in arguments):  # as the engine marks its own
                 raise InvalidRequest(f"{at}args_json", "has an argument that begins with @")
             return call.args_json or "{}"
-        if task.settings.remote:
-            raise InvalidRequest(f"{at}task", "is remote: a step of processes, not called alone")
         return task.signature.encode((), arguments).decode()
 
     async def get_task(

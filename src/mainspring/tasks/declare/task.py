@@ -24,7 +24,6 @@ from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds, check_settings
 from mainspring.errors import (
     InvalidArguments,
-    InvalidSetting,
     InvalidTask,
     NoDecider,
     PayloadTooLarge,
@@ -242,8 +241,6 @@ class Task(Calls[P, R_co]):
 
     def bind(self, *args: object, **kwargs: object) -> Call[R_co]:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
-        if self.settings.remote:
-            self._refuse_remote()
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
     async def enqueue(self, *args: object, **kwargs: object) -> Handle[R_co]:
@@ -263,15 +260,7 @@ class Task(Calls[P, R_co]):
         """The same for code that is not async."""
         return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
 
-    def _refuse_remote(self) -> None:
-        if self.settings.remote:
-            raise InvalidSetting(
-                f"task {self.name!r} is remote: it is a step of processes, which actors elsewhere pull; "
-                "no worker would run a plain call"
-            )
-
     def _bind_all(self, calls: Iterable[Mapping[str, object]]) -> Sequence[Call[R_co]]:
-        self._refuse_remote()
         if isinstance(calls, list | tuple):
             return Uniform(self, calls, self._options)
         # What else gives them may give the same object again and again, changed: each is written at once.

@@ -42,7 +42,9 @@ class CopyRows(Generic[R]):
         due_at: Callable[[CallOptions], datetime] | None,
         shard_count: int,
         lookup: CallLookup,
+        ids: Sequence[str] | None = None,
     ) -> None:
+        self._ids = ids  # those that the caller has for them
         self.handles: list[Handle[R]] = []  # of the rows that were made
         self._calls = calls
         self._shard_count = shard_count
@@ -63,7 +65,7 @@ class CopyRows(Generic[R]):
     def chunks(self) -> Iterator[bytes]:
         """The stream, piece by piece."""
         yield _START
-        ids = rising_ids(len(self._calls))
+        ids = rising_ids(len(self._calls)) if self._ids is None else iter(self._ids)
         for start in range(0, len(self._calls), CHUNK_ROWS):
             calls = self._calls[start : start + CHUNK_ROWS]
             yield b"".join(self._made(calls, list(islice(ids, len(calls)))))

@@ -66,8 +66,16 @@ class CallBatch(Generic[R]):
     """Calls on their way to the database."""
 
     def __init__(
-        self, calls: Sequence[Call[R]], database: Database, lookup: CallLookup, *, copies: bool
+        self,
+        calls: Sequence[Call[R]],
+        database: Database,
+        lookup: CallLookup,
+        *,
+        copies: bool,
+        ids: Sequence[str] | None = None,
     ) -> None:
+        """`ids`: those that the caller has for them; nobody else can have them."""
+        self._own_ids = ids
         self._database = database
         self._lookup = lookup
         self._kinds = _kinds(calls)
@@ -77,7 +85,7 @@ class CallBatch(Generic[R]):
 
     def steps(self) -> Steps[list[Handle[R]]]:
         """What enqueueing them asks of the database, one step after another, without doing any I/O."""
-        is_one = len(self._calls) == 1 and not self.keyed
+        is_one = len(self._calls) == 1 and not self.keyed and self._own_ids is None
         way = self._database.enqueues
         if way == "function" or (way == "fresh" and not is_one and not self._copied):
             return (yield from by_function(self._calls, self._lookup))
@@ -97,7 +105,12 @@ class CallBatch(Generic[R]):
 
         wanted = None if now is None else due_at
         copied = CopyRows(
-            self._calls, self._kinds, wanted, self._database.shard_count, self._lookup
+            self._calls,
+            self._kinds,
+            wanted,
+            self._database.shard_count,
+            self._lookup,
+            self._own_ids,
         )
         yield copy_visits(copied.columns, copied.chunks())
         yield from run(KERNEL_SQL["wake"], queues=sorted({task.name for task, _ in self._kinds}))
@@ -130,7 +143,7 @@ class CallBatch(Generic[R]):
 
     @cached_property
     def _ids(self) -> list[str]:
-        ids = new_ids(len(self._calls))
+        ids = list(self._own_ids or new_ids(len(self._calls)))
         for call, id in zip(self._calls, ids, strict=True):
             warn_if_large(call, id)
         return ids

@@ -48,7 +48,12 @@ begin
           then (item.body->>version_column)::numeric::bigint end),
         jsonb_build_object('entity', item.body)
       from item
-      returning shard, key, number
+      returning shard, key, number, entity_version, body
+    ),
+    kept as (
+      insert into mainspring.event_kept (shard, kind, key, number, what, entity_version, body)
+      select t.shard, end_entities.kind, t.key, t.number, 'deleted', t.entity_version, t.body
+      from told t join mainspring.kind k on k.name = end_entities.kind and k.declared ->> 'keep_events' is not null
     )
     insert into mainspring.delivery (shard, kind, key, consumer, number)
     select t.shard, end_entities.kind, t.key, c.name, t.number from told t, unnest(consumers) as c(name);

@@ -73,6 +73,16 @@ begin
   loop
     execute format('grant update (waiting_max, is_full) on mainspring.queue to %s', item.role);
   end loop;
+  -- Whoever looks which workers sleep (wake.sql) looks who else does.
+  for item in
+    select distinct x.grantee::regrole as role
+    from pg_class c left join pg_attribute a on a.attrelid = c.oid and a.attname = 'asleep',
+      lateral (select * from aclexplode(c.relacl) union all select * from aclexplode(a.attacl)) x
+    where c.oid = 'mainspring.worker'::regclass and x.privilege_type = 'SELECT' and x.grantee not in (0, c.relowner)
+      and not has_column_privilege(x.grantee, 'mainspring.sleeper'::regclass, 'until', 'select')
+  loop
+    execute format('grant select (queue, until) on mainspring.sleeper to %s', item.role);
+  end loop;
   -- A worker's role has the tables that a new release brings, but for those that only the owner writes.
   for item in
     select c.oid::regclass as name, w.role::regrole as role, c.relkind,

@@ -1,4 +1,4 @@
--- Days of history are made and dropped by a worker, and belong to the owner of the schema. One upkeep at a time: the row of
+-- Days of history, and of kept events, are made and dropped by a worker, and belong to the owner of the schema. One upkeep at a time: the row of
 -- `install` is locked, which nobody but the owner can. Answers whether it was done; false: another has the lock.
 create or replace function mainspring.make_day(parent text, day date) returns boolean
   language plpgsql volatile security definer
@@ -6,8 +6,8 @@ create or replace function mainspring.make_day(parent text, day date) returns bo
   set default_tablespace = ''
   as $$
 begin
-  if parent not in ('history_run', 'history_bundle') then
-    raise exception 'days are made of history_run and history_bundle, got %', quote_literal(parent)
+  if parent not in ('history_run', 'history_bundle', 'event_kept') then
+    raise exception 'days are made of history_run, history_bundle and event_kept, got %', quote_literal(parent)
       using errcode = 'invalid_parameter_value';
   end if;
   if day not between (mainspring.now() at time zone 'UTC')::date - 1 and (mainspring.now() at time zone 'UTC')::date + 31 then
@@ -18,7 +18,7 @@ begin
     return false;
   end if;
   execute format('create table if not exists mainspring.%I partition of mainspring.%I for values from (%L) to (%L)',
-    case parent when 'history_run' then 'history_' else 'history_bundle_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
+    case parent when 'history_run' then 'history_' else parent || '_' end || to_char(day, 'YYYY_MM_DD'), parent, day, day + 1);
   return true;
 end
 $$;
@@ -31,9 +31,9 @@ create or replace function mainspring.drop_day(name text) returns boolean
 declare
   ended regclass := (
     select c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass)
+    where i.inhparent in ('mainspring.history_run'::regclass, 'mainspring.history_bundle'::regclass, 'mainspring.event_kept'::regclass)
       and c.relnamespace = 'mainspring'::regnamespace and c.relname = drop_day.name
-      and c.relname ~ '^history_(bundle_)?\d{4}_\d\d_\d\d$'
+      and c.relname ~ '^(history|history_bundle|event_kept)_\d{4}_\d\d_\d\d$'
       and to_date(right(c.relname, 10), 'YYYY_MM_DD') < (mainspring.now() at time zone 'UTC')::date);
 begin
   if ended is null then

@@ -81,6 +81,12 @@ begin
         case when set_state.message is null then set_state.body
           else jsonb_build_object('@type', set_state.message_type, 'value', encode(set_state.message, 'base64')) end))
     returning number into drawn;
+    if declared.declared ->> 'keep_events' is not null then
+      insert into mainspring.event_kept (shard, kind, key, number, stage, what, entity_version, state_version, body, run)
+      select e.shard, e.kind, e.key, e.number, e.stage, e.what, e.entity_version, e.state_version, e.body, e.run
+      from mainspring.event e
+      where e.shard = home and e.kind = set_state.kind and e.key = visit_key and e.number = drawn;
+    end if;
     foreach consumer in array consumers loop
       insert into mainspring.delivery (shard, kind, key, consumer, number)
       values (home, set_state.kind, visit_key, consumer, drawn);

@@ -12,6 +12,9 @@ deliveries as (
 events as (
   delete from mainspring.event where kind = %(kind)s::text
 ),
+kept as (
+  delete from mainspring.event_kept where kind = %(kind)s::text
+),
 registered as (
   delete from mainspring.captured where kind = %(kind)s::text
 ),

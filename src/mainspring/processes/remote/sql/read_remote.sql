@@ -1,8 +1,16 @@
--- The policy of an actor that is served from elsewhere, whether it is paused, whether workers serve it themselves, whether a
--- limit must be kept, and the time. Locks nothing. No row: no code has declared it.
-select q.policy::text, q.paused_at is not null as paused,
-  exists (select from mainspring.worker w where w.queues @> array[q.name]::text[]) as served,
-  q.concurrency is not null or q.rate is not null as limited,
+-- Actors that are served from elsewhere, those of these names that code has declared: policy, whether it is paused, whether
+-- workers serve it themselves, whether a limit must be kept, whether something waits that is due, and the time. Locks nothing.
+-- Rides visit_due, a level at a time.
+select q.name, q.policy::text, q.paused_at is not null as paused, q.kind <> 'remote' as served,
+  q.concurrency is not null or q.rate is not null as limited, q.searchable,
+  exists (
+    select from generate_series(0, 9) as level(priority)
+    cross join lateral (
+      select from mainspring.visit v
+      where v.queue = q.name and v.priority = level.priority and v.pass is null and v.parked_at is null and v.due_at <= mainspring.now()
+      limit 1
+    ) v
+  ) as has_due,
   extract(epoch from mainspring.now())::double precision as now
 from mainspring.queue q
-where q.name = %(queue)s::text
+where q.name = any(%(queues)s::text[])

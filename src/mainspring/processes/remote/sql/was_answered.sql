@@ -1,9 +1,12 @@
--- Whether an actor elsewhere settled this very run: what recovery or a deadline ended has a row in history too, but the
+-- Which of these runs an actor elsewhere settled: what recovery or a deadline ended has a row in history too, but the
 -- answer was thrown away. Ids of actors elsewhere are of version 5 (pulling.id_of), those of workers are not. A result
 -- was taken only where the run is done; a failure may have been retried or parked. Locks nothing. Rides the primary key.
-select exists (
-  select from mainspring.history_run
-  where key = %(key)s::text and day = (to_timestamp(%(started)s::double precision) at time zone 'UTC')::date and run = %(run)s::bigint
-    and substr(worker_id::text, 15, 1) = '5'
-    and (outcome = 'done' or %(is_failure)s::boolean)
-) as known
+select i.n::integer as n
+from unnest(%(keys)s::text[], %(runs)s::bigint[], %(started)s::double precision[], %(are_failures)s::boolean[])
+  with ordinality as i(key, run, started, is_failure, n)
+where exists (
+  select from mainspring.history_run h
+  where h.key = i.key and h.day = (to_timestamp(i.started) at time zone 'UTC')::date and h.run = i.run
+    and substr(h.worker_id::text, 15, 1) = '5'
+    and (h.outcome = 'done' or i.is_failure)
+)

@@ -1,0 +1,267 @@
+"""A loop that serves actors: it pulls as many tasks as it has slots, beats in time, and settles in lists.
+
+Every call has an id or a ticket, so whatever answer is lost is asked for again: nothing is done twice by
+that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from mainspring.client import actors
+from mainspring.client.actors import PulledTask
+from mainspring.client.messages import new_id
+from mainspring.client.remote_call import AsyncSends
+from mainspring.client.remote_error import RemoteError, ServerAway
+from mainspring.errors import InvalidSetting
+from mainspring.v1 import actor_service_pb2 as v1
+
+log = logging.getLogger("mainspring")
+WAIT_SECONDS = 20.0
+GATHER_SECONDS = 0.002
+MOST_AT_ONCE = 100  # of one pull
+MOST_SETTLED = 250
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+GRACE_SECONDS = 25.0
+
+
+class ActorLoop:
+    """Serves actors by functions. `run` until `stop`."""
+
+    def __init__(
+        self,
+        client: AsyncSends,
+        functions: Mapping[str, Callable[..., object]],
+        *,
+        slots: int,
+        worker: str = "",
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        if not functions:
+            raise InvalidSetting("serve needs functions by the names of their actors")
+        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= 10_000:
+            raise InvalidSetting(f"slots must be 1 to 10000, got {slots!r}")
+        self._client = client
+        self._functions = dict(functions)
+        self._takes_task = {name: _takes_task(f) for name, f in functions.items()}
+        self._slots = slots
+        self._worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._grace = grace
+        self._stopping = asyncio.Event()
+        self._free = asyncio.Event()
+        self._working: dict[str, tuple[PulledTask, asyncio.Task[None]]] = {}
+        self._results: list[v1.Settlement] = []
+        self._news = asyncio.Event()
+        self._beat_soon = asyncio.Event()
+
+    @property
+    def working(self) -> int:
+        """How many tasks are at work."""
+        return len(self._working)
+
+    def stop(self) -> None:
+        """Take nothing new; finish what is at work."""
+        self._stopping.set()
+        self._free.set()
+
+    async def run(self) -> None:
+        """Until it is stopped; then what is at work may take the grace period, and the rest is given
+        back."""
+        settling = asyncio.create_task(self._settling(), name="mainspring.actor.settles")
+        beating = asyncio.create_task(self._beating(), name="mainspring.actor.beats")
+        pulling = asyncio.create_task(self._pulling(), name="mainspring.actor.pulls")
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([pulling, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self._stopping.set()
+            pulling.cancel()  # the server takes back what was held for it
+            await asyncio.wait([pulling])
+            await self._finish()
+            self._news.set()
+            await settling
+            if not pulling.cancelled() and (error := pulling.exception()) is not None:
+                raise error
+        finally:
+            for task in (settling, beating, pulling, stopping):
+                task.cancel()
+            await asyncio.wait([settling, beating, pulling, stopping])
+
+    async def _finish(self) -> None:
+        at_work = [task for _, task in self._working.values()]
+        if at_work:
+            await asyncio.wait(at_work, timeout=self._grace)
+        for pulled, task in list(self._working.values()):
+            task.cancel()  # its end gives it back
+            log.info("actor.given_back", extra={"actor": pulled.actor, "task": pulled.task_id})
+        if self._working:
+            await asyncio.wait([task for _, task in self._working.values()], timeout=2.0)
+
+    # -- taking
+
+    async def _pulling(self) -> None:
+        pause, pull_id, again = FIRST_PAUSE, new_id(), False
+        while not self._stopping.is_set():
+            room = self._slots - len(self._working)
+            if room <= 0:
+                self._free.clear()
+                await self._free.wait()
+                continue
+            try:
+                call = actors.pull(
+                    list(self._functions),
+                    min(room, MOST_AT_ONCE),
+                    WAIT_SECONDS,
+                    self._worker,
+                    pull_id,
+                    again,
+                )
+                reply = await self._client.send(call)
+            except RemoteError as error:
+                if not _passes(error):
+                    raise
+                again = True  # it may have been answered
+                await self._rest(pause)
+                pause = min(LONGEST_PAUSE, pause * 2)
+                continue
+            pause, pull_id, again = FIRST_PAUSE, new_id(), False
+            for task in reply.tasks:
+                self._start(task)
+            if reply.pause:
+                await self._rest(reply.pause)
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    def _start(self, pulled: PulledTask) -> None:
+        if pulled.ticket not in self._working:
+            task = asyncio.create_task(self._work(pulled))
+            self._working[pulled.ticket] = (pulled, task)
+            self._beat_soon.set()
+
+    # -- working
+
+    async def _work(self, pulled: PulledTask) -> None:
+        try:
+            function = self._functions[pulled.actor]
+            named = {"task": pulled} if self._takes_task[pulled.actor] else {}
+            if inspect.iscoroutinefunction(function):
+                result = await function(**pulled.args, **named)
+            else:
+                result = await asyncio.to_thread(function, **pulled.args, **named)
+            answer = actors.completed(pulled.ticket, result)
+        except asyncio.CancelledError:
+            answer = actors.released(pulled.ticket)
+        except Exception as error:
+            answer = actors.failed(pulled.ticket, error)
+        if pulled.ticket in self._working:  # else a beat said that it counts no longer
+            self._results.append(answer)
+            self._news.set()
+
+    async def _beating(self) -> None:
+        """A third of the work timeout is the longest between two beats of a task."""
+        pause = LONGEST_PAUSE
+        while True:
+            await asyncio.sleep(0)
+            self._beat_soon.clear()
+            with suppress(TimeoutError):
+                pause = min([LONGEST_PAUSE, *(p.beat_every for p, _ in self._working.values())])
+                async with asyncio.timeout(pause):
+                    while True:
+                        await self._beat_soon.wait()
+                        self._beat_soon.clear()
+                        every = [p.beat_every for p, _ in self._working.values()]
+                        if min([pause, *every]) < pause:
+                            break
+            tickets = list(self._working)[:1000]
+            if not tickets:
+                continue
+            try:
+                replies = await self._client.send(actors.beat(tickets))
+            except RemoteError as error:
+                log.warning("actor.not_beaten", extra={"error": str(error)})
+                continue
+            for ticket, reply in zip(tickets, replies, strict=True):
+                if reply.stop is not None:
+                    self._drop(ticket, reply.stop)
+
+    def _drop(self, ticket: str, why: str) -> None:
+        """It counts no longer: whatever it comes to, nobody wants it."""
+        found = self._working.pop(ticket, None)
+        if found is not None and not any(r.ticket == ticket for r in self._results):
+            pulled, task = found
+            log.info("actor.stopped", extra={"actor": pulled.actor, "reason": why})
+            task.cancel()
+        self._free.set()
+
+    # -- settling
+
+    async def _settling(self) -> None:
+        pause = FIRST_PAUSE
+        while self._results or self._working or not self._stopping.is_set():
+            await self._news.wait()
+            self._news.clear()
+            await asyncio.sleep(GATHER_SECONDS)
+            while self._results:
+                batch = self._results[:MOST_SETTLED]
+                try:
+                    settled = await self._client.send(actors.settle(batch, self._worker))
+                except RemoteError as error:
+                    if not _passes(error):
+                        raise
+                    await asyncio.sleep(pause)
+                    pause = min(LONGEST_PAUSE, pause * 2)
+                    continue
+                pause = FIRST_PAUSE
+                del self._results[: len(batch)]
+                busy = [r for r, s in zip(batch, settled, strict=True) if s.settled_as == "busy"]
+                self._results += busy
+                again = {r.ticket for r in busy}
+                for result, one in zip(batch, settled, strict=True):
+                    if one.settled_as == "invalid":
+                        self._results.append(self._refused(result, one.problem or "refused"))
+                        again.add(result.ticket)
+                    elif one.settled_as == "refused":
+                        log.info("actor.refused", extra={"worker": self._worker})
+                for result in batch:
+                    if result.ticket not in again:
+                        self._working.pop(result.ticket, None)
+                self._free.set()
+                if busy:
+                    await asyncio.sleep(FIRST_PAUSE)
+
+    def _refused(self, result: v1.Settlement, problem: str) -> v1.Settlement:
+        """A result that cannot be taken is a failure; a failure that cannot be, is given back."""
+        if result.WhichOneof("result") == "failure":
+            return actors.released(result.ticket)
+        error = actors.TaskProblem(problem, code="InvalidResult")
+        return actors.failed(result.ticket, error)
+
+
+@contextmanager
+def stop_on_signals(loop: ActorLoop) -> Iterator[None]:
+    """SIGTERM and SIGINT stop it in order."""
+    running, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        running.add_signal_handler(number, loop.stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            running.remove_signal_handler(number)
+
+
+def _takes_task(function: Callable[..., object]) -> bool:
+    return "task" in inspect.signature(function).parameters
+
+
+def _passes(error: RemoteError) -> bool:
+    """Whether the same call may succeed later."""
+    return isinstance(error, ServerAway) or error.status in ("RESOURCE_EXHAUSTED", "ABORTED")

@@ -1,0 +1,128 @@
+"""Events as their rows in the outbox have them, and as one consumer gets them. Pure, no I/O."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.entities.declare.consumer import Consumer
+from mainspring.entities.declare.declared_kind import DeclaredKind
+from mainspring.entities.declare.event import Saved
+from mainspring.entities.declare.ids import typed_id
+from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.partial_model import model_of
+from mainspring.entities.declare.stage import Stage
+from mainspring.entities.declare.state import Stored
+
+
+class WaitingEvent(NamedTuple):
+    """An event that waits for a consumer, as its row has it."""
+
+    n: int  # of the question, from 1
+    number: int
+    stage: str | None
+    what: str
+    entity_version: int | None
+    state_version: int | None
+    body: str | None
+    created_at: datetime
+    outside: bool
+    replay: int | None
+
+
+class EventBody(msgspec.Struct):
+    """What an event carries, in JSON."""
+
+    entity: dict[str, object] | None = None
+    state: object = None
+    schema: int = 1  # of the state
+    changed: dict[str, object] | None = None
+
+
+_body = msgspec.json.Decoder(EventBody).decode
+
+
+class Events:
+    """Rows of the outbox as one consumer gets them. What they are read by is made once: a model of some
+    fields costs as much as many events."""
+
+    def __init__(self, kind: DeclaredKind, consumer: Consumer) -> None:
+        self._kind = kind
+        self._consumer = consumer
+        self._part: Model | None = None
+        if consumer.stage is not None and consumer.stage.settings.reads is not None:
+            self._part = model_of(kind, consumer.stage)
+        # A stage by its name, and by those that it had when an event was written.
+        self._stages: dict[str, Stage] = {}
+        for found in kind.stages.values():
+            for name in (found.name, *found.settings.was):
+                self._stages.setdefault(name, found)
+
+    def read(self, key: str, row: WaitingEvent) -> Saved:
+        """The event of a row."""
+        if not self._consumer.decodes:
+            return self._undecoded(key, row)
+        body = _body(row.body) if row.body else EventBody()
+        return Saved(
+            kind=self._kind.name,
+            id=typed_id(self._kind, key, body.entity),
+            consumer=self._consumer.name,
+            number=row.number,
+            what=row.what,
+            stage=row.stage,
+            entity=self._entity(body.entity) if body.entity else None,
+            state=self._state(row.stage, body),
+            entity_version=row.entity_version,
+            state_version=row.state_version,
+            changed=body.changed or {},
+            created_at=row.created_at,
+            outside=row.outside,
+            key=key,
+            body=row.body,
+            replay=row.replay,
+        )
+
+    def _undecoded(self, key: str, row: WaitingEvent) -> Saved:
+        """For a sink that sends JSON as it is."""
+        return Saved(
+            kind=self._kind.name,
+            id=key,
+            consumer=self._consumer.name,
+            number=row.number,
+            what=row.what,
+            stage=row.stage,
+            entity=None,
+            state=None,
+            entity_version=row.entity_version,
+            state_version=row.state_version,
+            changed={},
+            created_at=row.created_at,
+            outside=row.outside,
+            key=key,
+            body=row.body,
+            replay=row.replay,
+        )
+
+    def _entity(self, fields: dict[str, object]) -> object:
+        """The entity by the kind's model. Where the row does not fit that, a stage's own hook still gets
+        what its stage declares, as the stage itself does."""
+        try:
+            return self._kind.model.decode(fields)
+        except msgspec.ValidationError:
+            if self._part is None:
+                raise
+            return self._part.decode(fields)
+
+    def _state(self, name: str | None, body: EventBody) -> object:
+        """The state in an event, by its stage's type; as it lies there if the code lacks the stage."""
+        state, stage = body.state, self._stages.get(name or "")
+        if state is None or stage is None:
+            return state
+        if stage.state.is_message and isinstance(state, dict) and "@type" in state:
+            stored = Stored(body.schema, None, b64decode(state["value"]), state["@type"])
+        else:
+            stored = Stored(body.schema, msgspec.json.encode(state).decode())
+        return stage.state.decode(stored)

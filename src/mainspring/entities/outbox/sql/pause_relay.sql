@@ -1,0 +1,8 @@
+-- Send a consumer nothing more until it is resumed, and tell the workers. Locks its queue's row. No row: it was paused already.
+with changed as (
+  update mainspring.queue
+  set paused_at = mainspring.now(), changed_at = mainspring.now()
+  where name = %(queue)s::text and paused_at is null
+  returning name
+)
+select name, pg_notify('mainspring', 'settings') from changed

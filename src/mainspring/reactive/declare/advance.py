@@ -1,0 +1,253 @@
+"""Setting params forward: what an application can do with them, and the statements of it.
+
+On connections of the application's own, or on the caller's, in its transaction. What is asked of the
+database is a generator of statements (db/steps.py). The SQL is one function; this goes round it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import asyncpg
+import psycopg
+
+from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.steps import Steps, rows
+from mainspring.db.tx import PsycopgTx, SyncTx
+from mainspring.errors import InvalidSetting, InvalidValue, MissingRights, UnknownParam, WentBack
+from mainspring.reactive.declare.params import Affected, make, other_kind, rewind, stored, unknown
+from mainspring.reactive.model.values import Param, Value, check_value, dump_value
+from mainspring.reactive.statements import SQL
+
+log = logging.getLogger("mainspring")
+R = TypeVar("R")
+Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]  # of any rows
+
+
+class SetParam(NamedTuple):
+    """What came of setting a param: 'set', 'same', 'lower', or why it cannot be."""
+
+    name: str
+    answer: str
+    kind: str
+    old: str | None
+    value: str | None
+    ahead: bool
+
+
+class Advancing:
+    """What an application can do with params; the connections are the application's."""
+
+    params: dict[str, Param]
+
+    async def pool(self) -> AsyncPool:
+        raise NotImplementedError
+
+    def sync_pool(self) -> SyncPool:
+        raise NotImplementedError
+
+    async def advance(
+        self,
+        param: Param | str,
+        value: object,
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> bool:
+        """Set a param forward; returns whether it moved (an equal value: no).
+
+        A lower value is refused (`rewind` says that data was restated); with `if_greater` it is left
+        alone. `on`: your own psycopg connection; the change is part of its transaction, best last.
+        """
+        changed = await self.advance_many(
+            [(param, value)], if_greater=if_greater, on=on, by=by, why=why
+        )
+        return any(changed.values())
+
+    async def advance_many(
+        self,
+        changes: Iterable[tuple[Param | str, object]],
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> dict[Param, bool]:
+        """Set params together, all or none; of several values of a param the last counts."""
+        listed = [(find_param(self.params, param), value) for param, value in changes]
+        steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
+        return await self._follow(steps, on)
+
+    async def rewind(
+        self,
+        param: Param | str,
+        to: object,
+        *,
+        chunks: Iterable[object] = (),
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> list[Affected]:
+        """Move a param back: its data was restated. Returns the tasks that have seen more of it."""
+        found = find_param(self.params, param)
+        steps = rewind(found, to, chunks=tuple(chunks), by=by, why=why)
+        return await self._follow(steps, on)
+
+    async def _follow(self, steps: Steps[R], on: Connection | None) -> R:
+        if isinstance(on, psycopg.Connection):
+            raise InvalidSetting(
+                "a sync psycopg connection was given to an async method; use advance_sync or "
+                "rewind_sync, or an AsyncConnection"
+            )
+        try:
+            if on is not None:
+                return await PsycopgTx(on).follow(steps)
+            pool = await self.pool()
+            async with pool.connection(transaction=True) as connection:
+                return await connection.follow(steps)
+        except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
+            raise _denied(error) from error
+
+    def advance_sync(
+        self,
+        param: Param | str,
+        value: object,
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> bool:
+        """The same as `advance` for code that is not async."""
+        changes = [(param, value)]
+        return any(
+            self.advance_many_sync(changes, if_greater=if_greater, on=on, by=by, why=why).values()
+        )
+
+    def advance_many_sync(
+        self,
+        changes: Iterable[tuple[Param | str, object]],
+        *,
+        if_greater: bool = False,
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> dict[Param, bool]:
+        """The same as `advance_many` for code that is not async."""
+        listed = [(find_param(self.params, param), value) for param, value in changes]
+        steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
+        return self._follow_sync(steps, on)
+
+    def rewind_sync(
+        self,
+        param: Param | str,
+        to: object,
+        *,
+        chunks: Iterable[object] = (),
+        on: Connection | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> list[Affected]:
+        """The same as `rewind` for code that is not async."""
+        found = find_param(self.params, param)
+        steps = rewind(found, to, chunks=tuple(chunks), by=by, why=why)
+        return self._follow_sync(steps, on)
+
+    def _follow_sync(self, steps: Steps[R], on: Connection | None) -> R:
+        if isinstance(on, psycopg.AsyncConnection):
+            raise InvalidSetting(
+                "an async psycopg connection was given to a sync method; await advance or rewind"
+            )
+        try:
+            if on is not None:
+                return SyncTx(on).follow(steps)
+            with self.sync_pool().connection() as connection:
+                return SyncTx(connection).follow(steps)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise _denied(error) from error
+
+
+def _denied(error: Exception) -> MissingRights:
+    return MissingRights(
+        f"the role may not set params: {str(error).splitlines()[0]}; mainspring rights params ROLE prints "
+        "the grants (with --rewinds to move them back; a worker or migrate module:app registers params)"
+    )
+
+
+# -- statements
+
+
+def find_param(known: Mapping[str, Param], given: Param | str) -> Param:
+    """A param, or the one of that name; an error that names the nearest otherwise."""
+    if isinstance(given, Param):
+        return given
+    try:
+        return known[given]
+    except (KeyError, TypeError):
+        raise UnknownParam(str(given), known) from None
+
+
+def advance(
+    changes: Iterable[tuple[Param, object]],
+    *,
+    declared: Container[str],
+    if_greater: bool,
+    by: str | None,
+    why: str | None,
+) -> Steps[dict[Param, bool]]:
+    """Set params, all or none; returns which were moved. The last value of a param counts.
+
+    One that the database does not know is made if the application declares it, else refused.
+    """
+    last: dict[str, tuple[Param, Value]] = {}
+    for param, given in changes:
+        last[param.key] = (param, check_value(param, given))
+    if not last:
+        return {}
+    values = advance_values(last, only_greater=if_greater, by=by, why=why)
+    found = yield from rows(SQL["advance"], SetParam, **values)
+    if missing := [last[param.name][0] for param in found if param.answer == "unknown"]:
+        for param in missing:
+            if param.key not in declared:
+                raise (yield from unknown(param))
+        yield from make(missing)
+        log.info("param.created", extra={"params": [param.key for param in missing]})
+        found = yield from rows(SQL["advance"], SetParam, **values)
+    for answered in found:
+        param, value = last[answered.name]
+        _check(param, value, answered, if_greater=if_greater)
+        if answered.ahead and answered.answer == "set":
+            log.warning("param.far_ahead", extra={"param": param.key, "value": str(value)})
+    return {last[answered.name][0]: answered.answer == "set" for answered in found}
+
+
+def advance_values(
+    last: Mapping[str, tuple[Param, Value]],
+    *,
+    only_greater: bool,
+    by: str | None,
+    why: str | None = None,
+) -> dict[str, object]:
+    """What `advance.sql` takes."""
+    names = sorted(last)  # everybody locks params in this order
+    return {
+        "names": names,
+        "kinds": [last[name][0].kind for name in names],
+        "given": [str(dump_value(last[name][1])) for name in names],
+        "only_greater": only_greater,
+        "changed_by": by,
+        "why": why,
+    }
+
+
+def _check(param: Param, value: Value, found: SetParam, *, if_greater: bool) -> None:
+    if found.answer == "kind":
+        raise other_kind(param, found.kind)
+    if found.answer == "range":
+        raise InvalidValue(f"param {param.key!r} takes instants from 1970 to 9000, got {value}")
+    if found.answer == "lower" and not if_greater:
+        raise WentBack(param.key, stored(param, found.old), value)
