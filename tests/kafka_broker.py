@@ -7,6 +7,7 @@ cannot reach a repository, tests that need a real broker are skipped by name.
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import shutil
 import signal
@@ -51,7 +52,11 @@ def classes() -> tuple[Path | None, str]:
     if found.is_dir():
         return found, ""
     home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home) as name:
+    # Two that fetch at once share Maven's own cache: one would copy what the other still writes.
+    with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=home) as name:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if found.is_dir():
+            return found, ""
         (place := Path(name) / "lib").mkdir()
         (Path(name) / "pom.xml").write_text(_POM)
         order = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
@@ -66,10 +71,7 @@ def classes() -> tuple[Path | None, str]:
             return None, f"Maven did not fetch Kafka within {FETCH_SECONDS} s"
         if done.returncode != 0:
             return None, "Maven cannot fetch org.apache.kafka:kafka_2.13"
-        try:
-            place.rename(found)
-        except OSError:  # another process was faster
-            assert found.is_dir()
+        place.rename(found)
     return found, ""
 
 

@@ -17,6 +17,7 @@ class Pipe:
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.client, self.server = client, server
+        self.ended: set[str] = set()  # directions; what comes for them is dropped
 
     def cut(self) -> None:
         """Both sides see a reset."""
@@ -89,6 +90,7 @@ class TcpProxy:
 
         async def half_close() -> None:
             for pipe in list(self._pipes):
+                pipe.ended.add(direction)
                 with suppress(OSError):
                     (pipe.server if direction == "to_server" else pipe.client).write_eof()
 
@@ -141,13 +143,16 @@ class TcpProxy:
                 if self._cut_when is not None and self._cut_when(direction, data):
                     pipe.cut()
                     return
+                if direction in pipe.ended:
+                    continue
                 writer.write(data)
                 await writer.drain()
                 if direction == "to_server":
                     self.bytes_to_server += len(data)
                 else:
                     self.bytes_to_client += len(data)
-            writer.write_eof()
+            if direction not in pipe.ended:
+                writer.write_eof()
 
     async def _start(self) -> asyncio.Server:
         for direction in ("to_server", "to_client"):

@@ -118,7 +118,9 @@ class Nats:
 
     async def _stream(self) -> js.JetStreamContext:
         async with self._opening:
-            if self._client is None or self._client.is_closed:
+            if self._client is not None and self._client.is_closed:
+                await self.close()
+            if self._client is None:
                 self._client = await self._connect()
         return self._client.jetstream()
 
@@ -143,8 +145,7 @@ class Nats:
             try:
                 await self._make_stream(client)
             except BaseException:
-                with suppress(errors.Error, OSError, TimeoutError):
-                    await client.close()
+                await close_connection(client)
                 raise
         return client
 
@@ -172,8 +173,23 @@ class Nats:
         """What is not acknowledged by now is sent again by whoever is next."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(errors.Error, OSError, TimeoutError):
-                await client.close()
+            await close_connection(client)
+
+
+async def close_connection(client: Client) -> None:
+    """Close a connection of nats-py, also one that breaks meanwhile.
+
+    It then leaves the tasks of its subscriptions running: it ends them only after its last write.
+    """
+    with suppress(errors.Error, OSError, TimeoutError):
+        await client.close()
+    found: list[asyncio.Task[None] | None] = [
+        getattr(sub, "_wait_for_msgs_task", None) for sub in client._subs.values()
+    ]
+    left = [task for task in found if task is not None]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 # Codes of JetStream's own.

@@ -27,6 +27,8 @@ try:
 except ImportError as error:  # pragma: no cover - depends on what is installed
     raise MissingExtra("reading records of NATS", error.name, "nats") from error
 
+from mainspring.sinks.nats import close_connection
+
 CONNECT_SECONDS = 5.0
 # The server forgets a consumer that nobody has asked for so long.
 FORGET_SECONDS = 60.0
@@ -125,15 +127,16 @@ class NatsClient:
         """End the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(*_FAILED):
-                await connection.close()
+            await close_connection(connection)
 
     # -- for streams
 
     async def jetstream(self) -> JetStreamContext:
         """The connection's JetStream; connects if that is lost."""
         async with self._opening:
-            if self._connection is None or self._connection.is_closed:
+            if self._connection is not None and self._connection.is_closed:
+                await self.close()
+            if self._connection is None:
                 self._connection = await self._connect()
         return self._connection.jetstream(timeout=CONNECT_SECONDS)
 
