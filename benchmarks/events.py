@@ -1,6 +1,8 @@
 """Events to a broker: what the relay does, against a bare loop, and against a producer alone.
 
-``python -m benchmarks.events prepare|engine|bare|producer URL EVENTS nats|kafka ADDRESS`` prints JSON.
+``python -m benchmarks.events [EVENTS]`` measures all three in turns, each in a process of its own, and
+prints the ratios: to NATS, and to a real Kafka broker where Java and Maven are there, else to librdkafka's
+cluster.
 The outbox is filled before: two events of each entity, with deliveries and visits, as saves leave them.
 
 - engine: one worker with one sink, until nothing is left.
@@ -13,16 +15,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncpg
 
 from mainspring import Mainspring, Saved, Untouched
 from mainspring.sinks import Kafka, Nats
+from mainspring.testing import TestServer
 
+EVENTS = 40_000
+ROUNDS = 3
+CONTENDERS = ("engine", "bare", "producer")
+PARTITIONS = 4
 PAGE = 1000
 SLOTS = 1000
 KIND, SINK = "shop", "broker"
@@ -180,10 +192,72 @@ def saved(key: str, number: int, body: str, created_at: Any) -> Saved:
     )
 
 
+@contextmanager
+def kafka(home: Path) -> Iterator[str]:
+    """The address of a broker, started as the tests start theirs."""
+    import kafka_broker
+    from brokers import KafkaCluster
+
+    found, why = kafka_broker.classes()
+    if found is None:
+        print(f"Kafka is librdkafka's own cluster: {why}")
+        cluster = KafkaCluster()
+        yield cluster.servers
+        cluster.end()
+        return
+    broker = kafka_broker.KafkaBroker(home)
+    broker.start()
+    try:
+        broker.make("things", PARTITIONS)
+        yield broker.servers
+    finally:
+        broker.kill()
+
+
+def compare(events: int) -> None:
+    """All contenders in turns, with each broker; what counts is the median of the ratios of a round."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))  # what starts the brokers is there
+    from brokers import nats_server
+
+    with TemporaryDirectory() as name, ExitStack() as stack:
+        nats = stack.enter_context(nats_server(Path(name) / "nats")).url
+        brokers = {"nats": nats, "kafka": stack.enter_context(kafka(Path(name) / "kafka"))}
+        server = stack.enter_context(TestServer.from_environment())
+        for broker, address in brokers.items():
+            rounds = [
+                {what: _child(server, what, events, broker, address) for what in CONTENDERS}
+                for _ in range(ROUNDS)
+            ]
+            to_bare = statistics.median(r["bare"] / r["engine"] for r in rounds)
+            to_producer = statistics.median(r["producer"] / r["engine"] for r in rounds)
+            rate = statistics.median(events / r["engine"] for r in rounds)
+            print(
+                f"{broker}: {rate:,.0f} events/s; to a bare loop {to_bare:.2f} (goal: 0.6),"
+                f" to the producer alone {to_producer:.2f} (goal: 0.5)"
+            )
+
+
+def _child(server: TestServer, what: str, events: int, broker: str, address: str) -> float:
+    """Seconds of one contender on a database of its own."""
+    with server.database() as url:
+        for step in ("prepare", what):
+            command = [sys.executable, "-m", "benchmarks.events", step, url, str(events)]
+            ran = subprocess.run(
+                [*command, broker, address], check=True, stdout=subprocess.PIPE, text=True
+            )
+    return float(json.loads(ran.stdout.splitlines()[-1])["seconds"])
+
+
 def main(arguments: Sequence[str]) -> None:
+    if len(arguments) < 2:
+        compare(int(arguments[0]) if arguments else EVENTS)
+        return
     what, url, events, broker, address = arguments
-    run = {"prepare": prepare, "engine": engine, "bare": bare, "producer": producer}[what]
-    seconds = asyncio.run(run(url, int(events), target(broker, address)))  # type: ignore[operator]
+    if what == "prepare":
+        asyncio.run(prepare(url, int(events), target(broker, address)))
+        return
+    run = {"engine": engine, "bare": bare, "producer": producer}[what]
+    seconds = asyncio.run(run(url, int(events), target(broker, address)))
     print(json.dumps({"seconds": seconds}))
 
 
