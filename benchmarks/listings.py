@@ -22,7 +22,7 @@ import asyncpg
 import psycopg
 
 from mainspring import Mainspring, Untouched, Update
-from mainspring.db.literals import numbers, texts
+from mainspring.db.sql import numbers, texts
 from mainspring.serve import COLLECT_AFTER
 
 TABLE = """

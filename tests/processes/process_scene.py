@@ -13,7 +13,7 @@ import psycopg
 
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedConnections
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.kernel.layer import Layer, NewlyParked, Port
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings

@@ -5,13 +5,11 @@ Knows nothing of visits; everything above may import it.
 batcher.py       many callers, one statement
 database.py      an address that was checked, and connections to it
 idle.py          connections that are kept for the next one who needs them
-literals.py      values as text that a statement takes in one argument
 pool.py          the application's pool of connections
 reconnecting.py  what goes on through an outage: connections, loops, a worker's start
 shared.py        the connections that the parts of a worker share
 session.py       the connection of one thread, opened again when it breaks
-sql.py           statements, loaded from files and named by them
-steps.py         generators of statements without I/O, for any driver
+sql.py           statements from files, values as text, and generators of statements without I/O
 tx.py            statements with types, on a connection of any driver; the engine's own connection
 
 connect/  one connection, whatever the network does

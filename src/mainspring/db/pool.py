@@ -21,8 +21,7 @@ from psycopg.pq import TransactionStatus
 from mainspring.db.connect.outage import is_unsent, outage
 from mainspring.db.database import COMMAND_SECONDS, Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.db.tx import Connection, DriverTransaction, SyncConnection
 from mainspring.errors import DatabaseUnavailable
 

@@ -12,8 +12,7 @@ import psycopg
 
 from mainspring.db.connect.attempt import Attempt
 from mainspring.db.database import Database
-from mainspring.db.sql import Statement
-from mainspring.db.steps import CopyStep, Record, Values
+from mainspring.db.sql import CopyStep, Record, Statement, Values
 from mainspring.db.tx import SyncTx
 from mainspring.errors import DatabaseUnavailable
 

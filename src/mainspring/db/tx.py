@@ -3,7 +3,7 @@
 `rows(statement, Row, name=value, ...)` returns a list of `Row`, each made from the columns in their order.
 `first` and `one` return a single row. A row's type is a NamedTuple or a Struct with a field for each
 column; for a statement of one column it is `int`, `str` or the like. `follow` sends the statements of a
-generator (db/steps.py).
+generator (db/sql.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import psycopg
 from psycopg import rows as factories
 
 from mainspring.db.connect.settings import ENGINE_LOCAL
-from mainspring.db.sql import Statement
-from mainspring.db.steps import CopyStep, Record, Step, Steps, Values
+from mainspring.db.sql import CopyStep, Record, Statement, Step, Steps, Values
 
 if TYPE_CHECKING:
     from mainspring.db.database import Database

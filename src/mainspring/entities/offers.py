@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.db.database import Connection
-from mainspring.db.literals import numbers, texts, words
+from mainspring.db.sql import numbers, texts, words
 from mainspring.db.tx import Tx
 from mainspring.kernel import (
     DEFAULT_PRIORITY,

@@ -19,8 +19,8 @@ import msgspec
 
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
-from mainspring.db.literals import texts
 from mainspring.db.shared import SharedLine
+from mainspring.db.sql import texts
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs.statements import SQL

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mainspring.db.literals import as_rows
+from mainspring.db.sql import as_rows
 from mainspring.errors import EndpointAway
 from mainspring.failure_text import clean_text
 from mainspring.kernel.tuning import DEFAULT, Tuning

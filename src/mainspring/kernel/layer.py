@@ -14,7 +14,7 @@ from uuid import UUID
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import PLAIN, SIDE, Haste, SharedConnections, SharedLine
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
 from mainspring.kernel.visit import Run, Visit
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mainspring.db.database import Database
-from mainspring.db.steps import CopyStep
+from mainspring.db.sql import CopyStep
 from mainspring.db.tx import Tx
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, shard_of, token

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from mainspring.db.database import Database
-from mainspring.db.literals import numbers, texts
+from mainspring.db.sql import numbers, texts
 from mainspring.db.tx import Tx
 from mainspring.kernel import KERNEL_SQL, check_page, decoded, tokens
 from mainspring.operate.keys import stored_keys

@@ -10,8 +10,7 @@ from typing import TypeVar
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
 from mainspring.db.reconnecting import Reconnecting
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.kernel import WorkerPort
 
 R = TypeVar("R")

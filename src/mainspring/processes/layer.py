@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.kernel import REMOTE, HeldVisit, Layer, NewlyParked, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import AnyProcess
 from mainspring.processes.operate.retention import thin

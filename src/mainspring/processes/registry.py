@@ -11,7 +11,7 @@ import psycopg
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.shared import SharedLine
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.db.tx import PsycopgTx, SyncTx
 from mainspring.declaring import check_settings, in_seconds, name_of
 from mainspring.errors import (

@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from mainspring import RetryPolicy, Untouched, Update
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.db.tx import Tx
 from mainspring.entities.declare.dao import Change, one_by_one
 from mainspring.entities.declare.table import TableRow, shape_of

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from mainspring.db.session import Session
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.kernel.outcome import Done
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue

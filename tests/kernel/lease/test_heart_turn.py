@@ -14,8 +14,7 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.db.session import Session
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.errors import DatabaseUnavailable
 from mainspring.kernel.statements import SQL
 from mainspring.testing import wait_until

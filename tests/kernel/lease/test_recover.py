@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Statement, Steps
 from mainspring.kernel.layer import Layer, NewlyParked
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.settings import QueueSettings

@@ -11,8 +11,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.db.database import Database
 from mainspring.db.session import Session
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
 from mainspring.kernel.lease.dead import declare_dead

@@ -10,8 +10,7 @@ import pytest
 from process_scene import Scene, call, handle, value
 from walk import decided
 
-from mainspring.db.sql import Statement
-from mainspring.db.steps import CopyStep, Record, Values
+from mainspring.db.sql import CopyStep, Record, Statement, Values
 from mainspring.db.tx import Tx
 from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Done

@@ -11,8 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.db.tx import Tx
 from mainspring.processes.operate.search import ProcessFilter, search
 from mainspring.processes.statements import SQL

@@ -11,8 +11,7 @@ from tables import Base, working
 
 from mainspring import Mainspring
 from mainspring.db.database import Connection
-from mainspring.db.sql import Statement
-from mainspring.db.steps import Record, Values
+from mainspring.db.sql import Record, Statement, Values
 from mainspring.reactive.model.triggers import Delta
 from mainspring.reactive.queues import CHECK
 from mainspring.reactive.schedule import check

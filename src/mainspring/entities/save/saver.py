@@ -16,7 +16,7 @@ from weakref import WeakSet
 import asyncpg
 
 from mainspring.db.database import Connection
-from mainspring.db.literals import as_rows, numbers, texts
+from mainspring.db.sql import as_rows, numbers, texts
 from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.save import loop_guard

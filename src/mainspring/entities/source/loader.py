@@ -21,9 +21,9 @@ import msgspec
 from mainspring.db.batcher import AfterFailure, Batcher
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
-from mainspring.db.literals import numbers, texts
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.shared import SharedLine
+from mainspring.db.sql import numbers, texts
 from mainspring.entities.declare.catalogue import Catalogue, Known
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.offers import StageOffer

@@ -17,8 +17,7 @@ import asyncpg
 import msgspec
 
 from mainspring.db.database import Connection
-from mainspring.db.literals import as_rows, numbers, texts, words
-from mainspring.db.sql import Composed
+from mainspring.db.sql import Composed, as_rows, numbers, texts, words
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.ids import split
 from mainspring.entities.declare.table import DOCUMENT_TABLE, Shape, literal, quoted

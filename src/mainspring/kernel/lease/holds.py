@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from mainspring.db.literals import numbers
 from mainspring.db.session import Session
+from mainspring.db.sql import numbers
 from mainspring.kernel import clock, crash_points
 from mainspring.kernel.layer import HeldVisit, NewlyParked
 from mainspring.kernel.lease.loop_port import LoopPort

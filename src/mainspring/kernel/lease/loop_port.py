@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import MixedPool
 from mainspring.kernel import clock
 from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, rows, run
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import DEFAULT

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.literals import numbers, quoted, texts, words
-from mainspring.db.steps import Record
+from mainspring.db.sql import Record, numbers, quoted, texts, words
 from mainspring.failure_text import ERROR_BYTES, clean_text
 from mainspring.kernel.outcome import (
     DONE,

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.db.literals import numbers, texts, words
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, numbers, rows, texts, words
 from mainspring.db.tx import Tx
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.db.literals import words
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows, words
 from mainspring.kernel import (
     EARLIEST,
     KERNEL_SQL,

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.literals import as_rows, documents, numbers, words
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, as_rows, documents, numbers, rows, run, words
 from mainspring.kernel import KERNEL_SQL, Parked, new_id
 from mainspring.processes.commit.batch import CommitBatch, LockedTask, NotSettled, Torn
 from mainspring.processes.commit.change import LEAVE, TaskChange

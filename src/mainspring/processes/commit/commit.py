@@ -20,9 +20,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from mainspring.db.database import Connection
-from mainspring.db.literals import as_rows, documents, numbers, texts, words
-from mainspring.db.steps import Steps, rows
-from mainspring.db.steps import run as execute
+from mainspring.db.sql import Steps, as_rows, documents, numbers, rows, texts, words
+from mainspring.db.sql import run as execute
 from mainspring.kernel import (
     KERNEL_SQL,
     Again,

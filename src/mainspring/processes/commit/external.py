@@ -7,8 +7,7 @@ from itertools import count
 
 import msgspec
 
-from mainspring.db.literals import as_rows
-from mainspring.db.steps import Steps, first, rows, run
+from mainspring.db.sql import Steps, as_rows, first, rows, run
 from mainspring.errors import IdInUse
 from mainspring.kernel import Again
 from mainspring.processes.commit.batch import CommitBatch

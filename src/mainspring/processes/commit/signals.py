@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps, first, rows
+from mainspring.db.sql import Steps, first, rows
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel import new_id
 from mainspring.processes.commit.visits import engine_visit, insert_steps

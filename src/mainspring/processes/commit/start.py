@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.steps import Steps, first
+from mainspring.db.sql import Steps, first
 from mainspring.errors import IdInUse
 from mainspring.kernel import new_id, new_ids
 from mainspring.processes.commit.task_input import DEADLINE_AFTER

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.db.batcher import Batcher
-from mainspring.db.literals import words
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows, words
 from mainspring.kernel import BACKGROUND_BELOW, DEFAULT_PRIORITY, Visit
 from mainspring.processes.connections import Lines
 from mainspring.processes.statements import SQL

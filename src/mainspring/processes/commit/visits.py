@@ -16,8 +16,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from mainspring.db.literals import numbers, texts, words
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, numbers, rows, run, texts, words
 from mainspring.kernel import (
     DEFAULT_PRIORITY,
     KERNEL_SQL,

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.pool import AsyncPool
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
 from mainspring.operate import explaining

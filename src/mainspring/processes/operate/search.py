@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.literals import words
+from mainspring.db.sql import words
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import check_page

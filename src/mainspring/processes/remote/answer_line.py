@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments, NotDone
 from mainspring.kernel import RetryPolicy, crash_points
 from mainspring.processes.commit.batch import NotSettled, Torn

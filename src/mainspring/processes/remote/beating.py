@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.remote.pulling import look_steps, stored_policy
 from mainspring.processes.remote.ticket import Ticket

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainspring.db.database import Database
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import RetryPolicy, Run
 from mainspring.processes.commit.change import TaskChange

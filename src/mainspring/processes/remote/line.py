@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.kernel import Run, Sleeper, crash_points
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions

@@ -18,7 +18,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from mainspring.db.steps import Steps, one, rows, run
+from mainspring.db.sql import Steps, one, rows, run
 from mainspring.errors import InvalidArguments, InvalidSetting, MainspringError, NotFound
 from mainspring.kernel import (
     KERNEL_SQL,

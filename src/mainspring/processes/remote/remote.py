@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import MainspringError, Refused
 from mainspring.kernel import new_id
 from mainspring.processes.commit.batch import NotSettled

@@ -13,7 +13,7 @@ import hmac
 import time
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps, one, rows
+from mainspring.db.sql import Steps, one, rows
 from mainspring.processes.statements import SQL
 
 SEAL_BYTES = 16

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.failure_text import clean_text
 from mainspring.kernel import (

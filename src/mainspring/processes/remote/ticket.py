@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import DEFAULT_PRIORITY, Visit
 from mainspring.processes.remote.seal import AT_LEAST_SECONDS, Seals

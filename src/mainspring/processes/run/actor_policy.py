@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import QueueSettings, RetryPolicy, Visit
 from mainspring.processes.commit.change import NewTask

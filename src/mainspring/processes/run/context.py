@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from mainspring.db.steps import Steps, run
+from mainspring.db.sql import Steps, run
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.kernel import KERNEL_SQL, Run, Verdict
 from mainspring.processes.commit.change import TaskChange, change_of

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.errors import Fenced, NotFound
 from mainspring.kernel import BACKGROUND_BELOW, Again, Done, Outcome, Run, WorkerPort
 from mainspring.processes.commit.change import TaskChange

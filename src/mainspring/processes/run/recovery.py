@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
     KERNEL_SQL,

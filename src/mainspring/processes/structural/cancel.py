@@ -7,7 +7,7 @@ makes it cancelled. They are tasks like others: retried, recovered, parked for a
 
 from __future__ import annotations
 
-from mainspring.db.steps import Steps, run
+from mainspring.db.sql import Steps, run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.close import told_parent
 from mainspring.processes.commit.visits import delete_steps, find_places, queue_of

@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.database import Database
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import Fenced
 from mainspring.kernel import (
     KERNEL_SQL,

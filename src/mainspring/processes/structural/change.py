@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from mainspring.db.database import Connection
-from mainspring.db.literals import words
-from mainspring.db.steps import Steps, first, rows, run
+from mainspring.db.sql import Steps, first, rows, run, words
 from mainspring.db.tx import Tx
 from mainspring.errors import NotFound, Refused
 from mainspring.kernel import KERNEL_SQL, new_id

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.literals import as_rows
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, as_rows, rows, run
 from mainspring.kernel import new_id
 from mainspring.processes.commit.change import NewTask, TaskChange
 from mainspring.processes.commit.close import CaughtPromise, TaskEnd, end_steps

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.db.steps import Steps, first, run
+from mainspring.db.sql import Steps, first, run
 from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import DEADLINE_AFTER

@@ -12,8 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.literals import numbers, texts, words
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, numbers, rows, run, texts, words
 from mainspring.kernel import KERNEL_SQL, tokens
 from mainspring.processes.commit.batch import LockedProcess
 from mainspring.processes.commit.change import TaskChange

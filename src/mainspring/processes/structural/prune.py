@@ -7,7 +7,7 @@ kind from a task that stays. So a kept task keeps its inputs, and a restart can 
 
 from __future__ import annotations
 
-from mainspring.db.steps import Steps, run
+from mainspring.db.sql import Steps, run
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Structural
 from mainspring.processes.structural.compensation import Scopes, can_be_undone

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.literals import as_rows
-from mainspring.db.steps import Steps, first, run
+from mainspring.db.sql import Steps, as_rows, first, run
 from mainspring.processes.commit.change import LEAVE, TaskChange
 from mainspring.processes.commit.visits import asked_look
 from mainspring.processes.statements import SQL

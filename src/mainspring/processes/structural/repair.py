@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mainspring.db.steps import Steps, first, rows, run
+from mainspring.db.sql import Steps, first, rows, run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import insert_steps, task_visit
 from mainspring.processes.statements import SQL

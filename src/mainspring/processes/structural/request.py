@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.kernel import DEFAULT_PRIORITY, new_id
 from mainspring.processes.commit.visits import QUEUE, NewVisit, engine_visit, offer_steps
 from mainspring.processes.statements import SQL

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.db.steps import Steps, rows, run
+from mainspring.db.sql import Steps, rows, run
 from mainspring.kernel import new_id
 from mainspring.processes.commit.change import FIRST_OF
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options

@@ -12,7 +12,7 @@ import logging
 from typing import NamedTuple
 
 from mainspring.db.database import Connection, Database
-from mainspring.db.steps import Steps, one
+from mainspring.db.sql import Steps, one
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.repair import AUTOMATIC, ProcessViolation, note_repairs
 from mainspring.processes.structural.request import request_look, request_steps

@@ -1,7 +1,7 @@
 """Setting params forward: what an application can do with them, and the statements of it.
 
 On connections of the application's own, or on the caller's, in its transaction. What is asked of the
-database is a generator of statements (db/steps.py). The SQL is one function; this goes round it.
+database is a generator of statements (db/sql.py). The SQL is one function; this goes round it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncpg
 import psycopg
 
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.db.tx import PsycopgTx, SyncTx
 from mainspring.errors import InvalidSetting, InvalidValue, MissingRights, UnknownParam, WentBack
 from mainspring.reactive.declare.params import Affected, make, other_kind, rewind, stored, unknown

@@ -1,6 +1,6 @@
 """Params as the database has them: made, moved back, and whom that affects.
 
-What is asked of the database is a generator of statements (db/steps.py), for the application's own
+What is asked of the database is a generator of statements (db/sql.py), for the application's own
 connections and for the caller's. The database returns why a value cannot be set, and raises nothing: so the
 caller's transaction stays usable.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.steps import Steps, one, rows
+from mainspring.db.sql import Steps, one, rows
 from mainspring.errors import InvalidValue, UnknownParam
 from mainspring.reactive.model.values import (
     Kind,

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from mainspring.db.database import Connection
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.entities.documents import Documents
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.processes.commit.signals import NewSignal, send_many_steps

@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import psycopg
 
-from mainspring.db.steps import Steps, rows
+from mainspring.db.sql import Steps, rows
 from mainspring.errors import (
     InvalidArguments,
     MainspringError,

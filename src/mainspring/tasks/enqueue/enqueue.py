@@ -17,7 +17,7 @@ import psycopg
 
 from mainspring.db.database import Database
 from mainspring.db.pool import Pools
-from mainspring.db.steps import Steps, first, one, rows, run
+from mainspring.db.sql import Steps, first, one, rows, run
 from mainspring.db.tx import AnyConnection, PsycopgTx, SyncTx
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import (

@@ -22,7 +22,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from mainspring.db.steps import Steps
+from mainspring.db.sql import Steps
 from mainspring.db.tx import AsyncConnection, PsycopgTx, SyncConnection, SyncTx
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
 from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
