@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     )
     from mainspring.kernel.run.fairness import BACKGROUND_BELOW
     from mainspring.kernel.run.hanging import MOST_HANGING
-    from mainspring.kernel.run.threads import to_its_end
     from mainspring.kernel.settings import (
         DEFAULT_POOL,
         OWN,
@@ -131,7 +130,6 @@ else:
             "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
-            "run.threads": "to_its_end",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
             "WorkerSettings check_number check_whole own_queue",
             "settle.batches": "SettleAnswer in_order settle_arguments settle_values",
@@ -213,7 +211,6 @@ __all__ = [
     "settle_values",
     "shard_of",
     "shards_of",
-    "to_its_end",
     "token",
     "tokens",
 ]

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from mainspring.entities.declare.consumer import Consumer
 from mainspring.entities.declare.event import Saved
-from mainspring.kernel import to_its_end
+from mainspring.loops import to_its_end
 
 # Entities whose events are on their way side by side, in one worker.
 SIDE_BY_SIDE = 500

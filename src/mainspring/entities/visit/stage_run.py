@@ -48,8 +48,8 @@ from mainspring.kernel import (
     Outcome,
     Parked,
     Run,
-    to_its_end,
 )
+from mainspring.loops import to_its_end
 from mainspring.shape import fault
 
 log = logging.getLogger("mainspring")

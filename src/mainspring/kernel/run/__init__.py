@@ -9,5 +9,4 @@ run_log.py     the log events of runs: began, held, ended, failed
 runner.py      the slots: start a run, wait for it, stop it, note its outcome
 suspects.py    visits that may have killed a worker are started a few at a time
 suspended.py   calls a handler up to where it first suspends, then the rest, in its own context
-threads.py     waits for a thread even if the waiting task is cancelled
 """

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mainspring.db.connect.attempt import STARTING
 from mainspring.errors import Fenced
-from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run, to_its_end
+from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run
+from mainspring.loops import to_its_end
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded
