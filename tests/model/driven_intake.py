@@ -9,9 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.read.intake import Intake
-from mainspring.kernel.read.orders import Order, Room
+from mainspring.kernel.read.orders import Cursor, Order, Room
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.tuning import Tuning

@@ -91,10 +91,11 @@ if TYPE_CHECKING:
     from mainspring.kernel.settle.batches import (
         SettleAnswer,
         in_order,
+        lock_steps,
+        lock_visits,
         settle_arguments,
         settle_values,
     )
-    from mainspring.kernel.settle.locks import lock_steps, lock_visits
     from mainspring.kernel.statements import SQL as KERNEL_SQL
     from mainspring.kernel.statements import check_page, decoded, read_now
     from mainspring.kernel.visit import (
@@ -132,8 +133,8 @@ else:
             "run.hanging": "MOST_HANGING",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
             "WorkerSettings check_number check_whole own_queue",
-            "settle.batches": "SettleAnswer in_order settle_arguments settle_values",
-            "settle.locks": "lock_steps lock_visits",
+            "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
+            "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now",
             "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START Visit grouped_key new_id "
             "new_ids new_visit rising_ids shard_of shards_of token tokens",

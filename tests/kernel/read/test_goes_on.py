@@ -9,7 +9,7 @@ import pytest
 from mainspring.db.database import Database
 from mainspring.kernel import clock
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
-from mainspring.kernel.read.cursor import Cursor
+from mainspring.kernel.read.orders import Cursor
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import Run, instant
 from mainspring.kernel.worker import Worker

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settle.locks import lock_visits
+from mainspring.kernel.settle.batches import lock_visits
 from mainspring.kernel.visit import Run, shard_of
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue

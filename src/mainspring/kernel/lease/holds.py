@@ -18,7 +18,7 @@ from mainspring.kernel.layer import HeldVisit, NewlyParked
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run import run_log
-from mainspring.kernel.settle.locks import find_values
+from mainspring.kernel.settle.batches import find_values
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
 

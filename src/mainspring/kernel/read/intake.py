@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from mainspring.kernel.outcome import Again, Postponed, Retry
-from mainspring.kernel.read.cursor import Cursor
 from mainspring.kernel.read.orders import (
     Ask,
+    Cursor,
     Flag,
     LevelName,
     Order,

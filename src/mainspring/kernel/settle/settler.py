@@ -32,17 +32,18 @@ from mainspring.kernel.settle.batches import (
     SETTLED,
     BatchKind,
     DoneAnswer,
+    FoundVisit,
     SettleAnswer,
     by_kind,
     done_in_order,
     done_values,
     explained,
+    find_values,
     in_order,
     is_plain,
     kind_of,
     settle_values,
 )
-from mainspring.kernel.settle.locks import FoundVisit, find_values
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run
