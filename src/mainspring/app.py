@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
@@ -36,7 +36,7 @@ from mainspring.host import DatabaseHost
 from mainspring.kernel.layer import Layer, MakeLayer, WorkerPort
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
+from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
 from mainspring.loops import run_apart, run_here
@@ -601,7 +601,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.layers.append(make)
 
     @asynccontextmanager
-    async def worker(self, **settings: object) -> AsyncIterator[Worker]:
+    async def worker(self, **settings: Unpack[WorkerOptions]) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts."""
         from mainspring.assembly import assemble  # only who runs a worker waits for all its parts
 
@@ -613,7 +613,7 @@ class Mainspring(DatabaseHost, Advancing):
         async with assemble(self, database, wanted) as worker:
             yield worker
 
-    async def run_worker(self, *, drain: bool = False, **settings: object) -> None:
+    async def run_worker(self, *, drain: bool = False, **settings: Unpack[WorkerOptions]) -> None:
         """Run a worker until a signal stops it, or (`drain`) until nothing is due.
 
         The first SIGTERM or SIGINT stops it in order; a second one ends the process at once.
@@ -622,7 +622,7 @@ class Mainspring(DatabaseHost, Advancing):
 
         await serve(self.worker(**settings), drain=drain)
 
-    def run(self, *, drain: bool = False, **settings: object) -> None:
+    def run(self, *, drain: bool = False, **settings: Unpack[WorkerOptions]) -> None:
         """Run a worker from plain code: `run_worker` on an event loop of its own."""
 
         async def main() -> None:

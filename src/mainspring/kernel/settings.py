@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 from uuid import UUID
 
 from mainspring.errors import InvalidSetting
@@ -27,6 +27,22 @@ LEAST_CONNECTIONS = 3
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 Prepare = Callable[[Sequence[Visit]], Awaitable[None]]
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What `WorkerSettings` takes, for checkers of `app.worker(...)`."""
+
+    pool: str
+    concurrency: int
+    lease: float
+    poll: float
+    grace: float
+    page: int
+    connections: int
+    fence: str
+    history_days: int
+    worker_id: UUID | None
+    exit_mark: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,28 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Unpack
 
 from mainspring.app import Mainspring
+from mainspring.kernel.settings import WorkerOptions
 
 # A worker of a test has little to do and dies often: it beats and looks often too.
-FAST_SETTINGS: dict[str, object] = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
+FAST_SETTINGS: WorkerOptions = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
 # The one that runs until idle does not die: its lease is long enough for a machine that is starved.
-IDLE_SETTINGS: dict[str, object] = FAST_SETTINGS | {"lease": 5.0}
+IDLE_SETTINGS: WorkerOptions = {**FAST_SETTINGS, "lease": 5.0}
 
 
-async def run_until_idle(app: Mainspring, *, timeout: float = 30.0, **settings: Any) -> None:
+async def run_until_idle(
+    app: Mainspring, *, timeout: float = 30.0, **settings: Unpack[WorkerOptions]
+) -> None:
     """Run a worker in this event loop until nothing is due, then stop it.
 
     What is scheduled for later does not count; move the clock and run again. `settings` are those
     of `app.worker(...)`; where it shall take over from a worker that was killed before, a shorter
     `lease` waits less for that. Raises TimeoutError if work is left after `timeout` seconds.
     """
-    async with app.worker(**IDLE_SETTINGS | settings) as worker:
+    chosen: WorkerOptions = {**IDLE_SETTINGS, **settings}
+    async with app.worker(**chosen) as worker:
         try:
             async with asyncio.timeout(timeout):
                 await worker.drained()

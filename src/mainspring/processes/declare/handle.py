@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -15,6 +15,7 @@ from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 def check_own_id(id: str) -> None:
@@ -107,6 +108,36 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
             timeout,
         )
 
+    @overload
+    async def signal(
+        self,
+        signal: Signal[None],
+        payload: None = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[object] | None = None,
+    ) -> bool: ...
+    @overload
+    async def signal(
+        self,
+        signal: Signal[S],
+        payload: S,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[object] | None = None,
+    ) -> bool: ...
+    @overload
+    async def signal(
+        self,
+        signal: str,
+        payload: object = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.AsyncConnection[object] | None = None,
+    ) -> bool: ...
     async def signal(
         self,
         signal: Signal[Any] | str,
@@ -123,6 +154,36 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """
         return await self._lookup.send_signal(self.id, Sent(signal, payload, id, sent_by), on)
 
+    @overload
+    def signal_sync(
+        self,
+        signal: Signal[None],
+        payload: None = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[object] | None = None,
+    ) -> bool: ...
+    @overload
+    def signal_sync(
+        self,
+        signal: Signal[S],
+        payload: S,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[object] | None = None,
+    ) -> bool: ...
+    @overload
+    def signal_sync(
+        self,
+        signal: str,
+        payload: object = None,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        on: psycopg.Connection[object] | None = None,
+    ) -> bool: ...
     def signal_sync(
         self,
         signal: Signal[Any] | str,

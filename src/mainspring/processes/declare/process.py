@@ -17,7 +17,7 @@ from mainspring.processes.commit.start import Begin
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.record.arguments import check_attrs
 from mainspring.processes.record.recorder import current
-from mainspring.tasks.declare.calls import Calls
+from mainspring.tasks.declare.calls import Calls, Maps
 from mainspring.tasks.declare.options import KEY_BYTES, CallOptions, check_text, with_options
 from mainspring.tasks.declare.policy import declared
 from mainspring.tasks.declare.promise import Promise
@@ -129,7 +129,7 @@ def unpromised(declared: object) -> object:
     return declared
 
 
-class Process(Calls[P, R]):
+class Process(Maps[P, R]):
     """A decider. `start` starts a process; called in another decider it is a step of that one.
 
     @app.process
@@ -230,10 +230,9 @@ class Process(Calls[P, R]):
         }
         return current(f"{self.name}.child(...)").child(self, args, kwargs, how)
 
-    def map(
-        self, items: Iterable[object], /, *, window: int | None = None, **named: object
+    def _mapped(
+        self, items: Iterable[object], named: dict[str, object], window: int | None
     ) -> Promise[list[R]]:
-        """In a decider: a step for each item, at most about `window` of them at a time."""
         return current(f"{self.name}.map(...)").map(self, items, named, window=window)
 
     def _encode(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from mainspring.errors import OutcomeFailed, PromiseAttribute, PromiseMisused
 
 T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
 T = TypeVar("T")
 
 CONTINUE = (
@@ -29,6 +30,12 @@ class Compensates(Protocol):
     def compensate(
         self, ref: int | str, undo: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None: ...
+
+
+class Accepted(Protocol[T_contra]):
+    """What may be given for a parameter though it is no value of its type: see `Promise.accepted_as`."""
+
+    def accepted_as(self, parameter: T_contra, /) -> None: ...
 
 
 class Promise(Generic[T_co]):
@@ -100,6 +107,11 @@ class Promise(Generic[T_co]):
         self._misused(
             "a promise cannot be stored", "pass it on as an argument of the type Promise[T]"
         )
+
+    if TYPE_CHECKING:
+
+        def accepted_as(self, parameter: Outcome[T_co] | Promise[T_co], /) -> None:
+            """For checkers: a promise of T may be given where an outcome of T or its promise is taken."""
 
     if not TYPE_CHECKING:  # a checker refuses these by itself, as long as it does not see them
 

@@ -29,7 +29,7 @@ from mainspring.errors import (
     PayloadTooLarge,
 )
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
-from mainspring.tasks.declare.calls import Calls
+from mainspring.tasks.declare.calls import Maps
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
@@ -147,7 +147,7 @@ class Enqueues(Protocol):
     ) -> list[Handle[R]]: ...
 
 
-class Task(Calls[P, R_co]):
+class Task(Maps[P, R_co]):
     """A function whose calls are durable.
 
     Calling it runs the function here and now; `enqueue` makes the call a row in PostgreSQL.
@@ -189,13 +189,9 @@ class Task(Calls[P, R_co]):
             return records.call(self, args, kwargs)
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def map(
-        self, items: Iterable[object], /, *, window: int | None = None, **named: object
+    def _mapped(
+        self, items: Iterable[object], named: dict[str, object], window: int | None
     ) -> Promise[list[R_co]]:
-        """In a decider: a call for each item (the first parameter), made in chunks.
-
-        `window`: about so many of them at a time. `named`: arguments that are the same for all.
-        """
         if (records := recorder.get()) is None:
             raise NoDecider(
                 f"{self.name}.map(...) is for deciders: elsewhere call the function for each item, or "
@@ -239,15 +235,15 @@ class Task(Calls[P, R_co]):
         options = with_options(f"task {self.name!r}", self._options, given, unknown)
         return Task(self.function, self.settings, self.signature, self._enqueuer, options)
 
-    def bind(self, *args: object, **kwargs: object) -> Call[R_co]:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
         return Call(self, self.signature.encode(args, kwargs), self._options)
 
-    async def enqueue(self, *args: object, **kwargs: object) -> Handle[R_co]:
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Enqueue a call; when this returns it is committed (or part of your transaction)."""
         return await self._enqueuer.enqueue_call(self.bind(*args, **kwargs), self._options.on)
 
-    def enqueue_sync(self, *args: object, **kwargs: object) -> Handle[R_co]:
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """The same for code that is not async."""
         handles = self._enqueuer.enqueue_calls_sync([self.bind(*args, **kwargs)], self._options.on)
         return handles[0]
