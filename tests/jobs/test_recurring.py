@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidSetting, InvalidTask, NotFound
-from mainspring.jobs.cron import check_schedule, last_tick, next_tick
+from mainspring.jobs.cron import last_tick, next_tick
 from mainspring.testing import run_until_idle
 from visits import Visits
 
@@ -257,9 +257,3 @@ async def test_an_unknown_name_is_answered_with_the_nearest(hourly):
         await hourly.operator.pause_recurring("tik")
     await hourly.operator.remove_recurring("tick")
     assert await hourly.operator.recurring() == []
-
-
-@pytest.mark.parametrize("line", ["0 30 4 * * *", "*/5 * * * * *"])
-def test_a_cron_line_with_seconds_is_refused(line: str) -> None:
-    with pytest.raises(InvalidSetting, match="has 6 fields, and seconds are no part of one; write"):
-        check_schedule(line, "UTC")
