@@ -110,7 +110,8 @@ class KafkaBroker:
             "log.initial.task.delay.ms": 100,
         }
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # One that began with "-" would be read as an option.
+        cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
 
     def _java(self, *rest: str) -> list[str]:

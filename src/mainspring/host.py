@@ -148,6 +148,7 @@ class DatabaseHost:
             await self.operator.processes.counters(),
             await self.operator.entities.outbox(),
             await self.operator.sources.partitions(),
+            await self.operator.token_ends(),
         )
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from mainspring.entities.operate.outbox import OutboxLoad
 from mainspring.operate.status import Status
+from mainspring.operate.tokens import TokenEnd
 from mainspring.processes.operate.actors import Counts
 from mainspring.reactive.operate.states import ReactiveLoad, TaskState
 from mainspring.sources.operate.operator import PartitionState
@@ -28,6 +29,7 @@ def render(
     recovered: Sequence[Counts],
     outbox: Sequence[OutboxLoad] = (),
     partitions: Sequence[PartitionState] = (),
+    token_ends: Sequence[TokenEnd] = (),
 ) -> str:
     """All of it, ready to be served as application/openmetrics-text."""
     lines = [
@@ -45,6 +47,11 @@ def render(
             ),
         ),
         *_sources(partitions),
+        *_gauge(
+            "token_expires_timestamp_seconds",
+            "When the last token or certificate of a caller of the server expires.",
+            (({"name": each.name}, each.expires_at.timestamp()) for each in token_ends),
+        ),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"

@@ -33,7 +33,7 @@ from mainspring.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder,
 from mainspring.jobs.operation import Operation, OperationItem
 from mainspring.jobs.recurring import Recurring
 from mainspring.kernel import KERNEL_SQL, read_now
-from mainspring.operate import doctor, parked, queues, rights, status
+from mainspring.operate import doctor, parked, queues, rights, status, tokens
 from mainspring.operate.doctor import Finding
 from mainspring.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.operate.parked import (
@@ -45,6 +45,7 @@ from mainspring.operate.parked import (
 )
 from mainspring.operate.queues import QueueLoad
 from mainspring.operate.status import Status
+from mainspring.operate.tokens import TokenEnd
 from mainspring.operate.visits import LiveVisit, find_visit, list_visits
 from mainspring.operate.why import Why, why_visit
 from mainspring.phrases import nearest
@@ -380,7 +381,12 @@ class Operator:
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)
             found += await self._ask(source_doctor.examine)
+            found += await self._ask(tokens.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
+
+    async def token_ends(self) -> list[TokenEnd]:
+        """When those who call the server by a token or a certificate can do so no longer."""
+        return await self._ask(tokens.list_token_ends)
 
     async def now(self) -> datetime:
         """The engine's time."""

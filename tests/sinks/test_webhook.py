@@ -203,6 +203,24 @@ async def test_a_name_that_points_into_a_private_network_is_refused(receiver: Re
     assert headers["host"].startswith("localhost:")
 
 
+async def test_a_secret_in_the_url_is_in_no_log(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T12: many receivers know their senders by the URL alone; httpx's client would log it."""
+    caplog.set_level("INFO")
+    target = Webhook(f"{receiver.url}/T0/s3cret?key=s3cret", secrets=SECRET)
+
+    await target.send(event())
+    receiver.headers = {"set-cookie": "seen=1"}
+    await target.send(event())
+    await target.send(event())
+    await target.close()
+
+    assert len(receiver.got) == 3
+    assert "cookie" not in receiver.got[-1][0]  # nothing of one answer is sent with the next event
+    assert "s3cret" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("address", "private"),
     [

@@ -9,6 +9,7 @@ queues.py      queues: their load, pause and resume, limits
 rights.py      which rights a role lacks, for the doctor
 statements.py  the statements by name
 status.py      the engine at a glance: workers, pools, queues, lag, throughput
+tokens.py      whose tokens for the server expire soon
 visits.py      live visits: found by key, listed by queue
 why.py         why a visit has not run: named causes with facts
 sql/           the statements, one a file; those that write visits are in the kernel

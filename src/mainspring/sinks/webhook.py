@@ -37,6 +37,7 @@ except ImportError as error:  # pragma: no cover - depends on what is installed
     raise MissingExtra("sending events to a URL", error.name, "webhook") from error
 
 SECONDS = 10.0
+_TIMEOUT = httpx.Timeout(SECONDS).as_dict()
 # So much of a response is read: it is only shown.
 RESPONSE_BYTES = 64_000
 # These concern this event alone; every other refusal is the receiver's state.
@@ -78,7 +79,7 @@ class Webhook:
         self._headers = headers or {}
         host = urlsplit(url).hostname or ""
         self._addresses = AddressBook(host, private=private or is_loopback(host))
-        self._client: httpx.AsyncClient | None = None
+        self._transport: httpx.AsyncHTTPTransport | None = None
 
     @property
     def address(self) -> str:
@@ -92,10 +93,11 @@ class Webhook:
         body = _encode({**record.attributes, "data": msgspec.Raw(record.data)})
         headers = signed(self._keys, event.idempotency_key, int(time.time()), body)
         headers["content-type"] = "application/cloudevents+json; charset=utf-8"
+        headers["user-agent"] = "mainspring"
         try:
             async with asyncio.timeout(SECONDS):
                 request = await self._request(body, {**self._headers, **headers})
-                response = await self._opened().send(request, stream=True)
+                response = await self._opened().handle_async_request(request)
                 try:
                     said = await _start_of(response)
                 finally:
@@ -119,30 +121,29 @@ class Webhook:
         """To the checked address; the host's name is what is asked for and what the certificate is of."""
         url = httpx.URL(self.url)
         address = await self._addresses.checked()
-        return self._opened().build_request(
+        return httpx.Request(
             "POST",
             url.copy_with(host=address),
             content=body,
             headers={"host": url.netloc.decode("ascii").rpartition("@")[2], **headers},
-            extensions={"sni_hostname": url.host},
+            extensions={"sni_hostname": url.host, "timeout": _TIMEOUT},
         )
 
-    def _opened(self) -> httpx.AsyncClient:
-        if self._client is None:
+    def _opened(self) -> httpx.AsyncHTTPTransport:
+        """Not a client of httpx: that would log each URL, secrets in it included, and keep cookies."""
+        if self._transport is None:
             # Of the environment nothing counts: a proxy would look the name up by itself.
-            self._client = httpx.AsyncClient(
-                follow_redirects=False, timeout=SECONDS, trust_env=False
-            )
-        return self._client
+            self._transport = httpx.AsyncHTTPTransport(trust_env=False)
+        return self._transport
 
     async def probe(self) -> None:
         """A receiver of webhooks promises nothing but to take events: the next one is the trial."""
 
     async def close(self) -> None:
         """Close its connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
 
 
 def signed(keys: Sequence[bytes], id: str, now: int, body: bytes) -> dict[str, str]:

@@ -99,20 +99,27 @@ class AnswerLine:
         if given and len(self._workers) < AT_ONCE:
             task = asyncio.get_running_loop().create_task(self._work(), name="mainspring.settles")
             self._workers.add(task)
-            task.add_done_callback(self._workers.discard)
 
     async def _work(self) -> None:
-        while self._waiting:
-            if len(self._waiting) < BATCH:
-                try:
-                    async with asyncio.timeout(GATHER_SECONDS):
-                        await self._full.wait()
-                except TimeoutError:
-                    pass
-            self._full.clear()
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            if batch:  # the other may have taken it
-                await self._send(batch)
+        try:
+            while self._waiting:
+                await self._next()
+        finally:
+            # At once: an answer that comes before a done callback would find nobody too many, and wait.
+            if (here := asyncio.current_task()) is not None:
+                self._workers.discard(here)
+
+    async def _next(self) -> None:
+        if len(self._waiting) < BATCH:
+            try:
+                async with asyncio.timeout(GATHER_SECONDS):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+        self._full.clear()
+        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        if batch:  # the other may have taken it
+            await self._send(batch)
 
     async def _send(self, batch: Sequence[GivenAnswer]) -> None:
         try:

@@ -27,7 +27,7 @@ class Caller:
     def check(self, verb: str, name: str) -> None:
         """Raise Forbidden unless he may do this to what has this name."""
         if not self.scopes.allow(verb, name):
-            raise Forbidden(self.name, f"{verb}:{name}")
+            raise Forbidden(self.name, verb if verb == name else f"{verb}:{name}")
 
 
 def anybody() -> Caller:
