@@ -10,6 +10,7 @@ The command line and the dashboard go through this; so may an application.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -33,7 +34,8 @@ from mainspring.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder,
 from mainspring.jobs.operation import Operation, OperationItem
 from mainspring.jobs.recurring import Recurring
 from mainspring.kernel import KERNEL_SQL, read_now
-from mainspring.operate import doctor, parked, queues, rights, status, tokens
+from mainspring.operate import audit, doctor, parked, queues, rights, status, tokens
+from mainspring.operate.audit import Origin, PastOrder, ordered_by
 from mainspring.operate.doctor import Finding
 from mainspring.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.operate.parked import (
@@ -90,6 +92,47 @@ class Operator:
                 await connection.run(KERNEL_SQL["plan_anew"])
                 return await question(database, connection, *args, **kwargs)
 
+    async def _order(
+        self,
+        action: str,
+        target: str,
+        order: Callable[Concatenate[Database, Connection, P], Awaitable[R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Carry an order out and note it in the same transaction; one that did nothing leaves no row."""
+
+        async def noted(database: Database, connection: Connection) -> R:
+            answer = await order(database, connection, *args, **kwargs)
+            if answer is None or answer:
+                details = {name: value for name, value in kwargs.items() if value}
+                await audit.record_order(connection, action, target, details=details)
+            return answer
+
+        return await self._ask(noted)
+
+    def ordered_by(self, origin: Origin) -> AbstractContextManager[None]:
+        """Orders within are noted as given by that one: `with operator.ordered_by(Origin("ann")): ...`"""
+        return ordered_by(origin)
+
+    async def orders(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[PastOrder]:
+        """What was ordered, newest first: the audit. `action`: one, or its group (`queues`)."""
+
+        async def ask(_: Database, connection: Connection) -> list[PastOrder]:
+            return await audit.list_orders(
+                connection, actor=actor, action=action, target=target, before=before, limit=limit
+            )
+
+        return await self._ask(ask)
+
     @property
     def entities(self) -> EntityOperator:
         """Questions and orders about entities and their stages."""
@@ -137,7 +180,13 @@ class Operator:
         found = await self.find(key, queue=queue, group=group)
         if not found:
             raise NotFound(f"queue {queue!r} has no visit {key!r}")
-        gone = await self._ask(parked.cancel_visits, [found[0].place], reason=reason)
+        gone = await self._order(
+            "tasks.cancel",
+            _named(queue, key, group),
+            parked.cancel_visits,
+            [found[0].place],
+            reason=reason,
+        )
         if not gone:
             raise InvalidSetting(
                 f"visit {key!r} of queue {queue!r} runs, so it cannot be called off; "
@@ -164,7 +213,7 @@ class Operator:
             "grp": group,
             "key": key,
         }
-        return await self._ask(_enqueue, task, values)
+        return await self._order("tasks.enqueue", task, _enqueue, task, values)
 
     async def why(self, queue: str, key: str, *, group: str | None = None) -> Why:
         """Why a visit has not run."""
@@ -197,13 +246,26 @@ class Operator:
     ) -> None:
         """Restart one parked visit at once."""
         place = await self._parked_place(queue, key, group)
-        if not await self._ask(parked.restart_parked, [place], fresh_ids=fresh_id):
+        if not await self._order(
+            "parked.restart",
+            _named(queue, key, group),
+            parked.restart_parked,
+            [place],
+            fresh_ids=fresh_id,
+        ):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
     async def delete(self, queue: str, key: str, *, group: str | None = None) -> None:
         """Delete one parked visit at once; history keeps it as cancelled."""
         place = await self._parked_place(queue, key, group)
-        if not await self._ask(parked.cancel_visits, [place], reason=DELETED, parked_only=True):
+        if not await self._order(
+            "parked.delete",
+            _named(queue, key, group),
+            parked.cancel_visits,
+            [place],
+            reason=DELETED,
+            parked_only=True,
+        ):
             raise NotFound(f"visit {key!r} of queue {queue!r} is not parked any more")
 
     async def _parked_place(self, queue: str, key: str, group: str | None) -> ParkedPlace:
@@ -290,15 +352,15 @@ class Operator:
 
     async def pause_operation(self, id: int) -> None:
         """Stop an operation after its step."""
-        await self._ask(operation.pause, id)
+        await self._order("operations.pause", str(id), operation.pause, id)
 
     async def resume_operation(self, id: int) -> None:
         """Let an operation go on that is paused, failed or parked."""
-        await self._ask(operation.resume, id)
+        await self._order("operations.resume", str(id), operation.resume, id)
 
     async def cancel_operation(self, id: int) -> None:
         """End an operation; what was done stays done."""
-        await self._ask(operation.cancel, id)
+        await self._order("operations.cancel", str(id), operation.cancel, id)
 
     # -- queues and schedules
 
@@ -320,25 +382,25 @@ class Operator:
 
     async def pause(self, queue: str) -> None:
         """Start nothing of a queue until it is resumed."""
-        await self._ask(queues.pause_queue, queue)
+        await self._order("queues.pause", queue, queues.pause_queue, queue)
 
     async def resume(self, queue: str) -> None:
         """Undo a pause."""
-        await self._ask(queues.resume_queue, queue)
+        await self._order("queues.resume", queue, queues.resume_queue, queue)
 
     async def pause_all(self) -> list[str]:
         """Start nothing at all until it is resumed; returns the queues that were paused before."""
-        found = await self._ask(queues.pause_queues, paused=True)
+        found = await self._order("queues.pause", "*", queues.pause_queues, paused=True)
         return [name for name, before in found.items() if before]
 
     async def resume_all(self, *, keep: Iterable[str] = ()) -> None:
         """Undo the pause of every queue but those that shall be kept as they are."""
-        await self._ask(queues.pause_queues, paused=False, keep=keep)
+        await self._order("queues.resume", "*", queues.pause_queues, paused=False, keep=list(keep))
 
     async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
         """Set limits of a queue (concurrency, rate, group_concurrency, group_rate), or how many of its
         visits may wait (waiting_max); None lifts."""
-        await self._ask(queues.limit_queue, queue, limits, source=source)
+        await self._order("queues.limit", queue, queues.limit_queue, queue, limits, source=source)
 
     async def recurring(self) -> list[Recurring]:
         """All recurring visits."""
@@ -346,15 +408,15 @@ class Operator:
 
     async def pause_recurring(self, name: str) -> None:
         """Make no tick until it is resumed."""
-        await self._ask(recurring.pause_recurring, name)
+        await self._order("recurring.pause", name, recurring.pause_recurring, name)
 
     async def resume_recurring(self, name: str) -> None:
         """Go on with the next tick."""
-        await self._ask(recurring.resume_recurring, name)
+        await self._order("recurring.resume", name, recurring.resume_recurring, name)
 
     async def remove_recurring(self, name: str) -> None:
         """Remove a schedule."""
-        await self._ask(recurring.remove_recurring, name)
+        await self._order("recurring.remove", name, recurring.remove_recurring, name)
 
     # -- the whole
 
@@ -391,6 +453,11 @@ class Operator:
     async def now(self) -> datetime:
         """The engine's time."""
         return await self._ask(_read_now)
+
+
+def _named(queue: str, key: str, group: str | None) -> str:
+    """A task in the audit: as its commands name it."""
+    return f"{queue} {key}" if group is None else f"{queue} {key} (group {group})"
 
 
 async def _read_now(database: Database, tx: Tx) -> datetime:

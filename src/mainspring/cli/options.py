@@ -99,10 +99,6 @@ def only(what: str, name: str | None, found: dict[str, T]) -> dict[str, T]:
 
 def source() -> str:
     """Who gives an order from this terminal."""
-    import getpass
-    import socket
+    from mainspring.operate.audit import process_user
 
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):
-        return socket.gethostname()
+    return process_user()

@@ -16,6 +16,7 @@ from mainspring.cli import codes
 from mainspring.errors import InvalidSetting, MainspringError
 from mainspring.failure_text import ENGINE
 from mainspring.host import DatabaseHost
+from mainspring.operate.audit import Origin, ordered_by, process_user
 from mainspring.operate.rights import explaining
 from mainspring.phrases import nearest
 
@@ -166,7 +167,7 @@ def _ask(target: H, question: Callable[[H], Awaitable[T]]) -> T:
     async def asking() -> T:
         async with target:
             try:
-                with explaining():
+                with ordered_by(Origin(process_user(), "cli")), explaining():
                     return await question(target)
             except MainspringError as error:
                 if codes.code_of(error) == codes.NOT_FOUND:

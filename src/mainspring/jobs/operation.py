@@ -45,7 +45,7 @@ from mainspring.kernel import (
     own_queue,
     read_now,
 )
-from mainspring.operate import ParkedPlace, restart_parked
+from mainspring.operate import ParkedPlace, record_order, restart_parked
 from mainspring.phrases import nearest
 
 QUEUE = "mainspring.operation"
@@ -136,6 +136,14 @@ async def start_operation(
         total=total,
     )
     await _offer(tx, begun.id)
+    await record_order(
+        tx,
+        f"operations.{kind.name}",
+        str(begun.id),
+        result=f"begun over about {total}",
+        operation=begun.id,
+        source=source,
+    )
     return _decoded(begun)
 
 

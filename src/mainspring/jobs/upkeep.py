@@ -19,6 +19,7 @@ from mainspring.kernel import KERNEL_SQL
 
 log = logging.getLogger("mainspring")
 DAYS_AHEAD = 7
+AUDIT_DAYS = 400  # more than a year: an auditor comes once a year
 
 
 class MissingDay(NamedTuple):
@@ -43,6 +44,7 @@ async def keep_up(database: Database, connection: Connection, *, days: int) -> N
             "the grants of a worker"
         ) from None
     await connection.run(SQL["delete_old_history"], keep=days)
+    await connection.run(SQL["delete_old_orders"], keep=AUDIT_DAYS)
     await connection.run(KERNEL_SQL["forget_reach"])
 
 

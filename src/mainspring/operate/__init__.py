@@ -1,5 +1,6 @@
 """What an operator asks and orders, above the kernel's door.
 
+audit.py       what was ordered, by whom, by which door
 doctor.py      looks at the server, the schema and the tables, and says what is wrong
 history.py     searches past runs by queue, key, time, outcome, error and payload field
 invariants.py  looks for broken invariants (`mainspring.violation`) within a bounded time
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
+    from mainspring.operate.audit import Origin, PastOrder, ordered_by, record_order
     from mainspring.operate.doctor import LEVELS, Finding
     from mainspring.operate.history import (
         FINAL,
@@ -57,6 +59,7 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
+            "audit": "Origin PastOrder ordered_by record_order",
             "doctor": "Finding LEVELS",
             "history": "FINAL HistoryFilter HistoryPosition PastRun count_history put_back search_history",
             "parked": "ParkedFilter ParkedPlace ParkedPosition ParkedVisit cancel_visits count_parked "
@@ -76,10 +79,12 @@ __all__ = [
     "Finding",
     "HistoryFilter",
     "HistoryPosition",
+    "Origin",
     "ParkedFilter",
     "ParkedPlace",
     "ParkedPosition",
     "ParkedVisit",
+    "PastOrder",
     "PastRun",
     "WorkerStatus",
     "cancel_visits",
@@ -90,8 +95,10 @@ __all__ = [
     "list_parked",
     "list_workers",
     "missing_rights",
+    "ordered_by",
     "pause_queue",
     "put_back",
+    "record_order",
     "restart_parked",
     "resume_queue",
     "search_history",

@@ -2545,6 +2545,29 @@ CREATE TABLE mainspring.api_token (
     CONSTRAINT api_token_proof_check CHECK (((hash IS NULL) <> (san IS NULL)))
 );
 
+CREATE TABLE mainspring.audit (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    actor text NOT NULL,
+    via text NOT NULL,
+    address text,
+    action text NOT NULL COLLATE pg_catalog."C",
+    target text NOT NULL COLLATE pg_catalog."C",
+    reason text,
+    details jsonb DEFAULT '{}'::jsonb NOT NULL,
+    result text,
+    operation bigint
+);
+
+ALTER TABLE mainspring.audit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.audit_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE mainspring.band (
     name text NOT NULL COLLATE pg_catalog."C",
     pool text NOT NULL COLLATE pg_catalog."C",
@@ -3891,6 +3914,9 @@ ALTER TABLE ONLY mainspring.task ATTACH PARTITION mainspring.task_other DEFAULT;
 ALTER TABLE ONLY mainspring.api_token
     ADD CONSTRAINT api_token_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY mainspring.band
     ADD CONSTRAINT band_pkey PRIMARY KEY (name);
 
@@ -4066,6 +4092,8 @@ ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX api_token_san ON mainspring.api_token USING btree (san) WHERE (revoked_at IS NULL);
+
+CREATE INDEX audit_at ON mainspring.audit USING btree (at);
 
 CREATE INDEX edge_of_task ON ONLY mainspring.edge USING btree (process_id, task, pos);
 

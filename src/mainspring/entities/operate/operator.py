@@ -30,7 +30,7 @@ from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
 from mainspring.jobs import Operation
 from mainspring.kernel import shard_of
-from mainspring.operate import ParkedPlace, restart_parked
+from mainspring.operate import ParkedPlace, record_order, restart_parked
 from mainspring.phrases import nearest
 
 # Failures of should_process are looked for in so many system visits of a kind.
@@ -220,6 +220,12 @@ class EntityOperator:
             await acknowledge(connection, [Delivery(place.shard, kind, key, first, name)])
             if is_parked:
                 await restart_parked(database, connection, [place])
+            await record_order(
+                connection,
+                "entities.skip",
+                f"{kind} {key}",
+                details={"consumer": name, "event": first},
+            )
             return first
 
     async def retire_stage(self, kind: str, stage: str) -> None:
@@ -227,6 +233,7 @@ class EntityOperator:
         await self._named(kind, stage)
         async with self._connection() as (_, connection):
             await catalogue.retire(connection, kind, stage)
+            await record_order(connection, "entities.retire_stage", f"{kind}/{stage}")
 
     async def ask_failures(self, kind: str) -> list[AskFailures]:
         """Stages whose `should_process` failed or overran lately; their entities are queued unasked."""
@@ -257,12 +264,14 @@ class EntityOperator:
                 await connection.execute(f"drop trigger {quoted(trigger.name)} on {trigger.table}")
             for function in (f"bump_{kind}", f"capture_of_{kind}"):
                 await connection.execute(f"drop function if exists mainspring.{quoted(function)}()")
+            await record_order(connection, "entities.drop_kind", kind)
             return await connection.one(SQL["drop_kind"], int, kind=found.name)
 
     async def retire_consumer(self, kind: str, name: str) -> int:
         """Take a consumer out; answers how many deliveries were dropped."""
         await self._named(kind)
         async with self._connection() as (_, connection):
+            await record_order(connection, "entities.retire_consumer", f"{kind}/{name}")
             return await consumer.retire(connection, kind, name)
 
     async def _named(self, kind: str, stage: str | None = None) -> _Named:

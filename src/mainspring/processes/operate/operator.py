@@ -18,7 +18,7 @@ from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Steps
 from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
-from mainspring.operate import explaining
+from mainspring.operate import explaining, record_order
 from mainspring.processes.operate import actors, bulk, graph, search, settings, why
 from mainspring.processes.operate.actors import Counts, Settings
 from mainspring.processes.operate.bulk import (
@@ -76,6 +76,23 @@ class ProcessOperator:
                 await connection.run(KERNEL_SQL["plan_anew"])
                 return await question(connection, *args, **kwargs)
 
+    async def _noted(
+        self,
+        noted: tuple[str, str],
+        order: Callable[Concatenate[Connection, P], Awaitable[R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Carry an order out and note it (its name, and of what) in the same transaction."""
+
+        async def with_note(connection: Connection) -> R:
+            answer = await order(connection, *args, **kwargs)
+            name, target = noted
+            await record_order(connection, f"processes.{name}", target)
+            return answer
+
+        return await self._ask(with_note)
+
     async def search(
         self,
         wanted: ProcessFilter | None = None,
@@ -114,7 +131,10 @@ class ProcessOperator:
         """
         process = await self.find(id)
         change = Cancelling(process.id, (await self._host.database()).shard_count)
-        return await self._alone(process.id, change.cancel(compensate=compensate))
+        details = {"compensate": compensate}
+        return await self._alone(
+            "cancel", process.id, change.cancel(compensate=compensate), details
+        )
 
     async def restart(
         self, id: str, task: str | None = None, *, fresh_signals: bool = False
@@ -128,7 +148,7 @@ class ProcessOperator:
         process = await self.find(id)
         order = ProcessRestart.starting(task, fresh_signals=fresh_signals)
         change = Restarting(process.id, (await self._host.database()).shard_count)
-        return await self._alone(process.id, change.restart(order))
+        return await self._alone("restart", process.id, change.restart(order), {"from": task})
 
     async def restart_tasks(
         self,
@@ -213,19 +233,26 @@ class ProcessOperator:
         """Give the value of a parked task by hand: what depends on it goes on."""
         process = await self.find(id)
         text = msgspec.json.encode(value).decode()
-        return await self._resolve(process.id, task, result=text)
+        return await self._resolve("resolve", process.id, task, result=text)
 
     async def fail(self, id: str, task: str, message: str) -> Answer:
         """Give a parked task up: its failure is delivered to what depends on it."""
         process = await self.find(id)
         failure = Failure("mainspring.errors.GivenUp", message, cause=task)
-        return await self._resolve(process.id, task, error=failure)
+        return await self._resolve("fail", process.id, task, error=failure)
 
     async def _resolve(
-        self, process_id: str, task: str, *, result: str | None = None, error: Failure | None = None
+        self,
+        action: str,
+        process_id: str,
+        task: str,
+        *,
+        result: str | None = None,
+        error: Failure | None = None,
     ) -> Answer:
         resolving = Resolving(process_id, (await self._host.database()).shard_count)
-        return await self._alone(process_id, resolving.resolve(task, result=result, error=error))
+        steps = resolving.resolve(task, result=result, error=error)
+        return await self._alone(action, process_id, steps, {"task": task})
 
     async def _order(
         self, kind: str, what: BulkOrder, source: str, *, dry_run: bool, everything: bool
@@ -234,7 +261,9 @@ class ProcessOperator:
             bulk.order, kind, what, source=source, dry_run=dry_run, everything=everything
         )
 
-    async def _alone(self, process_id: str, steps: Steps[Answer]) -> Answer:
+    async def _alone(
+        self, action: str, process_id: str, steps: Steps[Answer], details: Mapping[str, object]
+    ) -> Answer:
         """A structural change at once; its mark is committed before, behind a pooler too."""
         pool = await self._host.pool()
         async with (
@@ -242,6 +271,8 @@ class ProcessOperator:
             pool.connection(transaction=True) as connection,
         ):
             answer = await connection.follow(steps)
+            if answer.done:
+                await record_order(connection, f"processes.{action}", process_id, details=details)
         return refuse(answer)  # after the commit, which takes the mark back
 
     # -- filters under a name
@@ -250,7 +281,8 @@ class ProcessOperator:
         self, name: str, wanted: ProcessFilter, *, action: str = "search", source: str = ""
     ) -> None:
         """Keep a filter with its action under a name."""
-        await self._ask(search.save_template, name, wanted, action=action, source=source)
+        noted = "save_template", name
+        await self._noted(noted, search.save_template, name, wanted, action=action, source=source)
 
     async def templates(self) -> list[Template]:
         """The filters that were kept."""
@@ -270,7 +302,7 @@ class ProcessOperator:
         self, type: str, changes: Mapping[str, object], *, source: str = ""
     ) -> Settings:
         """Change settings of a process type while the engine runs; returns all of them."""
-        return await self._ask(settings.change, type, changes, source=source)
+        return await self._noted(("settings", type), settings.change, type, changes, source=source)
 
     async def actors(self) -> dict[str, Settings]:
         """The settings of all actors (tasks and deciders), as they are in force."""
@@ -284,7 +316,9 @@ class ProcessOperator:
         Its policy (`work_timeout`, `accept`, `task_timeout`, ...), numbers of its retry policy
         (`retry.attempts`, ...) and its limits. The workers are told at once.
         """
-        return await self._ask(actors.change_actor, actor, changes, source=source)
+        return await self._noted(
+            ("actor", actor), actors.change_actor, actor, changes, source=source
+        )
 
     async def setting_changes(
         self, type: str | None = None, *, actor: str | None = None, limit: int = 50

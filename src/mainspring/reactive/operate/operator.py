@@ -20,6 +20,7 @@ from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Statement
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel import Offer, offer_visits
+from mainspring.operate import record_order
 from mainspring.reactive.declare.params import Affected, AffectedTask, affected_of, make
 from mainspring.reactive.model.values import Param, check_value, dump_value
 from mainspring.reactive.operate.states import (
@@ -160,6 +161,7 @@ class ReactiveOperator:
         """Make a param, unless it is there."""
         async with self._open() as connection:
             await connection.follow(make([param]))
+            await record_order(connection, "params.create", param.name)
 
     async def _unknown_param(self, name: str) -> UnknownParam:
         return UnknownParam(name, await self._rows(SQL["list_param_names"], str))
@@ -243,26 +245,30 @@ class ReactiveOperator:
 
     async def run(self, task: str, *, record: bool = False, by: str | None = None) -> bool:
         """Ask for a manual run; returns whether it has to wait for the one in flight."""
-        return await self._order(task, SQL["request_run"], bool, record=record, by=by)
+        return await self._order("run", task, SQL["request_run"], bool, record=record, by=by)
 
     async def pause(self, task: str) -> None:
         """Check the task no more until it is resumed; a firing in flight goes on."""
-        await self._order(task, SQL["pause_task"], PausedTask, paused=True)
+        await self._order("pause", task, SQL["pause_task"], PausedTask, paused=True)
 
     async def resume(self, task: str) -> None:
         """Check the task again."""
-        await self._order(task, SQL["pause_task"], PausedTask, paused=False)
+        await self._order("resume", task, SQL["pause_task"], PausedTask, paused=False)
 
     async def seen_move(self, task: str, param: str, value: object) -> None:
         """Let the task have seen a param up to a value: what is above it is new (R13)."""
         kind = (await self.params(name=param))[0].param
         raw = msgspec.json.encode(dump_value(check_value(kind, value))).decode()
-        await self._order(task, SQL["repair_seen"], RepairedTask, param=param, value=raw)
+        await self._order(
+            "seen_move", task, SQL["repair_seen"], RepairedTask, param=param, value=raw
+        )
 
     async def seen_delete(self, task: str, param: str) -> None:
         """Let the task not have seen a param at all: its Delta is true at once (R13)."""
         await self.params(name=param)
-        await self._order(task, SQL["repair_seen"], RepairedTask, param=param, value=None)
+        await self._order(
+            "seen_delete", task, SQL["repair_seen"], RepairedTask, param=param, value=None
+        )
 
     async def set_cap(
         self, pool: str, cap: int | None, *, reserve_max: timedelta | None = None
@@ -274,11 +280,18 @@ class ReactiveOperator:
         seconds = None if reserve_max is None else checked.reserve_max.total_seconds()
         async with self._open() as connection:
             await connection.run(SQL["set_cap"], pool=pool, cap=cap, reserve=seconds)
+            await record_order(connection, "reactive.set_cap", pool, details={"cap": cap})
             offer = Offer(ADMIT, pool, None, FIRST)
             await offer_visits(connection.database, connection, [offer])
 
     async def _order(
-        self, task: str, statement: Statement, row: Callable[..., R], /, **values: object
+        self,
+        action: str,
+        task: str,
+        statement: Statement,
+        row: Callable[..., R],
+        /,
+        **values: object,
     ) -> R:
         """Change the task's row and offer it a check, in one transaction."""
         async with self._open() as connection:
@@ -288,6 +301,7 @@ class ReactiveOperator:
                 if isinstance(changed, PausedTask) and changed.expects:
                     offers.append(Offer(EXPECT, task))
                 await offer_visits(connection.database, connection, offers)
+                await record_order(connection, f"reactive.{action}", task, details=values)
                 return changed
         found = await self.tasks(task=task)
         raise InvalidSetting(f"task {task!r} is {found[0].state}: nothing was changed")

@@ -15,6 +15,7 @@ from mainspring.operate import (
     ParkedPlace,
     explaining,
     pause_queue,
+    record_order,
     restart_parked,
     resume_queue,
 )
@@ -100,12 +101,16 @@ class SourceOperator:
         async with self._connection() as (database, connection):
             await self._known(connection, source)
             await pause_queue(database, connection, QUEUE + source)
+            await record_order(connection, "sources.pause", source)
 
     async def resume(self, source: str, partition: str | None = None) -> list[str]:
         """Undo a pause, and let partitions go on that had stopped; returns these."""
         async with self._connection() as (database, connection):
             found = await self._known(connection, source, partition)
             await resume_queue(database, connection, QUEUE + source)
+            await record_order(
+                connection, "sources.resume", source, details={"partition": partition}
+            )
             return await _restart(database, connection, found)
 
     async def seek(
@@ -132,6 +137,8 @@ class SourceOperator:
                 start=None if isinstance(to, int) else start_text(to),
             )
             await _restart(database, connection, found)
+            details = {"partition": partition, "to": to}
+            await record_order(connection, "sources.seek", source, details=details)
             return sorted(moved)
 
     async def rejects(
@@ -174,7 +181,12 @@ class SourceOperator:
         async with self._connection() as (_, connection):
             await self._known(connection, source, partition)
             values = {"source": source, "partition": partition, "number": offset}
-            return len(await connection.rows(SQL[order], int, **values))
+            done = len(await connection.rows(SQL[order], int, **values))
+            details = {"partition": partition, "offset": offset}
+            await record_order(
+                connection, f"sources.{order}", source, details=details, result=f"{done} records"
+            )
+            return done
 
     async def _known(
         self, connection: Connection, source: str, partition: str | None = None

@@ -73,6 +73,14 @@ begin
   loop
     execute format('grant update (waiting_max, is_full) on mainspring.queue to %s', item.role);
   end loop;
+  -- Whoever orders is noted in the audit, and may not change what it says.
+  for item in
+    select distinct x.grantee::regrole as role from pg_attribute a, aclexplode(a.attacl) x
+    where a.attrelid = 'mainspring.queue'::regclass and a.attname = 'paused_at' and x.privilege_type = 'UPDATE'
+      and x.grantee <> 0 and not has_table_privilege(x.grantee, 'mainspring.audit'::regclass, 'insert')
+  loop
+    execute format('grant insert, select on mainspring.audit to %s', item.role);
+  end loop;
   -- Whoever looks which workers sleep (wake.sql) looks who else does.
   for item in
     select distinct x.grantee::regrole as role
