@@ -131,4 +131,4 @@ async def list_orders(
         before=before,
         most=check_page(limit),
     )
-    return [replace(row, details=decoded(row.details)) for row in rows]
+    return [replace(row, details=decoded(str(row.details))) for row in rows]
