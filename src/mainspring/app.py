@@ -21,10 +21,10 @@ from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
-from mainspring.entities.declare.kind_settings import Crawl
+from mainspring.entities.declare.kind_settings import Crawl, DocumentOptions, EntityOptions
 from mainspring.entities.declaring import declare_documents, declare_entities
-from mainspring.entities.documents import Documents
-from mainspring.entities.kind import Kind
+from mainspring.entities.documents import AnyDocuments, Documents
+from mainspring.entities.kind import AnyKind, AnyRow, Kind
 from mainspring.errors import (
     DuplicateTask,
     InvalidArguments,
@@ -53,7 +53,7 @@ from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.durations import Duration
 from mainspring.reactive.model.gates import Cron
 from mainspring.reactive.model.triggers import Trigger
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 from mainspring.sources.declare.broker import RecordBroker
 from mainspring.sources.declare.source import MapRecord, RecordSource
 from mainspring.sources.declare.source import source as declare_source
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring")
 P = ParamSpec("P")
 R = TypeVar("R")
+E = TypeVar("E")
 
 
 class Mainspring(DatabaseHost, Advancing):
@@ -109,9 +110,9 @@ class Mainspring(DatabaseHost, Advancing):
         self.default_pool = pool
         self.tasks: dict[str, Task[..., object]] = {}
         self._enqueuer = Enqueuer(self.pools, self.tasks)
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, AnyKind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
-        self.params: dict[str, Param] = {}
+        self.params: dict[str, AnyParam] = {}
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.registry = Registry(self)
@@ -172,7 +173,7 @@ class Mainspring(DatabaseHost, Advancing):
         name: str | None = None,
         pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
-        produces: Iterable[Param] = (),
+        produces: Iterable[AnyParam] = (),
         not_before: Cron | str | None = None,
         debounce: Duration | None = None,
         debounce_max: Duration | None = None,
@@ -377,6 +378,12 @@ class Mainspring(DatabaseHost, Advancing):
         except KeyError:
             raise UnknownTask(name, self.tasks) from None
 
+    @overload
+    def entities(self, name: str, *, model: type[E], **given: Unpack[EntityOptions]) -> Kind[E]: ...
+    @overload
+    def entities(
+        self, name: str, *, model: None = None, **given: Unpack[EntityOptions]
+    ) -> Kind[AnyRow]: ...
     def entities(
         self,
         name: str,
@@ -395,7 +402,7 @@ class Mainspring(DatabaseHost, Advancing):
         notify: bool = True,
         crawl: Crawl | None = None,
         keep_events: timedelta | None = None,
-    ) -> Kind:
+    ) -> AnyKind:
         """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
 
         `key`, `version`: columns; version="xmin" needs no column. `id`: a Codec for ids of a type of
@@ -428,6 +435,14 @@ class Mainspring(DatabaseHost, Advancing):
             keep_events=keep_events,
         )
 
+    @overload
+    def documents(
+        self, name: str, *, model: type[E], **given: Unpack[DocumentOptions]
+    ) -> Documents[E]: ...
+    @overload
+    def documents(
+        self, name: str, *, model: None = None, **given: Unpack[DocumentOptions]
+    ) -> Documents[AnyRow]: ...
     def documents(
         self,
         name: str,
@@ -440,7 +455,7 @@ class Mainspring(DatabaseHost, Advancing):
         notify: bool = True,
         crawl: Crawl | None = None,
         keep_events: timedelta | None = None,
-    ) -> Documents:
+    ) -> AnyDocuments:
         """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
         return declare_documents(
             self,

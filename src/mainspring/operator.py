@@ -338,8 +338,10 @@ class Operator:
         """Operations, newest first."""
         return await self._ask(operation.list_operations, state=state, before=before, limit=limit)
 
-    async def operation(self, id: int) -> Operation:
-        """One operation, as it stands."""
+    async def operation(self, id: int | None) -> Operation:
+        """One operation, as it stands. One that was only tried dry has no id, and is not there."""
+        if id is None:
+            raise NotFound("an operation that was only tried dry has no id: leave dry_run out")
         return await self._ask(operation.read_operation, id)
 
     async def operation_items(

@@ -11,7 +11,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-CALLS = HERE / "right_and_wrong.py"
+PROGRAMS = ["calls.py", "kinds.py"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 CHECKERS = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
     "pyright": ["-m", "basedpyright", "--level", "error", "--pythonpath", sys.executable],
@@ -30,10 +31,32 @@ def lines_refused(checker: str, program: Path) -> tuple[set[int], str]:
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_wrong_arguments_are_refused_and_right_ones_are_not(checker: str) -> None:
-    """T1, P1: enqueue, bind, start, calls in deciders, signals and settings go by the signature."""
-    marked = {n for n, line in enumerate(CALLS.read_text().splitlines(), 1) if "# error" in line}
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_wrong_is_refused_and_nothing_else(checker: str, program: str) -> None:
+    """T1, P1: calls, signals, stages, documents, params and settings go by what was declared."""
+    lines = (HERE / program).read_text().splitlines()
+    marked = {n for n, line in enumerate(lines, 1) if line.endswith("# error")}
 
-    refused, said = lines_refused(checker, CALLS)
+    refused, said = lines_refused(checker, HERE / program)
 
     assert refused == marked, said
+
+
+def code_of(page: Path) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+
+
+def test_the_code_of_the_pages_passes_a_strict_checker(tmp_path: Path) -> None:
+    """T1: what a reader copies into a strict project is accepted there; one run for all pages."""
+    programs = []
+    for number, page in enumerate(page for page in PAGES if code_of(page)):
+        programs.append(tmp_path / f"page{number}_{re.sub(r'[^a-z]', '_', page.stem)}.py")
+        programs[-1].write_text(code_of(page))
+
+    ran = subprocess.run(
+        [sys.executable, *CHECKERS["mypy"], *map(str, programs)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert programs
+    assert ran.returncode == 0, ran.stdout.replace(str(tmp_path), "")

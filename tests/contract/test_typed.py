@@ -26,7 +26,7 @@ MOST = {
     "kernel": 60,
     "operate": 8,
     "processes": 63,
-    "reactive": 11,
+    "reactive": 13,  # AnyParam, where a param of any kind is taken
     "server": 29,
     "sources": 5,
     "stage_client": 3,

@@ -13,7 +13,7 @@ from mainspring.cli.target import ask_app, ask_host
 from mainspring.host import DatabaseHost
 from mainspring.reactive.decide.evaluate import show_value
 from mainspring.reactive.declare.params import Affected
-from mainspring.reactive.model.values import Param, parse_value, split_key
+from mainspring.reactive.model.values import AnyParam, Param, parse_value, split_key
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -98,7 +98,7 @@ def create(
     app: options.App = None,
 ) -> None:
     """Make a param, so that SQL can set it before any release declares it."""
-    param = Param(*split_key(name), kind)  # type: ignore[arg-type]
+    param: AnyParam = Param(*split_key(name), kind)  # type: ignore[arg-type]
     ask_host(lambda target: target.reactive.create_param(param), url, app)
     show.say(f"param {name!r} is there, of kind {kind!r} if it is new")
 
@@ -142,7 +142,7 @@ def rewind(
 ) -> None:
     """Move a param back: its data was restated. Lists the affected tasks and their repairs."""
 
-    async def move(target: Mainspring) -> tuple[Param, list[Affected]]:
+    async def move(target: Mainspring) -> tuple[AnyParam, list[Affected]]:
         param = (await target.reactive.params(name=name))[0].param
         starts = [parse_value(param, text) for text in chunk or []]
         setter = by or options.source()
@@ -163,7 +163,7 @@ def affected(
 ) -> None:
     """Tasks that have seen more of a param than it has since its last rewind, and their repairs."""
 
-    async def read(target: DatabaseHost) -> tuple[Param, list[Affected]]:
+    async def read(target: DatabaseHost) -> tuple[AnyParam, list[Affected]]:
         param = (await target.reactive.params(name=name))[0].param
         return param, await target.reactive.affected(name)
 
@@ -174,7 +174,7 @@ def affected(
         _print_affected(param, found)
 
 
-def _print_affected(param: Param, found: list[Affected]) -> None:
+def _print_affected(param: AnyParam, found: list[Affected]) -> None:
     if not found:
         show.say("no task is affected")
         return
@@ -187,7 +187,7 @@ def _print_affected(param: Param, found: list[Affected]) -> None:
             show.say(f"  {line}")
 
 
-def repairs(param: Param, task: Affected) -> list[str]:
+def repairs(param: AnyParam, task: Affected) -> list[str]:
     """What repairs an affected task, as commands to paste (R13)."""
     name = shlex.quote(task.task)
     move = f"mainspring reactive seen move {name} {param.key} <value>"

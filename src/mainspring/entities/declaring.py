@@ -9,14 +9,14 @@ from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
-from mainspring.entities.documents import Documents
-from mainspring.entities.kind import Kind
+from mainspring.entities.documents import AnyDocuments, Documents
+from mainspring.entities.kind import AnyKind, Kind
 from mainspring.errors import DuplicateKind, InvalidKind
 
 
 def declare_entities(
     host: KindHost,
-    kinds: dict[str, Kind],
+    kinds: dict[str, AnyKind],
     tasks: Container[str],
     name: str,
     *,
@@ -28,7 +28,7 @@ def declare_entities(
     model: type[object] | None,
     codec: Codec[Any] | None,
     **settings: Any,
-) -> Kind:
+) -> AnyKind:
     """A kind on a table of the user's, or on a DAO."""
     if (table is None) == (dao is None):
         raise InvalidKind(
@@ -59,17 +59,17 @@ def declare_entities(
 
 def declare_documents(
     host: KindHost,
-    kinds: dict[str, Kind],
+    kinds: dict[str, AnyKind],
     tasks: Container[str],
     name: str,
     *,
     model: type[object] | None,
     codec: Codec[Any] | None,
     **settings: Any,
-) -> Documents:
+) -> AnyDocuments:
     """A kind of managed JSON documents."""
     declared = KindSettings(name=name, source="document", keys=("key",), **settings)
-    documents = Documents(host, declared, model=model, codec=codec)
+    documents: AnyDocuments = Documents(host, declared, model=model, codec=codec)
     _enter(kinds, tasks, documents)
     return documents
 
@@ -80,7 +80,7 @@ def _table_name(kind: str, table: str) -> str:
     return table if "." in table else f"public.{table}"
 
 
-def _enter(kinds: dict[str, Kind], tasks: Container[str], kind: Kind) -> Kind:
+def _enter(kinds: dict[str, AnyKind], tasks: Container[str], kind: AnyKind) -> AnyKind:
     if kind.name in kinds:
         raise DuplicateKind(f"kind {kind.name!r} is declared twice; give one of them another name")
     if kind.name in tasks:

@@ -11,13 +11,13 @@ The same triggers watch the table as watch users' own, so plain SQL on it is see
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 import msgspec
 
 from mainspring.db.tx import Tx
 from mainspring.entities.declare.declared_kind import CallerConnection
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import E, Kind
 from mainspring.entities.outside.queue import asked
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidArguments, InvalidSetting
@@ -31,12 +31,10 @@ class Document(NamedTuple):
     version: int
 
 
-class Documents(Kind):
+class Documents(Kind[E], Generic[E]):
     """A kind of managed documents."""
 
-    async def put(
-        self, id: object, value: object, *, connection: CallerConnection | None = None
-    ) -> int:
+    async def put(self, id: object, value: E, *, connection: CallerConnection | None = None) -> int:
         """Create the document, or overwrite it whatever it is; returns its version.
 
         `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
@@ -47,7 +45,7 @@ class Documents(Kind):
 
     async def get(
         self, id: object, *, connection: CallerConnection | None = None
-    ) -> tuple[Any, int] | None:
+    ) -> tuple[E, int] | None:
         """The document and its version; None if there is none."""
         key = self.key_of(id)
         async with asked(self, connection, id=key) as tx:
@@ -57,7 +55,7 @@ class Documents(Kind):
     async def replace(
         self,
         id: object,
-        value: object,
+        value: E,
         version: int,
         *,
         connection: CallerConnection | None = None,
@@ -119,3 +117,6 @@ class Documents(Kind):
                 f"a document of kind {self.name!r} has a NUL, which jsonb cannot hold"
             )
         return text
+
+
+AnyDocuments: TypeAlias = Documents[Any]

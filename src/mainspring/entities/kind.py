@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
 
 from mainspring.db.database import Connection
 from mainspring.entities import crawl, replay, resend
@@ -21,7 +21,14 @@ from mainspring.entities.declare.declared_kind import CallerConnection, Declared
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
+from mainspring.entities.declare.outcome import Untouched, Update
 from mainspring.entities.declare.remote import BATCH, PROCESS_SECONDS, PemFile, remote_place
+from mainspring.entities.declare.stage import (
+    StageDecorator,
+    StageOptions,
+    StageSettingsGiven,
+    StageTarget,
+)
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
@@ -32,8 +39,11 @@ from mainspring.errors import InvalidSetting
 from mainspring.jobs import Operation
 from mainspring.kernel import RetryPolicy
 
+E = TypeVar("E")
+S = TypeVar("S")
 
-class Kind(DeclaredKind):
+
+class Kind(DeclaredKind, Generic[E]):
     """A kind of entities: declare its stages, offer its entities, read and replace states.
 
     listing = app.entities("listing", table="public.listing", model=Listing)
@@ -47,7 +57,7 @@ class Kind(DeclaredKind):
         host: KindHost,
         settings: KindSettings,
         *,
-        model: type[object] | None = None,
+        model: type[E] | None = None,
         dao: Dao | None = None,
         codec: Codec[Any] | None = None,
     ) -> None:
@@ -56,7 +66,23 @@ class Kind(DeclaredKind):
 
     # -- stages
 
-    def stage(self, target: Any = None, /, **given: Any) -> Any:
+    @overload
+    def stage(
+        self, /, *, state: type[S], **given: Unpack[StageOptions]
+    ) -> StageDecorator[E, S | None]: ...
+    @overload
+    def stage(
+        self, /, *, state: None = None, **given: Unpack[StageOptions]
+    ) -> StageDecorator[E, Any]: ...
+    @overload
+    def stage(
+        self, target: StageTarget[E, S], /, *, state: type[S], **given: Unpack[StageOptions]
+    ) -> stages.Stage: ...
+    @overload
+    def stage(
+        self, target: StageTarget[E, Any], /, **given: Unpack[StageOptions]
+    ) -> stages.Stage: ...
+    def stage(self, target: object = None, /, **given: object) -> object:
         """Declare a stage: a decorator for a class or function, or a call with an object.
 
         `reads`, `writes`, `interest`: fields. `state`: the type of its private state. `rate`,
@@ -85,7 +111,8 @@ class Kind(DeclaredKind):
         key: PemFile | None = None,
         ca: PemFile | None = None,
         insecure: bool = False,
-        **given: Any,
+        state: type[object] | None = None,
+        **given: Unpack[StageSettingsGiven],
     ) -> stages.Stage:
         """Declare a stage that another service implements (`mainspring.v1.StageService`).
 
@@ -113,7 +140,7 @@ class Kind(DeclaredKind):
             insecure=insecure,
         )
         asked_here = None if isinstance(ask, bool) else ask
-        return stages.declare_remote(self, name, place, asked_here, given)
+        return stages.declare_remote(self, name, place, asked_here, {"state": state, **given})
 
     # -- who gets what was saved
 
@@ -300,7 +327,7 @@ class Kind(DeclaredKind):
 
     # -- writes from outside
 
-    async def edit(self, id: object, change: Changing) -> Any:
+    async def edit(self, id: object, change: Callable[[E], Update | Untouched]) -> E:
         """Read an entity, change it and write it, losing nobody's update; answers it as it is then.
 
             await listing.edit(42, lambda found: Update(views=found.views + 1))
@@ -310,7 +337,7 @@ class Kind(DeclaredKind):
         being written share a transaction, so many of them at once cost little each. If the connection
         is lost at the commit, the error does not tell whether it was saved: look before you repeat it.
         """
-        return await self._editors.edit(self.key_of(id), change)
+        return cast("E", await self._editors.edit(self.key_of(id), change))
 
     async def edit_within(
         self, connection: Connection, changes: Sequence[tuple[object, Changing]]
@@ -360,3 +387,7 @@ class Kind(DeclaredKind):
     def _texts(self, ids: object) -> list[str]:
         many: Iterable[object] = ids if isinstance(ids, list | set | frozenset) else [ids]
         return sorted({self.key_of(id) for id in many})
+
+
+AnyKind: TypeAlias = Kind[Any]
+AnyRow: TypeAlias = dict[str, Any]  # an entity of a kind without a model

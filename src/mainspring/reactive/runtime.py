@@ -32,7 +32,7 @@ from mainspring.kernel import (
 )
 from mainspring.reactive.declare.register import LIVING_SECONDS, PoolSettings, apply_again, register
 from mainspring.reactive.declare.task import ReactiveTask
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 from mainspring.reactive.queues import (
     ADMIT,
     AUDIT,
@@ -66,7 +66,7 @@ class Declarations(Protocol):
     """What an application has declared for this layer."""
 
     reactive_tasks: dict[str, ReactiveTask]
-    params: dict[str, Param]
+    params: dict[str, AnyParam]
     reactive_pools: dict[str, PoolSettings]
 
 

@@ -14,7 +14,7 @@ import msgspec
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import misfit
 from mainspring.entities.declare.stage import Stage
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import AnyKind
 from mainspring.entities.save.change import check_values
 from mainspring.errors import InvalidOutcome, UndeclaredField
 from mainspring.loops import run_apart
@@ -51,7 +51,7 @@ def patch_of(
     wanted: dict[str, object],
     *,
     stage: Stage | None = None,
-    kind: Kind | None = None,
+    kind: AnyKind | None = None,
 ) -> dict[str, object]:
     """Of the wanted values those that differ; a stage may only change what it declares."""
     now = fields_of(entity)
@@ -68,7 +68,7 @@ def patch_of(
     return changed
 
 
-def _check_declared(stage: Stage, kind: Kind, changed: dict[str, object]) -> None:
+def _check_declared(stage: Stage, kind: AnyKind, changed: dict[str, object]) -> None:
     writes = stage.settings.writes
     for name in changed:
         fixed = name in kind.keys or name == kind.settings.version
@@ -80,13 +80,13 @@ def _check_declared(stage: Stage, kind: Kind, changed: dict[str, object]) -> Non
             )
 
 
-def seen_by(model: Model, kind: Kind, entity: object) -> object:
+def seen_by(model: Model, kind: AnyKind, entity: object) -> object:
     """The entity as a stage is given it, decoded as from the database: whole, or what it reads."""
     return model.decode(kind.model.encode(entity))
 
 
 def called(
-    kind: Kind, stage: Stage, role: str, function: Callable[..., Any], *arguments: object
+    kind: AnyKind, stage: Stage, role: str, function: Callable[..., Any], *arguments: object
 ) -> object:
     """Call a stage's function, plain or async; what it raises says whose it is.
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import AnyKind, Kind
 from mainspring.testing.answers import fields_of
 from mainspring.testing.order import SYSTEM, Order
 from mainspring.testing.stages import START, Simulation
 
-Source = Kind | Callable[[], Kind]
+Source = AnyKind | Callable[[], AnyKind]
 
 
 class NotConfluent(AssertionError):
@@ -157,7 +157,7 @@ def _check_timer(plain: Simulation, early: Simulation, stage: str, id: object) -
     )
 
 
-def _kind(source: Source) -> Kind:
+def _kind(source: Source) -> AnyKind:
     return source if isinstance(source, Kind) else source()
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import AnyKind
 
 SYSTEM = "(system)"  # the system visit, which asks the stages
 
@@ -26,7 +26,7 @@ class Order:
         object.__setattr__(self, "_draw", draw)
 
     @staticmethod
-    def declared(kind: Kind) -> Order:
+    def declared(kind: AnyKind) -> Order:
         """The system visit first, then the stages as they were declared."""
         return Order((SYSTEM, *kind.stages))
 
@@ -41,7 +41,7 @@ class Order:
         return ranked[0] if draw is None else draw.choice(ranked)
 
 
-def orders(kind: Kind) -> object:
+def orders(kind: AnyKind) -> object:
     """A Hypothesis strategy of orders of a kind's stages; it shrinks to the declared one.
 
     @given(order=orders(listing))

@@ -38,7 +38,7 @@ from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.durations import Duration, check_duration
 from mainspring.reactive.model.triggers import Trigger
 from mainspring.reactive.model.values import (
-    Param,
+    AnyParam,
     Value,
     check_instant,
     check_value,
@@ -98,14 +98,14 @@ class ReactiveSimulation:
 
     # -- what others do
 
-    def set(self, param: Param, value: object, *, if_greater: bool = False) -> bool:
+    def set(self, param: AnyParam, value: object, *, if_greater: bool = False) -> bool:
         """Set a param now; answers whether it moved. What goes back is refused."""
         moved = self._params.advance(param, value, self.now, if_greater=if_greater)
         if moved:
             self._dirty |= self._users.get(param.key, set())
         return moved
 
-    def rewind(self, param: Param, to: object, *, chunks: Iterable[datetime] = ()) -> list[str]:
+    def rewind(self, param: AnyParam, to: object, *, chunks: Iterable[datetime] = ()) -> list[str]:
         """Move a param back now; answers the tasks that have seen more of it (R13)."""
         self._params.rewind(param, to, chunks, self.now)
         users = self._users.get(param.key, set())
@@ -162,13 +162,13 @@ class ReactiveSimulation:
         self.find(task).request = record
         self._dirty.add(task)
 
-    def move_seen(self, task: str, param: Param, value: object) -> None:
+    def move_seen(self, task: str, param: AnyParam, value: object) -> None:
         """Let a task have seen a param up to a value."""
         rewinds = self._params.seen(param.key).rewinds
         self.find(task).repair(param.key, SeenValue(check_value(param, value), rewinds))
         self._dirty.add(task)
 
-    def delete_seen(self, task: str, param: Param) -> None:
+    def delete_seen(self, task: str, param: AnyParam) -> None:
         """Let a task not have seen a param at all."""
         self.find(task).repair(param.key, None)
         self._dirty.add(task)
@@ -186,7 +186,7 @@ class ReactiveSimulation:
         except KeyError:
             raise UnknownReactiveTask(task, self._tasks) from None
 
-    def value(self, param: Param) -> Value | None:
+    def value(self, param: AnyParam) -> Value | None:
         """The current value of a param."""
         return self._params.seen(param.key).value
 
@@ -395,7 +395,7 @@ class ReactiveSimulation:
     def _captured(self, task: SimulatedTask) -> dict[str, SeenValue]:
         return {param.key: self._params.seen(param.key) for param in task.definition.params}
 
-    def _chunks(self, task: SimulatedTask, param: Param, chunk: Chunk) -> list[datetime]:
+    def _chunks(self, task: SimulatedTask, param: AnyParam, chunk: Chunk) -> list[datetime]:
         since = self._rewinds(task, param.key)
         fact = task.fact(param, self.value(param), since)
         return chunks_to_do(chunk, fact, task.seen.get(param.key), since)

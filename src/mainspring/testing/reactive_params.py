@@ -8,7 +8,13 @@ from datetime import datetime
 
 from mainspring.errors import InvalidSetting, WentBack
 from mainspring.reactive.decide.decide import Current, Rewind, SeenValue
-from mainspring.reactive.model.values import Param, Value, check_instant, check_value, compare
+from mainspring.reactive.model.values import (
+    AnyParam,
+    Value,
+    check_instant,
+    check_value,
+    compare,
+)
 
 
 @dataclass(slots=True)
@@ -24,7 +30,7 @@ class SimulatedParams:
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
 
-    def advance(self, param: Param, value: object, now: datetime, *, if_greater: bool) -> bool:
+    def advance(self, param: AnyParam, value: object, now: datetime, *, if_greater: bool) -> bool:
         """Set a param forward; answers whether it moved."""
         checked, held = check_value(param, value), self._find(param.key)
         step = compare(held.value, checked)
@@ -34,7 +40,9 @@ class SimulatedParams:
             held.value, held.changed_at = checked, now
         return step == "greater"
 
-    def rewind(self, param: Param, to: object, chunks: Iterable[datetime], now: datetime) -> None:
+    def rewind(
+        self, param: AnyParam, to: object, chunks: Iterable[datetime], now: datetime
+    ) -> None:
         """Move a param back, or restate chunks below where it is."""
         checked, held = check_value(param, to), self._find(param.key)
         starts = tuple(check_instant(chunk, what="a restated chunk") for chunk in chunks)

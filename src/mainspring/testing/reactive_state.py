@@ -18,7 +18,7 @@ from mainspring.reactive.decide.evaluate import Fact
 from mainspring.reactive.declare.context import ReactiveRun, StartedRun
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
-from mainspring.reactive.model.values import Param, Product, Value, dump_value
+from mainspring.reactive.model.values import AnyParam, Product, Value, dump_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ParamSet:
     """A param set at a moment: a line of a feed, or of a history to replay."""
 
     at: datetime
-    param: Param
+    param: AnyParam
     value: Value
     is_rewind: bool = False
     chunks: tuple[datetime, ...] = ()
@@ -37,9 +37,9 @@ class Fires:
     """What a check would start: why, and the chunks that the run would have to do."""
 
     cause: str
-    _chunks: Callable[[Param, Chunk], list[datetime]] = field(repr=False, compare=False)
+    _chunks: Callable[[AnyParam, Chunk], list[datetime]] = field(repr=False, compare=False)
 
-    def chunks(self, param: Param, chunk: Chunk | str) -> list[str]:
+    def chunks(self, param: AnyParam, chunk: Chunk | str) -> list[str]:
         """The names of the chunks to do, oldest first."""
         size = check_chunk(chunk)
         return [size.show(start) for start in self._chunks(param, size)]
@@ -120,7 +120,7 @@ class SimulatedTask:
             ended_at=self.ended_at,
         )
 
-    def fact(self, param: Param, value: Value | None, rewinds: list[Rewind]) -> Fact:
+    def fact(self, param: AnyParam, value: Value | None, rewinds: list[Rewind]) -> Fact:
         """What the trigger knows of a param."""
         return fact_of(value, self.seen.get(param.key), rewinds, self.definition.on_rewind)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from mainspring.app import Mainspring
 from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.durations import Duration
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 from mainspring.testing.reactive import ReactiveSimulation
 from mainspring.testing.reactive_state import ParamSet
 from mainspring.testing.timeline import Timeline
@@ -61,7 +61,7 @@ async def read_changes(
 
 
 async def _changes_of(
-    app: Mainspring, key: str, param: Param, since: datetime, until: datetime | None
+    app: Mainspring, key: str, param: AnyParam, since: datetime, until: datetime | None
 ) -> list[ParamSet]:
     found: list[ParamSet] = []
     before = None

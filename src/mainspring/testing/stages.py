@@ -34,7 +34,7 @@ from mainspring.entities.declare.outcome import (
 from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage, find
 from mainspring.entities.declare.state import Stored
-from mainspring.entities.kind import Kind
+from mainspring.entities.kind import AnyKind
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.testing.answers import call_hook, called, fields_of, patch_of, rebuilt, seen_by
 from mainspring.testing.order import SYSTEM, Order
@@ -95,7 +95,7 @@ class Simulation:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: AnyKind,
         *,
         start: datetime = START,
         order: Order | None = None,

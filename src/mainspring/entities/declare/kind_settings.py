@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from mainspring.entities.declare.table import DOCUMENT_TABLE, XMIN
 from mainspring.errors import InvalidKind, InvalidSetting
+
+if TYPE_CHECKING:
+    from mainspring.entities.declare.dao import Dao
+    from mainspring.entities.declare.ids import Codec
 
 CAPTURES = ("statement", "row", "always", "call")
 _LEAST_KEPT, _MOST_KEPT = timedelta(hours=1), timedelta(days=3660)
@@ -38,6 +44,29 @@ class Crawl:
         check_rate(self.rate)
         check_between("share", self.share, 0.001, 1)
         check_between("pause_if_lag", self.pause_if_lag, 0.1, 86_400)
+
+
+class DocumentOptions(TypedDict, total=False):
+    """What `app.documents(...)` may be given beside a model, for checkers."""
+
+    id: Codec[Any] | None
+    pool: str | None
+    serial: bool
+    jitter: float
+    notify: bool
+    crawl: Crawl | None
+    keep_events: timedelta | None
+
+
+class EntityOptions(DocumentOptions, total=False):
+    """What `app.entities(...)` may be given beside a model, for checkers."""
+
+    table: str | None
+    dao: Dao | None
+    key: str | Iterable[str]
+    version: str
+    ignore: Iterable[str]
+    capture: str | None
 
 
 def check_rate(rate: float | None) -> None:

@@ -14,14 +14,15 @@ A function is `process` alone. Both questions are pure: they may be called again
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
-from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.model import Model
+from mainspring.entities.declare.outcome import Untouched, Update
 from mainspring.entities.declare.remote import ASK_SECONDS, RemotePlace
 from mainspring.entities.declare.state import StateType
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage, UnknownStage
@@ -32,7 +33,73 @@ BUDGET_SECONDS = 0.1
 NAME_BYTES = 80
 # A function of the user's, given an entity and its state.
 Process: TypeAlias = Callable[[object, object], Any]
+Answer: TypeAlias = Update | Untouched | Awaitable[Update | Untouched]
+E = TypeVar("E")
+S = TypeVar("S")
+E_co = TypeVar("E_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
+E_contra = TypeVar("E_contra", contravariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
 HOOKS = ("saved", "deleted", "state_changed")
+
+
+class StageSettingsGiven(TypedDict, total=False):
+    """What any stage may be declared with, for checkers."""
+
+    reads: Iterable[str]
+    writes: Iterable[str]
+    interest: Iterable[str]
+    sees_own: bool
+    rate: float | None
+    parallel: int | None
+    serial: bool | None
+    jitter: float | None
+    hold_after: Seconds
+    crash_limit: int
+    budget: Seconds
+    retry: RetryPolicy | None
+    was: Iterable[str]
+    schema: int
+    upgrade: Callable[..., object] | None
+
+
+class StageOptions(StageSettingsGiven, total=False):
+    """What `kind.stage(...)` may be given, for checkers."""
+
+    name: str
+    timeout: Seconds | None
+
+
+class OfEntity(Protocol[E_contra]):
+    """A class or object whose `process` takes the entity alone."""
+
+    def process(self, entity: E_contra, /) -> Answer: ...
+
+
+class OfEntityAndState(Protocol[E_contra, S_contra]):
+    """One whose `process` takes the private state too."""
+
+    def process(self, entity: E_contra, state: S_contra, /) -> Answer: ...
+
+
+StageTarget: TypeAlias = (
+    Callable[[E], Answer]
+    | Callable[[E, S], Answer]
+    | OfEntity[E]
+    | OfEntityAndState[E, S]
+    | type[OfEntity[E]]
+    | type[OfEntityAndState[E, S]]
+)
+
+
+class StageDecorator(Protocol[E_co, S_co]):
+    """`@kind.stage(...)`: takes a class, an object or a function of the entity, or of it and its state."""
+
+    def __call__(
+        self,
+        target: StageTarget[E_co, S_co],
+        /,
+    ) -> Stage: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.gates import NO_GATES, Gates
 from mainspring.reactive.model.triggers import Trigger, params_of
 from mainspring.reactive.model.values import (
+    AnyParam,
     Kind,
-    Param,
     Raw,
     Value,
     compare,
@@ -81,7 +81,7 @@ class Definition:
     gates: Gates = NO_GATES
     on_rewind: OnRewind = "report"
     first_run: FirstRun = "now"
-    params: tuple[Param, ...] = field(init=False, compare=False)
+    params: tuple[AnyParam, ...] = field(init=False, compare=False)
     safe: bool = field(init=False, compare=False)  # a Delta paces it
 
     def __post_init__(self) -> None:

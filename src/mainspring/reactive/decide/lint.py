@@ -25,7 +25,7 @@ from mainspring.reactive.model.triggers import (
     leaves_of,
     params_of,
 )
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Declared:
 
     name: str
     trigger: Trigger
-    produces: tuple[Param, ...] = ()
+    produces: tuple[AnyParam, ...] = ()
     expect_within: timedelta | None = None
 
 

@@ -34,7 +34,7 @@ from mainspring.reactive.model.triggers import (
     Leaf,
     RefDelay,
 )
-from mainspring.reactive.model.values import EPOCH, MICROSECOND, Kind, Param, Value, later
+from mainspring.reactive.model.values import EPOCH, MICROSECOND, AnyParam, Kind, Value, later
 
 Way: TypeAlias = tuple[Leaf, ...]  # leaves that turn a tree true together
 # Of a tree with more ways than this each any_of is looked at for itself.
@@ -52,7 +52,7 @@ class Need:
     if there is one. `version`: it must differ from this.
     """
 
-    param: Param | None
+    param: AnyParam | None
     value: Value | None = None
     version: str | None = None
     at: datetime | None = None
@@ -127,7 +127,7 @@ def _least(way: Way, facts: Mapping[str, Fact], now: datetime) -> tuple[Need, ..
     return None
 
 
-def _meet(need: Need, param: Param, known: dict[str, Fact], wanted: dict[str, Need]) -> None:
+def _meet(need: Need, param: AnyParam, known: dict[str, Fact], wanted: dict[str, Need]) -> None:
     """Let a param stand where a need wants it, if it does not stand beyond."""
     fact = known.get(param.key, NOTHING)
     value = LOWEST[param.kind] if need.value is None else need.value
@@ -211,7 +211,7 @@ def _leaf_needs(leaf: LeafVerdict) -> tuple[Need, ...]:
             return _at(param, _not_before_1970(chunk.shift(leaf.behind.value, -(count or 0))))
 
 
-def _at(param: Param, value: Value | None) -> tuple[Need, ...]:
+def _at(param: AnyParam, value: Value | None) -> tuple[Need, ...]:
     return (Need(None),) if value is None else (Need(param, value),)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
 
 import asyncpg
 import psycopg
@@ -18,7 +19,7 @@ from mainspring.db.sql import Steps, rows
 from mainspring.db.tx import PsycopgTx, SyncTx
 from mainspring.errors import InvalidSetting, InvalidValue, MissingRights, UnknownParam, WentBack
 from mainspring.reactive.declare.params import Affected, make, other_kind, rewind, stored, unknown
-from mainspring.reactive.model.values import Param, Value, check_value, dump_value
+from mainspring.reactive.model.values import AnyParam, Param, V, Value, check_value, dump_value
 from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
@@ -40,7 +41,7 @@ class SetParam(NamedTuple):
 class Advancing:
     """What an application can do with params; the connections are the application's."""
 
-    params: dict[str, Param]
+    params: dict[str, AnyParam]
 
     async def pool(self) -> AsyncPool:
         raise NotImplementedError
@@ -50,8 +51,8 @@ class Advancing:
 
     async def advance(
         self,
-        param: Param | str,
-        value: object,
+        param: Param[V] | str,
+        value: V | UUID,
         *,
         if_greater: bool = False,
         on: Connection | None = None,
@@ -70,13 +71,13 @@ class Advancing:
 
     async def advance_many(
         self,
-        changes: Iterable[tuple[Param | str, object]],
+        changes: Iterable[tuple[AnyParam | str, object]],
         *,
         if_greater: bool = False,
         on: Connection | None = None,
         by: str | None = None,
         why: str | None = None,
-    ) -> dict[Param, bool]:
+    ) -> dict[AnyParam, bool]:
         """Set params together, all or none; of several values of a param the last counts."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
         steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
@@ -84,8 +85,8 @@ class Advancing:
 
     async def rewind(
         self,
-        param: Param | str,
-        to: object,
+        param: Param[V] | str,
+        to: V | UUID,
         *,
         chunks: Iterable[object] = (),
         on: Connection | None = None,
@@ -114,8 +115,8 @@ class Advancing:
 
     def advance_sync(
         self,
-        param: Param | str,
-        value: object,
+        param: Param[V] | str,
+        value: V | UUID,
         *,
         if_greater: bool = False,
         on: Connection | None = None,
@@ -130,13 +131,13 @@ class Advancing:
 
     def advance_many_sync(
         self,
-        changes: Iterable[tuple[Param | str, object]],
+        changes: Iterable[tuple[AnyParam | str, object]],
         *,
         if_greater: bool = False,
         on: Connection | None = None,
         by: str | None = None,
         why: str | None = None,
-    ) -> dict[Param, bool]:
+    ) -> dict[AnyParam, bool]:
         """The same as `advance_many` for code that is not async."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
         steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
@@ -144,8 +145,8 @@ class Advancing:
 
     def rewind_sync(
         self,
-        param: Param | str,
-        to: object,
+        param: Param[V] | str,
+        to: V | UUID,
         *,
         chunks: Iterable[object] = (),
         on: Connection | None = None,
@@ -181,7 +182,7 @@ def _denied(error: Exception) -> MissingRights:
 # -- statements
 
 
-def find_param(known: Mapping[str, Param], given: Param | str) -> Param:
+def find_param(known: Mapping[str, AnyParam], given: AnyParam | str) -> AnyParam:
     """A param, or the one of that name; an error that names the nearest otherwise."""
     if isinstance(given, Param):
         return given
@@ -192,18 +193,18 @@ def find_param(known: Mapping[str, Param], given: Param | str) -> Param:
 
 
 def advance(
-    changes: Iterable[tuple[Param, object]],
+    changes: Iterable[tuple[AnyParam, object]],
     *,
     declared: Container[str],
     if_greater: bool,
     by: str | None,
     why: str | None,
-) -> Steps[dict[Param, bool]]:
+) -> Steps[dict[AnyParam, bool]]:
     """Set params, all or none; returns which were moved. The last value of a param counts.
 
     One that the database does not know is made if the application declares it, else refused.
     """
-    last: dict[str, tuple[Param, Value]] = {}
+    last: dict[str, tuple[AnyParam, Value]] = {}
     for param, given in changes:
         last[param.key] = (param, check_value(param, given))
     if not last:
@@ -226,7 +227,7 @@ def advance(
 
 
 def advance_values(
-    last: Mapping[str, tuple[Param, Value]],
+    last: Mapping[str, tuple[AnyParam, Value]],
     *,
     only_greater: bool,
     by: str | None,
@@ -244,7 +245,7 @@ def advance_values(
     }
 
 
-def _check(param: Param, value: Value, found: SetParam, *, if_greater: bool) -> None:
+def _check(param: AnyParam, value: Value, found: SetParam, *, if_greater: bool) -> None:
     if found.answer == "kind":
         raise other_kind(param, found.kind)
     if found.answer == "range":

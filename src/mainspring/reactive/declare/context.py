@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
+from uuid import UUID
 
 import msgspec
 
@@ -21,10 +22,12 @@ from mainspring.reactive.declare.task import ReactiveTask
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.triggers import ChunkDelay, ChunkDelta, ChunkRefDelay, leaves_of
 from mainspring.reactive.model.values import (
+    AnyParam,
     Param,
     Product,
     Raw,
     RawSeen,
+    V,
     Value,
     check_value,
     dump_value,
@@ -71,6 +74,25 @@ def firing_of(run: Run) -> int:
     return int(_firing(run.visit.payload).firing)
 
 
+class Values(Mapping[AnyParam, Value | None]):
+    """Values by param, each of its param's type."""
+
+    def __init__(self, found: Mapping[AnyParam, Value | None]) -> None:
+        self._found = found
+
+    def __getitem__(self, param: Param[V]) -> V | None:
+        return cast("V | None", self._found[param])
+
+    def __iter__(self) -> Iterator[AnyParam]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return repr(self._found)
+
+
 class ReactiveRun:
     """The run of a reactive task, seen from inside.
 
@@ -88,9 +110,9 @@ class ReactiveRun:
         self._task = task
         self._started = started
         #: The values of the check that started this run, by param; None: it had none.
-        self.current: Mapping[Param, Value | None] = _values(task.params, started.captured)
+        self.current = Values(_values(task.params, started.captured))
         #: The values of the last recorded success, by param; None: not seen yet.
-        self.seen: Mapping[Param, Value | None] = _values(task.params, started.seen)
+        self.seen = Values(_values(task.params, started.seen))
         kinds = {param.key: param.kind for param in task.params}
         self._rewinds = rewinds_of(_rewinds(started.rewinds or "[]"), kinds)
         self._products = _products(started.products or "{}")
@@ -124,7 +146,7 @@ class ReactiveRun:
         """Whether the run no longer counts: a plain function that loops should look at it."""
         return self._run.stopped is not None
 
-    def chunks(self, param: Param, chunk: Chunk | str | None = None) -> list[datetime]:
+    def chunks(self, param: AnyParam, chunk: Chunk | str | None = None) -> list[datetime]:
         """The starts of the chunks to do: after what was seen up to now, and those restated since.
 
         `chunk` may be left out if the trigger has a chunk for this param. Nothing seen yet: the chunk
@@ -143,7 +165,7 @@ class ReactiveRun:
             last = min([last, *back])
         return chunks_to_do(size, Fact(current, last), SeenValue(last, -1), rewinds)
 
-    def _chunk_of(self, param: Param) -> Chunk:
+    def _chunk_of(self, param: AnyParam) -> Chunk:
         for leaf in leaves_of(self._task.settings.when):
             if (
                 isinstance(leaf, ChunkDelta | ChunkDelay | ChunkRefDelay)
@@ -155,7 +177,7 @@ class ReactiveRun:
             "run.chunks(param, 'day')"
         )
 
-    def _known(self, values: Mapping[Param, Value | None], param: Param) -> Value | None:
+    def _known(self, values: Mapping[AnyParam, Value | None], param: AnyParam) -> Value | None:
         if param not in values:
             named = ", ".join(p.key for p in values)
             raise InvalidSetting(
@@ -164,11 +186,11 @@ class ReactiveRun:
             )
         return values[param]
 
-    def advance(self, param: Param, value: object, *, if_greater: bool = False) -> None:
+    def advance(self, param: Param[V], value: V | UUID | None, *, if_greater: bool = False) -> None:
         """Set a param that this task produces, when the run succeeds: in that very transaction.
 
         A value below the current one fails the run, here already if it is known; `if_greater` leaves
-        a higher one alone.
+        a higher one alone. None, as `current` has it for a param without a value, is refused.
         """
         checked = self._check(param, value)
         old = self._products.get(param.key)
@@ -181,7 +203,12 @@ class ReactiveRun:
         self._products[param.key] = raw
 
     def rewind(
-        self, param: Param, to: object, *, chunks: Iterable[object] = (), why: str | None = None
+        self,
+        param: Param[V],
+        to: V | UUID,
+        *,
+        chunks: Iterable[object] = (),
+        why: str | None = None,
     ) -> None:
         """Move a param that this task produces back, when the run succeeds: passes a rewind on."""
         checked = self._check(param, to)
@@ -190,7 +217,7 @@ class ReactiveRun:
         self.products.append(Product(param, checked, is_rewind=True, chunks=starts, why=reason))
         self._products[param.key] = dump_value(checked)
 
-    def _check(self, param: Param, value: object) -> Value:
+    def _check(self, param: AnyParam, value: object) -> Value:
         declared = self._task.settings.produces
         if param not in declared:
             named = ", ".join(p.key for p in declared) or "nothing"
@@ -201,10 +228,10 @@ class ReactiveRun:
         return check_value(param, value)
 
 
-def _values(params: Iterable[Param], text: str) -> dict[Param, Value | None]:
+def _values(params: Iterable[AnyParam], text: str) -> dict[AnyParam, Value | None]:
     raw = _captured(text)
     return {param: _value(param, raw.get(param.key)) for param in params}
 
 
-def _value(param: Param, raw: RawSeen | None) -> Value | None:
+def _value(param: AnyParam, raw: RawSeen | None) -> Value | None:
     return None if raw is None or raw.value is None else from_raw(param.kind, raw.value)

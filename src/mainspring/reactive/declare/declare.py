@@ -6,8 +6,8 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable, Iterable
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal, overload
 
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidSetting, InvalidTask
@@ -18,7 +18,7 @@ from mainspring.reactive.declare.task import BACKOFF, Asker, ReactiveSettings, R
 from mainspring.reactive.model.durations import check_duration
 from mainspring.reactive.model.gates import make_gates
 from mainspring.reactive.model.triggers import check_trigger
-from mainspring.reactive.model.values import Kind, Param
+from mainspring.reactive.model.values import AnyParam, Kind, Param
 
 log = logging.getLogger("mainspring")
 _GATES = ("not_before", "debounce", "debounce_max", "min_interval")
@@ -56,16 +56,28 @@ _KNOWN = (*REACTIVE_ONLY, "when", "name", "nested", "pool", "priority", "retry",
 class Data:
     """An object of the data platform: a table, a dictionary. Made by `app.data("dwh.orders")`."""
 
-    def __init__(self, name: str, known: dict[str, Param]) -> None:
+    def __init__(self, name: str, known: dict[str, AnyParam]) -> None:
         self.name = name
         self._known = known
 
     def __repr__(self) -> str:
         return f"<data {self.name}>"
 
-    def param(self, name: str, *, kind: Kind = "instant", external: bool = False) -> Param:
+    @overload
+    def param(
+        self, name: str, *, kind: Literal["instant"] = "instant", external: bool = False
+    ) -> Param[datetime]: ...
+    @overload
+    def param(
+        self, name: str, *, kind: Literal["integer"], external: bool = False
+    ) -> Param[int]: ...
+    @overload
+    def param(
+        self, name: str, *, kind: Literal["version"], external: bool = False
+    ) -> Param[str]: ...
+    def param(self, name: str, *, kind: Kind = "instant", external: bool = False) -> AnyParam:
         """A param of this object: an instant, an integer, or a version (which has no order)."""
-        param = Param(self.name, name, kind, external)
+        param: AnyParam = Param(self.name, name, kind, external)
         known = self._known.setdefault(param.key, param)
         if known.kind != param.kind:
             raise InvalidSetting(
@@ -132,7 +144,7 @@ def _check_run(task: ReactiveTask) -> None:
         )
 
 
-def _products(name: str, given: object) -> tuple[Param, ...]:
+def _products(name: str, given: object) -> tuple[AnyParam, ...]:
     if given is None:
         return ()
     if isinstance(given, Param) or not isinstance(given, Iterable):

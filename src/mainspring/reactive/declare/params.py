@@ -18,8 +18,8 @@ import msgspec
 from mainspring.db.sql import Steps, one, rows
 from mainspring.errors import InvalidValue, UnknownParam
 from mainspring.reactive.model.values import (
+    AnyParam,
     Kind,
-    Param,
     Raw,
     RawSeen,
     Value,
@@ -74,13 +74,13 @@ class Affected:
     repair: str
 
 
-def stored(param: Param, raw: Raw | None) -> Value | None:
+def stored(param: AnyParam, raw: Raw | None) -> Value | None:
     """A value as its row has it."""
     return None if raw is None else from_raw(param.kind, raw)
 
 
 def rewind(
-    param: Param,
+    param: AnyParam,
     to: object,
     *,
     chunks: Sequence[object] = (),
@@ -120,13 +120,13 @@ def rewind(
     return affected_of(param.kind, affected)
 
 
-def unknown(param: Param) -> Steps[UnknownParam]:
+def unknown(param: AnyParam) -> Steps[UnknownParam]:
     """The error of a param that the database does not know."""
     names = yield from rows(SQL["list_param_names"], str)
     return UnknownParam(param.key, names)
 
 
-def _chunk(param: Param, chunk: object) -> int:
+def _chunk(param: AnyParam, chunk: object) -> int:
     if param.kind == "version":
         raise InvalidValue(f"param {param.key!r} is a version, which has no chunks; got {chunk!r}")
     return int(dump_value(check_value(param, chunk)))
@@ -151,7 +151,7 @@ def _repair(on_rewind: str, tree: str) -> str:
     return "move or delete" if "delta" in tree.lower() else "run and record"
 
 
-def make(params: Iterable[Param]) -> Steps[list[MadeParam]]:
+def make(params: Iterable[AnyParam]) -> Steps[list[MadeParam]]:
     """Make params that are not there yet; returns all as the database has them."""
     ordered = sorted(set(params), key=lambda p: p.key)
     return rows(
@@ -162,7 +162,7 @@ def make(params: Iterable[Param]) -> Steps[list[MadeParam]]:
     )
 
 
-def check_made(params: Iterable[Param], made: Iterable[MadeParam]) -> None:
+def check_made(params: Iterable[AnyParam], made: Iterable[MadeParam]) -> None:
     """Refuse a param that the database knows as another kind."""
     kinds = {param.name: param.kind for param in made}
     for param in params:
@@ -170,7 +170,7 @@ def check_made(params: Iterable[Param], made: Iterable[MadeParam]) -> None:
             raise other_kind(param, kinds[param.key])
 
 
-def other_kind(param: Param, kind: str) -> InvalidValue:
+def other_kind(param: AnyParam, kind: str) -> InvalidValue:
     """The error of a param that the database has as another kind."""
     return InvalidValue(
         f"param {param.key!r} is declared as {param.kind!r}, the database has it as {kind!r}; declare "

@@ -22,7 +22,7 @@ from mainspring.kernel import Offer, offer_visits, token, tokens
 from mainspring.reactive.declare.params import check_made, make
 from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
 from mainspring.reactive.model import codec
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 from mainspring.reactive.queues import ADMIT, CHECK, EXPECT, FIRST
 from mainspring.reactive.statements import SQL
 
@@ -71,7 +71,7 @@ async def register(
     database: Database,
     connection: Connection,
     tasks: Iterable[ReactiveTask],
-    params: Iterable[Param],
+    params: Iterable[AnyParam],
     pools: Iterable[PoolSettings],
 ) -> tuple[int, list[str]]:
     """Make all known; returns the release's number and the tasks that a newer release holds."""
@@ -131,7 +131,7 @@ async def apply_again(
 
 
 async def _make_params(
-    connection: Connection, tasks: Sequence[ReactiveTask], params: Iterable[Param]
+    connection: Connection, tasks: Sequence[ReactiveTask], params: Iterable[AnyParam]
 ) -> None:
     wanted = {p.key: p for t in tasks for p in (*t.params, *t.settings.produces)}
     wanted |= {p.key: p for p in params}

@@ -17,7 +17,7 @@ from mainspring.kernel import RetryPolicy
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.gates import NO_GATES, Gates, dump_gates
 from mainspring.reactive.model.triggers import Trigger, check_trigger, params_of
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam, Param
 
 FIRST_RUNS = ("now", "baseline")
 ON_REWINDS = ("report", "rerun", "hold")
@@ -33,7 +33,7 @@ class ReactiveSettings:
     when: Trigger
     pool: str = "default"
     priority: int = 5
-    produces: tuple[Param, ...] = ()
+    produces: tuple[AnyParam, ...] = ()
     gates: Gates = NO_GATES
     expect_within: timedelta | None = None
     first_run: str = "now"
@@ -117,7 +117,7 @@ class ReactiveTask:
         return self.settings.name
 
     @cached_property
-    def params(self) -> tuple[Param, ...]:
+    def params(self) -> tuple[AnyParam, ...]:
         """The params of its trigger."""
         return tuple(params_of(self.settings.when))
 

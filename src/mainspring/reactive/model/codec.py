@@ -25,7 +25,7 @@ from mainspring.reactive.model.triggers import (
     RefDelay,
     Trigger,
 )
-from mainspring.reactive.model.values import MICROSECOND, Param
+from mainspring.reactive.model.values import MICROSECOND, AnyParam, Param
 
 FORMAT: Final = 1
 
@@ -102,11 +102,11 @@ def fingerprint(described: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _param(param: Param) -> list[str]:
+def _param(param: AnyParam) -> list[str]:
     return [param.object, param.name, param.kind]
 
 
-def _load_param(stored: list[AnyJson]) -> Param:
+def _load_param(stored: list[AnyJson]) -> AnyParam:
     return Param(*stored)
 
 
@@ -118,7 +118,7 @@ def _amount(amount: timedelta | int | None) -> int | None:
     return amount // MICROSECOND if isinstance(amount, timedelta) else amount
 
 
-def _load_amount(param: Param, stored: int | None) -> timedelta | int | None:
+def _load_amount(param: AnyParam, stored: int | None) -> timedelta | int | None:
     if stored is None or param.kind != "instant":
         return stored
     return stored * MICROSECOND

@@ -34,62 +34,62 @@ from mainspring.reactive.model.triggers import (
     all_of,
     any_of,
 )
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam
 
 
-def new_data(param: Param) -> Delta:
+def new_data(param: AnyParam) -> Delta:
     """Anything new since the last success: a later instant, a greater number, another version."""
     return Delta(param)
 
 
-def grown_by(param: Param, at_least: Duration | int) -> Delta:
+def grown_by(param: AnyParam, at_least: Duration | int) -> Delta:
     """So much more than at the last success: `grown_by(orders, "2d")`, `grown_by(count, 1000)`."""
     return Delta(param, at_least)
 
 
 def new_chunk(
-    param: Param, chunk: Chunk | str | timedelta, at_least: int | None = None
+    param: AnyParam, chunk: Chunk | str | timedelta, at_least: int | None = None
 ) -> ChunkDelta:
     """In a later chunk than at the last success, or so many chunks later."""
     return ChunkDelta(param, chunk, at_least)
 
 
-def new_hour(param: Param, zone: str = "UTC") -> ChunkDelta:
+def new_hour(param: AnyParam, zone: str = "UTC") -> ChunkDelta:
     """In a later hour than at the last success."""
     return ChunkDelta(param, Chunk("hour", zone))
 
 
-def new_day(param: Param, zone: str = "UTC") -> ChunkDelta:
+def new_day(param: AnyParam, zone: str = "UTC") -> ChunkDelta:
     """On a later day than at the last success."""
     return ChunkDelta(param, Chunk("day", zone))
 
 
-def new_week(param: Param, zone: str = "UTC") -> ChunkDelta:
+def new_week(param: AnyParam, zone: str = "UTC") -> ChunkDelta:
     """In a later week than at the last success."""
     return ChunkDelta(param, Chunk("week", zone))
 
 
-def new_month(param: Param, zone: str = "UTC") -> ChunkDelta:
+def new_month(param: AnyParam, zone: str = "UTC") -> ChunkDelta:
     """In a later month than at the last success."""
     return ChunkDelta(param, Chunk("month", zone))
 
 
-def fresh(param: Param, within: Duration) -> Delay:
+def fresh(param: AnyParam, within: Duration) -> Delay:
     """Not further behind the clock than that. It may never come true: say `expect_within` too."""
     return Delay(param, within)
 
 
 def in_this_chunk(
-    param: Param, chunk: Chunk | str | timedelta, late: int | None = None
+    param: AnyParam, chunk: Chunk | str | timedelta, late: int | None = None
 ) -> ChunkDelay:
     """In the chunk of now; `late`: or at most so many chunks behind it."""
     return ChunkDelay(param, chunk, late)
 
 
 def caught_up(
-    param: Param,
+    param: AnyParam,
     *,
-    with_: Param,
+    with_: AnyParam,
     chunk: Chunk | str | timedelta | None = None,
     late: Duration | int = 0,
 ) -> RefDelay | ChunkRefDelay:
@@ -105,7 +105,7 @@ def caught_up(
 
 
 def all_arrived(
-    params: Iterable[Param], chunk: Chunk | str | timedelta, *, late: int | None = 1
+    params: Iterable[AnyParam], chunk: Chunk | str | timedelta, *, late: int | None = 1
 ) -> AllOf:
     """Every param in a later chunk, and at most `late` chunks behind now (None: however late)."""
     leaves: list[ChunkDelta | ChunkDelay] = []
@@ -116,6 +116,6 @@ def all_arrived(
     return all_of(*leaves)
 
 
-def any_arrived(params: Iterable[Param], chunk: Chunk | str | timedelta) -> AnyOf:
+def any_arrived(params: Iterable[AnyParam], chunk: Chunk | str | timedelta) -> AnyOf:
     """One param in a later chunk."""
     return any_of(*(ChunkDelta(param, chunk) for param in params))

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from mainspring.errors import InvalidSetting, InvalidTrigger
 from mainspring.reactive.model.chunks import Chunk, check_chunk
 from mainspring.reactive.model.durations import Duration, check_duration, show_duration
-from mainspring.reactive.model.values import Param
+from mainspring.reactive.model.values import AnyParam, Param
 
 MOST_LEAVES: Final = 50
 
@@ -34,15 +34,15 @@ class Delta:
     True at once when there is a current value and none was seen before.
     """
 
-    param: Param
+    param: AnyParam
     at_least: timedelta | int | None
 
-    def __init__(self, param: Param, at_least: Duration | int | None = None) -> None:
+    def __init__(self, param: AnyParam, at_least: Duration | int | None = None) -> None:
         check_param(self, param)
         object.__setattr__(self, "param", param)
         object.__setattr__(self, "at_least", self._least(param, at_least))
 
-    def _least(self, param: Param, given: Duration | int | None) -> timedelta | int | None:
+    def _least(self, param: AnyParam, given: Duration | int | None) -> timedelta | int | None:
         if given is None:
             return None
         if param.kind == "version":
@@ -67,10 +67,10 @@ class Delta:
 class Delay:
     """now - current <= `at_most`. It may never come true: say `expect_within` too."""
 
-    param: Param
+    param: AnyParam
     at_most: timedelta
 
-    def __init__(self, param: Param, at_most: Duration) -> None:
+    def __init__(self, param: AnyParam, at_most: Duration) -> None:
         check_param(self, param, instant=True)
         object.__setattr__(self, "param", param)
         object.__setattr__(self, "at_most", _duration(f"Delay of {param.key!r}", at_most))
@@ -83,11 +83,11 @@ class Delay:
 class RefDelay:
     """reference - current <= `at_most`; a param that is ahead of its reference is not behind it."""
 
-    param: Param
-    behind: Param
+    param: AnyParam
+    behind: AnyParam
     at_most: timedelta | int
 
-    def __init__(self, param: Param, behind: Param, at_most: Duration | int) -> None:
+    def __init__(self, param: AnyParam, behind: AnyParam, at_most: Duration | int) -> None:
         check_pair(self, param, behind)
         object.__setattr__(self, "param", param)
         object.__setattr__(self, "behind", behind)
@@ -101,12 +101,12 @@ class RefDelay:
 class ChunkDelta:
     """At least so many chunks further than what was seen; left out: in a later chunk."""
 
-    param: Param
+    param: AnyParam
     chunk: Chunk
     at_least: int | None
 
     def __init__(
-        self, param: Param, chunk: Chunk | str | timedelta, at_least: int | None = None
+        self, param: AnyParam, chunk: Chunk | str | timedelta, at_least: int | None = None
     ) -> None:
         check_param(self, param, instant=True)
         object.__setattr__(self, "param", param)
@@ -121,12 +121,12 @@ class ChunkDelta:
 class ChunkDelay:
     """At most so many chunks behind the clock; left out: in the same chunk as now, not a later one."""
 
-    param: Param
+    param: AnyParam
     chunk: Chunk
     at_most: int | None
 
     def __init__(
-        self, param: Param, chunk: Chunk | str | timedelta, at_most: int | None = None
+        self, param: AnyParam, chunk: Chunk | str | timedelta, at_most: int | None = None
     ) -> None:
         check_param(self, param, instant=True)
         object.__setattr__(self, "param", param)
@@ -141,15 +141,15 @@ class ChunkDelay:
 class ChunkRefDelay:
     """At most so many chunks behind another param; left out: in the same chunk as that one."""
 
-    param: Param
-    behind: Param
+    param: AnyParam
+    behind: AnyParam
     chunk: Chunk
     at_most: int | None
 
     def __init__(
         self,
-        param: Param,
-        behind: Param,
+        param: AnyParam,
+        behind: AnyParam,
         chunk: Chunk | str | timedelta,
         at_most: int | None = None,
     ) -> None:
@@ -217,9 +217,9 @@ def leaves_of(trigger: Trigger) -> Iterator[Leaf]:
         yield trigger
 
 
-def params_of(trigger: Trigger) -> tuple[Param, ...]:
+def params_of(trigger: Trigger) -> tuple[AnyParam, ...]:
     """Every param that the trigger speaks of, once each, by name."""
-    found: dict[str, Param] = {}
+    found: dict[str, AnyParam] = {}
     for leaf in leaves_of(trigger):
         found.setdefault(leaf.param.key, leaf.param)
         if isinstance(leaf, RefDelay | ChunkRefDelay):
@@ -251,7 +251,7 @@ def check_trigger(trigger: object, *, nested: bool = True) -> Trigger:
     return trigger
 
 
-def _every_param(trigger: Trigger) -> Iterator[Param]:
+def _every_param(trigger: Trigger) -> Iterator[AnyParam]:
     for leaf in leaves_of(trigger):
         yield leaf.param
         if isinstance(leaf, RefDelay | ChunkRefDelay):
@@ -317,7 +317,7 @@ def check_pair(trigger: object, param: object, behind: object) -> None:
         )
 
 
-def check_amount(name: str, param: Param, given: object) -> timedelta | int:
+def check_amount(name: str, param: AnyParam, given: object) -> timedelta | int:
     """A distance between two values of a param's kind: a length of time, or a number."""
     if param.kind == "instant":
         return _duration(f"{name} of {param.key!r}", given)
@@ -337,7 +337,7 @@ def _duration(name: str, given: object) -> timedelta:
         raise InvalidTrigger(str(error)) from None
 
 
-def _chunks(name: str, param: Param, given: object, *, least: int) -> int | None:
+def _chunks(name: str, param: AnyParam, given: object, *, least: int) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or given < least:

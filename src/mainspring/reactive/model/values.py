@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from uuid import UUID
 
 from mainspring.errors import InvalidSetting, InvalidValue
 
+V = TypeVar("V")
 Kind: TypeAlias = Literal["instant", "integer", "version"]
 Value: TypeAlias = datetime | int | str
 Raw: TypeAlias = int | str  # a value as tables and JSON have it: instants in microseconds
@@ -39,8 +40,10 @@ _SAMPLE: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Param:
+class Param(Generic[V]):
     """A named value of an object: `app.data("dwh.orders").param("loaded_to")`.
+
+    A checker knows its type by its kind: `Param[datetime]`, `Param[int]` or, for a version, `Param[str]`.
 
     `external` says that no task of this application sets it, so that `mainspring check` does not
     look for a producer.
@@ -81,6 +84,9 @@ class Param:
         return self.key
 
 
+AnyParam: TypeAlias = Param[Any]
+
+
 class RawSeen(NamedTuple):
     """A value as a check saw it, in JSON: with the number of rewinds that its param had."""
 
@@ -92,7 +98,7 @@ class RawSeen(NamedTuple):
 class Product:
     """A param that a run sets when it succeeds."""
 
-    param: Param
+    param: AnyParam
     value: Value
     if_greater: bool = False
     is_rewind: bool = False
@@ -111,7 +117,7 @@ def split_key(key: str) -> tuple[str, str]:
     return before, name
 
 
-def check_value(param: Param, given: object) -> Value:
+def check_value(param: AnyParam, given: object) -> Value:
     """The value as it is kept; an error that names the param, the value and the remedy otherwise."""
     match param.kind, given:
         case "instant", datetime():
@@ -147,7 +153,7 @@ def check_instant(given: datetime, *, what: str = "an instant") -> datetime:
     return moment
 
 
-def _check_version(param: Param, text: str) -> str:
+def _check_version(param: AnyParam, text: str) -> str:
     if not text or len(text) > LONGEST_VERSION or "\0" in text:
         raise InvalidValue(
             f"a version of param {param.key!r} has 1 to {LONGEST_VERSION} characters and no NUL; "
@@ -156,7 +162,7 @@ def _check_version(param: Param, text: str) -> str:
     return text
 
 
-def parse_value(param: Param, text: str) -> Value:
+def parse_value(param: AnyParam, text: str) -> Value:
     """A value written as text, as the command line and SQL literals have it."""
     try:
         match param.kind:

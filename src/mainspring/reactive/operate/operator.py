@@ -22,7 +22,7 @@ from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel import Offer, offer_visits
 from mainspring.operate import record_order
 from mainspring.reactive.declare.params import Affected, AffectedTask, affected_of, make
-from mainspring.reactive.model.values import Param, check_value, dump_value
+from mainspring.reactive.model.values import AnyParam, check_value, dump_value
 from mainspring.reactive.operate.states import (
     Evaluation,
     EvaluationRow,
@@ -157,7 +157,7 @@ class ReactiveOperator:
         tasks = await self._rows(SQL["affected"], AffectedTask, name=name)
         return affected_of(kind, tasks)
 
-    async def create_param(self, param: Param) -> None:
+    async def create_param(self, param: AnyParam) -> None:
         """Make a param, unless it is there."""
         async with self._open() as connection:
             await connection.follow(make([param]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainspring.reactive.model.values import Kind, Param, Raw, Value, from_raw, split_key
+from mainspring.reactive.model.values import AnyParam, Kind, Param, Raw, Value, from_raw, split_key
 
 if TYPE_CHECKING:  # most questions need no triggers
     from mainspring.reactive.model.triggers import Trigger
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # most questions need no triggers
 class ParamState:
     """A param as it stands."""
 
-    param: Param
+    param: AnyParam
     value: Value | None
     rewinds: int
     changed_at: datetime | None

@@ -28,7 +28,7 @@ from mainspring.kernel import (
 )
 from mainspring.reactive.declare.advance import advance_values
 from mainspring.reactive.declare.task import BACKOFF
-from mainspring.reactive.model.values import Param, Product, Raw, Value, dump_value
+from mainspring.reactive.model.values import AnyParam, Product, Raw, Value, dump_value
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.statements import SQL
 
@@ -252,7 +252,7 @@ async def _set_products(tx: Tx, products: Sequence[tuple[str, Product]]) -> None
 
 
 async def _advance(tx: Tx, last: dict[str, tuple[str, Product]]) -> None:
-    brought: dict[str, tuple[Param, Value]] = {
+    brought: dict[str, tuple[AnyParam, Value]] = {
         name: (product.param, product.value) for name, (_, product) in last.items()
     }
     by = ", ".join(sorted({task for task, _ in last.values()}))[:200]

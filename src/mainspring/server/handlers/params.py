@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mainspring.errors import InvalidRequest, MovedOn, UnknownParam
 from mainspring.reactive.declare import params as reactive_params
-from mainspring.reactive.model.values import Kind, Param, Value, from_raw, split_key
+from mainspring.reactive.model.values import AnyParam, Kind, Param, Value, from_raw, split_key
 from mainspring.server.access.caller import Caller
 from mainspring.server.handlers import checks
 from mainspring.server.handlers.store import Store
@@ -139,7 +139,7 @@ class ParamCalls:
             found = new
             yield param_service_pb2.WatchParamsResponse(params=moved)
 
-    def _param(self, name: str, value: Value) -> Param:
+    def _param(self, name: str, value: Value) -> AnyParam:
         """The param as the code declares it, or of the kind of its value."""
         if (declared := self._store.app.params.get(name)) is not None:
             return declared

@@ -18,7 +18,7 @@ from mainspring.processes.commit.signals import NewSignal, send_many_steps
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.registry import Registry
 from mainspring.reactive.declare.advance import advance, find_param
-from mainspring.reactive.model.values import Param, Value, check_value
+from mainspring.reactive.model.values import AnyParam, Value, check_value
 from mainspring.sources.apply.call_ids import call_id
 from mainspring.sources.apply.mapping import Mapped
 from mainspring.sources.declare.effects import Advance, Delete, EditEntity, Enqueue, Put, SendSignal
@@ -31,7 +31,7 @@ from mainspring.tasks.enqueue.enqueue import CallBatch
 class Host(Protocol):
     """What is needed of an application: what it declares."""
 
-    params: dict[str, Param]
+    params: dict[str, AnyParam]
     registry: Registry
 
     @property
@@ -47,7 +47,7 @@ class BatchEffects:
         self.calls: list[Call[object]] = []
         self._ids: list[str] = []
         self._signals: list[tuple[SendSignal, str]] = []
-        self._params: dict[str, tuple[Param, Value]] = {}
+        self._params: dict[str, tuple[AnyParam, Value]] = {}
         self._documents: list[Put | Delete | EditEntity] = []
         for record, effects in mapped:
             for number, effect in enumerate(effects):

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from mainspring.entities.documents import Documents
-    from mainspring.entities.kind import Kind
+    from mainspring.entities.documents import AnyDocuments
+    from mainspring.entities.kind import AnyKind
     from mainspring.entities.outside.edit_batch import Changing
     from mainspring.processes.declare.decider_api import Signal
     from mainspring.processes.declare.process import Process
-    from mainspring.reactive.model.values import Param
+    from mainspring.reactive.model.values import AnyParam
     from mainspring.tasks.declare.task import Call
 
 
@@ -30,7 +30,7 @@ class Enqueue:
 class Advance:
     """Set a param forward, if this is more than it has."""
 
-    param: Param | str
+    param: AnyParam | str
     value: object
 
 
@@ -52,7 +52,7 @@ class SendSignal:
 class Put:
     """Create a managed document, or overwrite it."""
 
-    kind: Documents
+    kind: AnyDocuments
     id: object
     value: object
 
@@ -61,7 +61,7 @@ class Put:
 class Delete:
     """Delete a managed document, if it is there: what a tombstone says."""
 
-    kind: Documents
+    kind: AnyDocuments
     id: object
 
 
@@ -69,7 +69,7 @@ class Delete:
 class EditEntity:
     """Change an entity that is there, under its lock, as `kind.edit` does. The function is pure."""
 
-    kind: Kind
+    kind: AnyKind
     id: object
     change: Changing
 
