@@ -18,6 +18,7 @@ from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.outbox.send import SIDE_BY_SIDE
+from mainspring.entities.remote.call_line import CallLine, Size, TooLarge
 from mainspring.entities.remote.items import (
     Bad,
     HeardUpTo,
@@ -26,7 +27,7 @@ from mainspring.entities.remote.items import (
     SavedEvents,
     StageRef,
 )
-from mainspring.entities.remote.peer import CALL_BYTES, CallLine, Size, StagePeer, TooLarge
+from mainspring.entities.remote.peer import CALL_BYTES, StagePeer
 from mainspring.entities.remote.peers import Peers
 from mainspring.errors import EventRefused, InvalidAnswer, PutOff, StageFailed
 from mainspring.kernel import clock

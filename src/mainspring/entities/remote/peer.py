@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
-
-import msgspec
 
 from mainspring.entities.declare.stage import Stage
+from mainspring.entities.remote.call_line import (
+    CallLine,
+    Found,
+    Item,
+    Size,
+    SomeLine,
+    SomeWish,
+    TooLarge,
+    tell,
+)
 from mainspring.entities.remote.items import (
-    Bad,
     CallFailed,
     Description,
     StageCalls,
@@ -26,7 +31,7 @@ from mainspring.entities.remote.items import (
     matched,
 )
 from mainspring.entities.remote.standing import Fate, Fault, Standing
-from mainspring.errors import EndpointAway, MainspringError, PutOff, StageFailed
+from mainspring.errors import EndpointAway, PutOff, StageFailed
 from mainspring.kernel import Endpoint, clock
 
 log = logging.getLogger("mainspring")
@@ -38,126 +43,6 @@ PUT_OFF = 1.0
 SPREAD = 2.0
 DESCRIBE_SECONDS = 5.0
 CHECK_SECONDS = 5.0
-
-
-class Weighed(Protocol):
-    """Something that has an id and a size."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=Weighed)
-Found = TypeVar("Found")
-
-
-class TooLarge(MainspringError, code="too_large"):
-    """An entity, or what the service answered about it, is too large for a call."""
-
-
-class CallWish(msgspec.Struct, Generic[Item, Found], eq=False):
-    """An entity that waits for the service."""
-
-    item: Item
-    key: Hashable
-    now: float  # as its code is to see the time
-    alone: bool
-    answer: asyncio.Future[Found | Bad]
-
-
-SomeWish: TypeAlias = "CallWish[Any, Any]"
-SomeLine: TypeAlias = "CallLine[Any, Any]"
-
-
-class Size(NamedTuple):
-    """What one call may carry."""
-
-    items: int
-    bytes: int
-
-
-class CallLine(Generic[Item, Found]):
-    """Those that wait for one method of one stage."""
-
-    def __init__(
-        self,
-        peer: StagePeer,
-        ref: StageRef,
-        size: Callable[[], Size],
-        call: Callable[[datetime, Sequence[Item]], Awaitable[list[tuple[str, Found]]]],
-        word: str,
-    ) -> None:
-        self._word = word
-        self.ref = ref
-        self.under_way = 0
-        self.call = call
-        self._peer = peer
-        self._size = size
-        self._waiting: deque[CallWish[Item, Found]] = deque()
-        self._ready: deque[list[CallWish[Item, Found]]] = deque()  # halves of calls that failed
-
-    async def __call__(self, item: Item, *, now: float, alone: bool) -> Found | Bad:
-        """The service's answer; EndpointAway, PutOff, TooLarge or StageFailed where there is none."""
-        await self._peer.meet(self.ref)
-        if item.size > (most := self._size().bytes):
-            raise TooLarge(f"the entity has {item.size} bytes, and a call takes {most}")
-        answer: asyncio.Future[Found | Bad] = asyncio.get_running_loop().create_future()
-        key = (self._word, self.ref, item.id)
-        wish = CallWish(item, key, now, alone or self._peer.standing.is_suspect(key), answer)
-        self._waiting.append(wish)
-        self._peer.pump_soon()
-        return await answer
-
-    @property
-    def has_suspect(self) -> bool:
-        return any(wish.alone for wish in self._waiting if not wish.answer.done())
-
-    def take_suspect(self) -> list[CallWish[Item, Found]]:
-        """The first that is to go alone."""
-        for wish in self._waiting:
-            if wish.alone and not wish.answer.done():
-                self._waiting.remove(wish)
-                return [wish]
-        return []
-
-    def take(self) -> list[CallWish[Item, Found]]:
-        """What goes into the next call: halves first, else what waits, as far as it fits."""
-        while self._ready:
-            if batch := [wish for wish in self._ready.popleft() if not wish.answer.done()]:
-                return batch
-        size, weight = self._size(), 0
-        batch, ids, left = [], set[str](), deque[CallWish[Item, Found]]()
-        while self._waiting and len(batch) < size.items:
-            wish = self._waiting.popleft()
-            if wish.answer.done():
-                continue
-            if (
-                wish.alone
-                or wish.item.id in ids
-                or (batch and weight + wish.item.size > size.bytes)
-            ):
-                left.append(wish)  # a call has each id once: the same entity may run in both lanes
-                continue
-            weight += wish.item.size
-            ids.add(wish.item.id)
-            batch.append(wish)
-        left.extend(self._waiting)
-        self._waiting = left
-        return batch
-
-    def halve(self, batch: list[CallWish[Item, Found]]) -> None:
-        middle = len(batch) // 2
-        self._ready.extend((batch[:middle], batch[middle:]))
-
-    def put_off(self, error: Exception) -> None:
-        """Nobody waits any longer: the service is away."""
-        batches, waiting = self._ready, self._waiting
-        self._ready, self._waiting = deque(), deque()
-        for batch in (*batches, list(waiting)):
-            tell(batch, error)
 
 
 class StagePeer:
@@ -403,14 +288,6 @@ class Asking:
 
     def __exit__(self, *_: object) -> None:
         self._peer.ended()
-
-
-def tell(batch: Sequence[SomeWish], error: Exception) -> None:
-    """Each of these has this error."""
-    for wish in batch:
-        if not wish.answer.done():
-            wish.answer.set_exception(error)
-            wish.answer.exception()  # seen: its run may have been stopped
 
 
 def unfit(stage: Stage, said: Description) -> str | None:

@@ -16,8 +16,9 @@ import msgspec
 from mainspring.entities.declare.outcome import Answer
 from mainspring.entities.declare.remote import RemotePlace
 from mainspring.entities.offers import Offering
+from mainspring.entities.remote.call_line import CallLine, Size, TooLarge
 from mainspring.entities.remote.items import Bad, Processed, Refusal, StageItem, StageRef
-from mainspring.entities.remote.peer import CALL_BYTES, PUT_OFF, CallLine, Size, StagePeer, TooLarge
+from mainspring.entities.remote.peer import CALL_BYTES, PUT_OFF, StagePeer
 from mainspring.entities.save.change import Patcher
 from mainspring.entities.save.saver import Saver
 from mainspring.entities.source.loader import Loader, Picture
