@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer, Port
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run
@@ -25,7 +26,7 @@ async def working(
     pooled: bool = False,
     wait: bool = True,
     layers: Sequence[Layer] = (),
-    port: Port | None = None,
+    port: WorkerPort | None = None,
     tuning: Tuning = DEFAULT,
     **settings: Any,
 ) -> AsyncIterator[Worker]:

@@ -33,7 +33,8 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
-from mainspring.kernel.layer import Layer, MakeLayer, WorkerPort
+from mainspring.kernel.layer import Layer, MakeLayer
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool

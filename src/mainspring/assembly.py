@@ -10,7 +10,8 @@ from mainspring.db.database import Database
 from mainspring.db.reconnecting import until_reachable
 from mainspring.entities.layer import EntityLayer
 from mainspring.jobs.layer import JobLayer
-from mainspring.kernel.layer import Layer, Port, WorkerPort, declared_by, queues_of
+from mainspring.kernel.layer import Layer, declared_by, queues_of
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.processes.layer import ProcessLayer
@@ -37,7 +38,7 @@ def layers_of(
 
 def declared(app: Mainspring, database: Database) -> tuple[list[QueueSettings], set[str]]:
     """All queues of an application as the database should know them, and the pools with work."""
-    return declared_by(layers_of(app, database, Port.to(database), WorkerSettings()))
+    return declared_by(layers_of(app, database, WorkerPort.to(database), WorkerSettings()))
 
 
 @asynccontextmanager
@@ -45,7 +46,7 @@ async def assemble(
     app: Mainspring, database: Database, settings: WorkerSettings
 ) -> AsyncIterator[Worker]:
     """A worker of a pool inside this event loop, for as long as the block lasts."""
-    layers = layers_of(app, database, port := Port.to(database, settings), settings)
+    layers = layers_of(app, database, port := WorkerPort.to(database, settings), settings)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(port.close)
         for layer in layers:

@@ -13,7 +13,7 @@ from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.shared import SharedConnections
 from mainspring.db.sql import Statement
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.processes.connections import Lines
 from mainspring.processes.structural.change import run_alone
 
@@ -67,7 +67,7 @@ async def test_structural_changes_have_the_engines_settings(strict_url: str, poo
     """T13, P13: behind a pooler too they see what is committed, and wait for nobody without end."""
     database = Database(strict_url, pooled=pooled)
     connections = SharedConnections(database, 1)
-    lines = Lines(database, Port(connections))
+    lines = Lines(database, WorkerPort(connections))
 
     async with lines.transaction() as connection:
         [recovering] = await connection.fetch(IN_FORCE.numbered)

@@ -11,7 +11,7 @@ from mainspring.db.shared import SharedConnections
 from mainspring.entities.runtime import start
 from mainspring.entities.source.rows import TableSource
 from mainspring.entities.statements import SQL
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from stages import Stages
 
 KEYS = '["7"]'
@@ -50,7 +50,7 @@ async def test_entities_are_found_by_their_key(stages: Stages, filled: bool) -> 
     stages.query("analyze listing")
     database = await stages.app.database()
     connections = SharedConnections(database, 1)
-    runtime = await start(database, Port(connections), [listing], threads=1)
+    runtime = await start(database, WorkerPort(connections), [listing], threads=1)
     source = runtime.kinds["listing"].saver._source
     await runtime.close()
     await connections.close()

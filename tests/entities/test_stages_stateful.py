@@ -32,9 +32,9 @@ from mainspring.entities import runtime as stage_runtime
 from mainspring.entities.declare.outcome import at_moment
 from mainspring.entities.kind import Kind
 from mainspring.entities.visit.system import StaleRead
-from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Outcome, Retry
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.settle.batches import BatchKind, kind_of
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.visit import Run, Visit, token
@@ -345,7 +345,7 @@ async def _start(
 ) -> tuple[stage_runtime.Runtime, SharedConnections, Settler]:
     database = await app.database()
     connections = SharedConnections(database, 4)
-    runtime = await stage_runtime.start(database, Port(connections), [kind], threads=1)
+    runtime = await stage_runtime.start(database, WorkerPort(connections), [kind], threads=1)
     line = connections.line("settler", settings={"lock_timeout": "50ms"})
     owned = Owned()
     owned.worker_id = uuid4()

@@ -14,7 +14,8 @@ import psycopg
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedConnections
 from mainspring.db.sql import Steps
-from mainspring.kernel.layer import Layer, NewlyParked, Port
+from mainspring.kernel.layer import Layer, NewlyParked
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
@@ -88,7 +89,7 @@ class Scene:
     async def worker(self, **settings: Any) -> AsyncIterator[Worker]:
         """A worker that serves all actors."""
         connections = SharedConnections(self.database, 4)
-        port = Port(connections)
+        port = WorkerPort(connections)
         layer = Processes(self.database, port)
         queues = [
             layer.actor_queue(

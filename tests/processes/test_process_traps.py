@@ -13,7 +13,7 @@ from process_scene import Scene, call, given, outcome, value
 from walk import Walk, decided, settle, take
 
 from mainspring.db.shared import SharedConnections
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.processes.commit.change import NewTask, TaskChange
 from mainspring.processes.commit.commit import WIDE, WIDEST
@@ -200,7 +200,7 @@ async def test_ends_are_numbered_without_a_cache(scene: Scene) -> None:
 
 async def test_a_wide_decision_is_committed_alone(scene: Scene) -> None:
     """Trap: the others of its batch would wait for ten thousand inserts."""
-    layer = Processes(scene.database, Port(SharedConnections(scene.database, 1)))
+    layer = Processes(scene.database, WorkerPort(SharedConnections(scene.database, 1)))
     task = NewTask("c", "p", "t", 0, "c", "actor", "{}")
     await scene.start("order")
     [(root,)] = scene.query("select id::text from mainspring.task")

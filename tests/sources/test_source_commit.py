@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from brokers import NatsServer
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.sources import Edit, Enqueue, Put, Record
 from mainspring.sources.apply.batch import Batch, Committer, Taken
 from mainspring.sources.apply.mapping import map_records
@@ -28,7 +28,7 @@ def record(offset: int) -> Record:
 class TwoReaders:
     """Two that believe the partition to be theirs, each with connections of its own."""
 
-    def __init__(self, sources: Sources, source: RecordSource, ports: list[Port]) -> None:
+    def __init__(self, sources: Sources, source: RecordSource, ports: list[WorkerPort]) -> None:
         self.source = source
         self.committers = [Committer(sources.app, source, port.line()) for port in ports]
 
@@ -56,7 +56,7 @@ async def readers(sources: Sources, nats: NatsServer) -> AsyncIterator[TwoReader
         "insert into mainspring.source_offset (source, partition) values ('orders', %s)", PARTITION
     )
     database = await app.database()
-    ports = [Port.to(database), Port.to(database)]
+    ports = [WorkerPort.to(database), WorkerPort.to(database)]
     yield TwoReaders(sources, source, ports)
     for port in ports:
         await port.close()

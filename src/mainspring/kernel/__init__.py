@@ -11,7 +11,7 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     outcome.py retry.py     what a run can come to, and what a failure leads to
     endpoint.py             whom the runs of a queue need, and whether that one is away
     settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
-    layer.py                what a layer is to a worker, and a worker to its layers
+    layer.py port.py        what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
     functions/              functions of the schema that write visits, for layers' statements and for users
     statements.py           the statements of all rooms by name
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         NewlyParked,
         OperationKind,
         OperationPage,
-        WorkerPort,
     )
     from mainspring.kernel.offer import Offer, copy_visits, offer_new_visits, offer_visits
     from mainspring.kernel.outcome import (
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         Retry,
         Verdict,
     )
+    from mainspring.kernel.port import WorkerPort
     from mainspring.kernel.read.sleeper import Sleeper
     from mainspring.kernel.register import register_queues
     from mainspring.kernel.retry import (
@@ -121,11 +121,11 @@ else:
         __name__,
         {
             "endpoint": "Endpoint",
-            "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage "
-            "WorkerPort",
+            "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
             "Verdict",
+            "port": "WorkerPort",
             "read.sleeper": "Sleeper",
             "register": "register_queues",
             "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge",

@@ -1,4 +1,5 @@
-"""What a layer is to a worker, and a worker to its layers. `docs/design/layers.md` explains the contract.
+"""What a layer is to a worker; port.py is what a worker is to its layers. `docs/design/layers.md` explains
+the contract.
 
 A layer brings queues with handlers; the worker reads, runs and settles their visits. Everything else
 here is optional: a layer writes the methods that it needs, and inherits the rest.
@@ -13,46 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from mainspring.db.database import Connection, Database
-from mainspring.db.shared import PLAIN, SIDE, Haste, SharedConnections, SharedLine
 from mainspring.db.sql import Steps
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
-from mainspring.kernel.visit import Run, Visit
-
-
-class WorkerPort(Protocol):
-    """What a layer may ask of its worker and tell it, in the worker's event loop."""
-
-    @property
-    def worker_id(self) -> UUID | None:
-        """Under which the worker has joined its pool; None while it has not."""
-        ...
-
-    def line(
-        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
-    ) -> SharedLine:
-        """A line to the database: it shares the worker's connections. Lines of one role have the same
-        settings; those of the role `side` have none of their own."""
-        ...
-
-    def offered(self, queue: str, due_at: datetime) -> None:
-        """This process has offered visits to a queue: the reader looks for them at that time."""
-        ...
-
-    def take_in(self, visits: Sequence[Visit]) -> None:
-        """Visits that this process has committed: those of the worker's shards start without a read."""
-        ...
-
-    def serves(self, queue: str, shard: int) -> bool:
-        """Whether the worker runs visits of this queue and shard."""
-        ...
-
-    def call_soon(self, action: Callable[..., None], *values: object) -> None:
-        """Call something in the worker's event loop. From any thread, as the only method here."""
-        ...
-
-    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
-        """Visits were queued again. A run of them here gives its slot back, or (`void`) is stopped."""
-        ...
+from mainspring.kernel.visit import Run
 
 
 class NewlyParked(NamedTuple):
@@ -192,59 +157,6 @@ class Layer(Protocol):
 
 
 MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
-
-
-class Port:
-    """A worker's port that exists before the worker does: layers are made first, for their queues."""
-
-    def __init__(self, connections: SharedConnections | None = None) -> None:
-        self._connections = connections
-        self._worker: WorkerPort | None = None
-
-    @classmethod
-    def to(cls, database: Database, settings: WorkerSettings | None = None) -> Port:
-        """One with connections: the worker's, but the heart's and the one that listens, if any. None is
-        opened before it is needed."""
-        most = (settings or WorkerSettings()).connections
-        return cls(SharedConnections(database, most - (1 if database.pooled else 2)))
-
-    async def close(self) -> None:
-        """Close the connections, when nobody uses them any more."""
-        if self._connections is not None:
-            await self._connections.close()
-
-    def line(
-        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
-    ) -> SharedLine:
-        assert self._connections is not None, "this port leads to no database"
-        return self._connections.line(role, haste, settings)
-
-    def attach(self, worker: WorkerPort) -> None:
-        """From now on this worker is meant."""
-        self._worker = worker
-
-    @property
-    def worker_id(self) -> UUID | None:
-        return None if self._worker is None else self._worker.worker_id
-
-    def offered(self, queue: str, due_at: datetime) -> None:
-        if self._worker is not None:
-            self._worker.offered(queue, due_at)
-
-    def take_in(self, visits: Sequence[Visit]) -> None:
-        if self._worker is not None:
-            self._worker.take_in(visits)
-
-    def serves(self, queue: str, shard: int) -> bool:
-        return self._worker is not None and self._worker.serves(queue, shard)
-
-    def call_soon(self, action: Callable[..., None], *values: object) -> None:
-        if self._worker is not None:
-            self._worker.call_soon(action, *values)
-
-    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
-        if self._worker is not None:
-            self._worker.overtaken(visits, void=void)
 
 
 def queues_of(layers: Sequence[Layer], pool: str) -> list[QueueSettings]:

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
-from mainspring.db.shared import PLAIN, SIDE, Haste, SharedLine
+from mainspring.db.shared import Haste
 from mainspring.kernel import clock
 from mainspring.kernel.chores import run_chores, run_glances
-from mainspring.kernel.layer import Layer, Port
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
 from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
 from mainspring.kernel.register import register_queues
@@ -37,7 +36,7 @@ from mainspring.kernel.settings import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.settle.settler import Settler
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning
-from mainspring.kernel.visit import Run, Visit
+from mainspring.kernel.visit import Run
 
 log = logging.getLogger("mainspring")
 
@@ -52,10 +51,10 @@ class Worker:
         settings: WorkerSettings,
         layers: Sequence[Layer] = (),
         tuning: Tuning = DEFAULT,
-        port: Port | None = None,
+        port: WorkerPort | None = None,
     ) -> None:
         self.settings = settings
-        self._port = port or Port.to(database, settings)
+        self.port = port or WorkerPort.to(database, settings)
         self._closes = port is None  # nobody else uses it
         self._layers = layers
         self._tuning = tuning
@@ -71,7 +70,7 @@ class Worker:
         self.buffer = Buffer(
             self._declared, self.owned.gate, slots=settings.concurrency, tuning=tuning
         )
-        line = self._port.line
+        line = self.port.line
         self._listening = Line(database, "listener")
         self._side = line()
         self.reader = Reader(
@@ -82,7 +81,7 @@ class Worker:
             self.buffer,
             settings,
             unsettled=lambda: self.settler.unsettled,
-            filled=self._filled,
+            filled=self.filled,
         )
         self.settler = Settler(
             # One locked visit must not hold up a batch for long.
@@ -128,7 +127,7 @@ class Worker:
                 queue.endpoint.when_back(self._endpoint_is_back)
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()  # an operator may have set something
-        self._port.attach(self)
+        self.port.attach(self)
         self._sharing = False  # a look whether another worker is idle is on its way
 
     # -- life
@@ -164,9 +163,13 @@ class Worker:
         ]
         days = self.settings.history_days
         if chores := [chore for layer in self._layers for chore in layer.chores]:
-            loops.append(run_chores(self._database, self.line(haste=Haste.LONG), chores, days=days))
+            loops.append(
+                run_chores(self._database, self.port.line(haste=Haste.LONG), chores, days=days)
+            )
         if glances := [glance for layer in self._layers for glance in layer.glances]:
-            loops.append(run_glances(self._database, self.line(), glances, self._news, days=days))
+            loops.append(
+                run_glances(self._database, self.port.line(), glances, self._news, days=days)
+            )
         if not self._database.pooled:
             listener = Listener(
                 self._listening,
@@ -263,7 +266,7 @@ class Worker:
             log.warning("worker.left_in_haste", extra={"error": str(error)})
         await self._listening.close()
         if self._closes:
-            await self._port.close()
+            await self.port.close()
         log.info(
             "worker.stopped",
             extra={"worker": str(self.owned.worker_id), "seconds": round(clock.local() - began, 3)},
@@ -294,7 +297,7 @@ class Worker:
             run.held = bool(await connection.rows(SQL["hold"], int, **values))
         return run.held
 
-    def _filled(self) -> None:
+    def filled(self) -> None:
         """Visits were read: start what can be; what must wait may be for another worker."""
         self.runner.fill()
         if self.buffer.wants_part():
@@ -316,33 +319,6 @@ class Worker:
         if self._is_overfull():
             self.heart.poke_share()
 
-    # -- what layers may ask and tell (WorkerPort)
-
-    def line(
-        self, role: str = SIDE, haste: Haste = Haste.SHORT, settings: Mapping[str, str] = PLAIN
-    ) -> SharedLine:
-        return self._port.line(role, haste, settings)
-
-    @property
-    def worker_id(self) -> UUID | None:
-        return self.owned.worker_id
-
-    def offered(self, queue: str, due_at: datetime) -> None:
-        self.reader.hint(queue, due_at)
-
-    def call_soon(self, action: Callable[..., None], *values: Any) -> None:
-        self.loop_port.tell(action, *values)
-
-    def take_in(self, visits: Sequence[Visit]) -> None:
-        """Visits that this worker has just committed: those of its shards start without a read."""
-        room = self._tuning.taken_in - self.buffer.size - self.settler.unsettled
-        known = [v for v in visits[: max(0, room)] if v.queue in self.buffer.queues]
-        fresh = self.buffer.new_of(self.owned.own_of(known), self.owned.shards)
-        if fresh:
-            self.buffer.add(fresh)
-            self.buffer.met(fresh, clock.local())
-            self._filled()
-
     def _called_off(self, versions: frozenset[int]) -> None:
         """Somebody says that these versions are gone."""
         self._forget(versions)  # of what waits in hand: it is read when it starts
@@ -351,23 +327,6 @@ class Worker:
     def _forget(self, versions: frozenset[int] | None) -> None:
         for layer in self._layers:
             layer.forget(versions)
-
-    def serves(self, queue: str, shard: int) -> bool:
-        """Whether a visit of this queue and shard is this worker's to start."""
-        return queue in self.buffer.queues and shard in self.owned.shards_of(queue)
-
-    def overtaken(self, visits: Sequence[Visit], *, void: bool) -> None:
-        """A layer has freed visits whose runs lasted too long. If one of them is mine, it goes on without
-        its slot, or (`void`: its result does not count any more) is stopped. The visit may be run again,
-        here too."""
-        versions = {visit.version for visit in visits}
-        self.loop_port.overtaken(
-            [r for r in self.owned.active() if r.visit.version in versions], void
-        )
-        for visit in visits:
-            if visit.queue in self.buffer.queues:
-                self.buffer.forget(visit)
-                self.reader.left(visit)
 
     def _slot_idle(self) -> None:
         """A slot found nothing to start: read more, or ask for a part of a limit."""

@@ -17,7 +17,7 @@ from mainspring.entities.runtime import start
 from mainspring.entities.source import loader as module
 from mainspring.entities.source.loader import Picture, Prefetched
 from mainspring.entities.source.rows import Loaded, TableSource
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.visit import shard_of
 from stages import Stages, wait_until
 from visits import visit
@@ -96,7 +96,7 @@ async def test_a_later_picture_of_the_entity_takes_nothing_from_an_earlier_one(s
     stages.offer("listing/A")
     database = await stages.app.database()
     connections = SharedConnections(database, 1)
-    runtime = await start(database, Port(connections), [kind], threads=1)
+    runtime = await start(database, WorkerPort(connections), [kind], threads=1)
     loader = runtime.kinds["listing"]._loader
     system = visit(queue="listing", key="1", version=11, payload='{"f:title": 1}')
     system = replace(system, shard=shard_of("1", database.shard_count))
@@ -122,7 +122,7 @@ async def test_of_great_entities_no_more_than_a_page_is_loaded_ahead(
     stages.add(*range(6), title="x" * 100)
     database = await stages.app.database()
     connections = SharedConnections(database, 1)
-    runtime = await start(database, Port(connections), [kind], threads=1)
+    runtime = await start(database, WorkerPort(connections), [kind], threads=1)
     loads = Loads(monkeypatch)
     try:
         await runtime.kinds["listing"]._loader.prepare(

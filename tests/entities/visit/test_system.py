@@ -16,7 +16,7 @@ from mainspring.entities.runtime import start
 from mainspring.entities.visit import system as ask
 from mainspring.entities.visit.system import changed_fields, is_concerned
 from mainspring.kernel import clock as moment
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from stages import Stages
 
 ALL = CatalogueEntry("S", None, False)
@@ -194,7 +194,7 @@ async def test_a_change_that_can_concern_nobody_is_told_without_a_load(stages: S
     await stages.install()
     database = await stages.app.database()
     connections = SharedConnections(database, 1)
-    runtime = await start(database, Port(connections), [listing], threads=1)
+    runtime = await start(database, WorkerPort(connections), [listing], threads=1)
     connection = await database.connect("test")
     try:
         await runtime.kinds["listing"].known.refresh(connection)

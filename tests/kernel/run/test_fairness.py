@@ -217,7 +217,7 @@ async def test_results_that_wait_to_be_written_leave_less_room_for_what_a_commit
         await wait_until(lambda: len(gate.runs) == 1)
         read = gate.runs[0].visit
         worker.settler.unsettled = 3
-        worker.take_in([replace(read, key=f"made {n}", version=n) for n in range(4)])
+        worker.port.take_in([replace(read, key=f"made {n}", version=n) for n in range(4)])
         waiting = worker.buffer.size
         worker.settler.unsettled = 0
         gate.open.set()

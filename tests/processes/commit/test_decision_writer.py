@@ -12,8 +12,8 @@ from walk import decided
 
 from mainspring.db.sql import CopyStep, Record, Statement, Values
 from mainspring.db.tx import Tx
-from mainspring.kernel.layer import Port
 from mainspring.kernel.outcome import Done
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.visit import Run
 from mainspring.processes.commit.batch import NotSettled
@@ -49,7 +49,7 @@ async def engine(scene: Scene) -> Any:
 ME = uuid4()
 
 
-class Serving(Port):
+class Serving(WorkerPort):
     """A worker's port that serves whatever is asked for."""
 
     @property

@@ -13,7 +13,8 @@ from process_scene import Scene, call, given, value
 from mainspring import Mainspring
 from mainspring.db.shared import SharedConnections
 from mainspring.db.tx import SyncTx
-from mainspring.kernel.layer import NewlyParked, Port
+from mainspring.kernel.layer import NewlyParked
+from mainspring.kernel.port import WorkerPort
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.check import ParkedNow, Sight
@@ -328,7 +329,7 @@ async def test_a_process_is_looked_at_as_soon_as_a_task_of_it_is_parked(
     assert scene.query(due_in, f"look/{chain}")[0][0] > timedelta(minutes=1)
     payload = f'{{"@": "{chain}"}}'
     parked = [NewlyParked("first", "a task", payload), NewlyParked("plain", "a call", "{}")]
-    processes = Processes(scene.database, Port(SharedConnections(scene.database, 1)))
+    processes = Processes(scene.database, WorkerPort(SharedConnections(scene.database, 1)))
 
     with psycopg.connect(scene.url) as connection:
         SyncTx(connection).follow(processes.recovery.parked(parked))

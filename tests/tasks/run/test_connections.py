@@ -10,14 +10,14 @@ import pytest
 
 from mainspring import Context, RetryPolicy
 from mainspring.db.database import Database
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.tasks.run.connections import Connections
 from mainspring.testing import run_until_idle, wait_until
 
 
 @pytest.fixture
 async def connections(database_url: str):
-    connections = Connections(Database(database_url), Port())
+    connections = Connections(Database(database_url), WorkerPort())
     yield connections
     await connections.close()
 
@@ -158,7 +158,7 @@ async def test_what_a_task_does_to_its_session_ends_with_it(
 
 async def test_connections_that_nobody_uses_are_closed(database_url: str) -> None:
     """T13: the most that were ever needed do not stay for ever."""
-    connections = Connections(Database(database_url), Port(), idle_for=0.2)
+    connections = Connections(Database(database_url), WorkerPort(), idle_for=0.2)
     with connections.transaction_sync(), connections.transaction_sync():
         async with connections.transaction(), connections.transaction():
             pass

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool
-from mainspring.kernel.layer import Port
+from mainspring.kernel.port import WorkerPort
 from mainspring.tasks.run.connections import Connections
 
 pytestmark = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def silenced(pid: int) -> Iterator[None]:
 
 async def test_a_run_amid_a_statement_ends_at_once_when_it_is_cut(database_url: str) -> None:
     """A5: a cancel request and a rollback would each wait for an answer."""
-    connections = Connections(Database(database_url), Port())
+    connections = Connections(Database(database_url), WorkerPort())
     pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
@@ -53,7 +53,7 @@ async def test_a_run_amid_a_statement_ends_at_once_when_it_is_cut(database_url: 
 
 
 async def test_a_thread_amid_a_statement_ends_at_once_when_it_is_cut(database_url: str) -> None:
-    connections = Connections(Database(database_url), Port())
+    connections = Connections(Database(database_url), WorkerPort())
     loop = asyncio.get_running_loop()
     pid: asyncio.Future[int] = loop.create_future()
 
