@@ -35,14 +35,3 @@ else:
             "recurring": "Schedule sync_recurring",
         },
     )
-
-__all__ = [
-    "OPERATIONS",
-    "Operation",
-    "Schedule",
-    "check_schedule",
-    "list_operations",
-    "next_tick",
-    "start_operation",
-    "sync_recurring",
-]
