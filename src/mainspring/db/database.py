@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import LiteralString, NamedTuple
+from typing import NamedTuple
 
 import asyncpg
 import psycopg
@@ -29,7 +29,7 @@ from mainspring.db.connect.address import (
     shown,
 )
 from mainspring.db.connect.options import options_of
-from mainspring.db.connect.settings import CLIENT, CLIENT_LOCAL, ENGINE, ENGINE_LOCAL, LINE
+from mainspring.db.connect.settings import CLIENT, ENGINE, ENGINE_LOCAL, LINE
 from mainspring.db.connect.tries import Tries
 from mainspring.db.tx import AsyncConnection, SyncConnection
 from mainspring.db.tx import Connection as Connection
@@ -144,10 +144,6 @@ class Database:
         connection = self.connect_sync("task", client=True)
         connection.prepare_threshold = None if self.pooled else 5
         return connection
-
-    def local_settings(self, *, client: bool = False) -> LiteralString | None:
-        """What each transaction must set for itself behind a pooler."""
-        return (CLIENT_LOCAL if client else ENGINE_LOCAL) if self.pooled else None
 
     def transaction(self, connection: Connection) -> AbstractAsyncContextManager[None]:
         """A READ COMMITTED transaction with the engine's settings in force."""

@@ -19,6 +19,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mainspring.db.connect.outage import is_unsent, outage
+from mainspring.db.connect.settings import CLIENT_LOCAL
 from mainspring.db.database import COMMAND_SECONDS, Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.sql import Record, Statement, Values
@@ -134,8 +135,8 @@ class AsyncPool:
             try:
                 if undone:
                     async with connection.ending(begun):
-                        if (local := self.database.local_settings(client=True)) is not None:
-                            await connection.execute(local)
+                        if self.database.pooled:
+                            await connection.execute(CLIENT_LOCAL)
                         yield connection
                         undone = False
                 else:
@@ -288,8 +289,8 @@ class SyncPool:
             connection = self._idle.take() or self.database.connect_sync("client", client=True)
             try:
                 with connection.transaction() as block:
-                    if (local := self.database.local_settings(client=True)) is not None:
-                        connection.execute(local)
+                    if self.database.pooled:
+                        connection.execute(CLIENT_LOCAL)
                     yield connection
                     undone = False
                 check_committed(block)

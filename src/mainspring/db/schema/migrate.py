@@ -20,6 +20,7 @@ from typing import NamedTuple
 import asyncpg
 import psycopg
 
+from mainspring.db.connect.settings import CLIENT_LOCAL
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.tx import Connection, SyncConnection
@@ -179,8 +180,8 @@ def _apply(database: Database, connection: SyncConnection, upto: int | None) -> 
     """All of it in one transaction, which waits for other migrators but hardly for anyone else."""
     applied: list[int] = []
     with connection.transaction():
-        if (local := database.local_settings(client=True)) is not None:
-            connection.execute(local)
+        if database.pooled:
+            connection.execute(CLIENT_LOCAL)
         connection.execute("set local statement_timeout = 0")  # a great table takes its time
         _refuse_strangers(connection)
         _wait_for_others(connection)

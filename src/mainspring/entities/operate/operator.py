@@ -21,7 +21,7 @@ from mainspring.entities.declare.ids import id_text, refused
 from mainspring.entities.declare.table import quoted
 from mainspring.entities.operate.outbox import OutboxLoad, list_outbox
 from mainspring.entities.operate.why import EntityWhy, KindLoad, Undelivered, find, why_entity
-from mainspring.entities.outbox.acknowledge import Delivery, acknowledge
+from mainspring.entities.outbox.events import Delivery, acknowledge
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.register import trigger_prefix

@@ -1,13 +1,19 @@
-"""Events as their rows in the outbox have them, and as one consumer gets them. Pure, no I/O."""
+"""Events as their rows in the outbox have them, and as one consumer gets them.
+
+What a consumer has is deleted from the outbox, in the transaction that settles its run.
+"""
 
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
+from mainspring.db.database import Connection
+from mainspring.db.tx import Tx
 from mainspring.entities.declare.consumer import Consumer
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
@@ -16,6 +22,8 @@ from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
+from mainspring.entities.statements import SQL
+from mainspring.kernel import Run, Verdict, crash_points, lock_visits
 
 
 class WaitingEvent(NamedTuple):
@@ -126,3 +134,44 @@ class Events:
         else:
             stored = Stored(body.schema, msgspec.json.encode(state).decode())
         return stage.state.decode(stored)
+
+
+class Delivery(NamedTuple):
+    """An event of an entity for one consumer."""
+
+    shard: int
+    kind: str
+    key: str
+    number: int
+    consumer: str
+
+
+class Acknowledge:
+    """The writer of relays. A run's change is the list of its deliveries."""
+
+    most = 500
+    overlaps = True  # events are locked in one order: as well two lines of a worker as two workers
+    stands = True  # an event that came meanwhile has its own delivery, and the visit stays due
+
+    async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:
+        answers = await lock_visits(connection, runs)
+        counted = [run for run, at in zip(runs, answers, strict=True) if at in ("same", "moved")]
+        if counted:
+            await acknowledge(connection, (item for run in counted for item in run.change))
+            crash_points.passed("relay.acknowledged")
+        verdicts = {"locked": "locked", "gone": "gone"}
+        return [verdicts.get(answer) for answer in answers]
+
+
+async def acknowledge(tx: Tx, deliveries: Iterable[Delivery]) -> None:
+    """Delete deliveries, and events nobody waits for any more."""
+    items = sorted(deliveries)
+    values = {
+        "shards": [item.shard for item in items],
+        "kinds": [item.kind for item in items],
+        "keys": [item.key for item in items],
+        "numbers": [item.number for item in items],
+        "consumers": [item.consumer for item in items],
+    }
+    for name in ("acknowledge", "forget_events"):
+        await tx.run(SQL[name], **values)

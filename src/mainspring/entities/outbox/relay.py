@@ -21,8 +21,7 @@ from mainspring.db.shared import SharedLine
 from mainspring.entities.declare.consumer import AwayTarget, Consumer, ManySink
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
-from mainspring.entities.outbox.acknowledge import Acknowledge, Delivery
-from mainspring.entities.outbox.events import Events, WaitingEvent
+from mainspring.entities.outbox.events import Acknowledge, Delivery, Events, WaitingEvent
 from mainspring.entities.outbox.send import SIDE_BY_SIDE, HandOver, Heard
 from mainspring.entities.statements import SQL
 from mainspring.errors import EndpointAway, EventRefused, PutOff, ReceiverGone

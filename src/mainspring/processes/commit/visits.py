@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -60,6 +60,7 @@ class NewVisit(msgspec.Struct, frozen=True):
         return f'{mark}, "deadline": "{self.deadline_at.isoformat()}"}}'
 
 
+@cache
 def engine_of(pool: str) -> str:
     """The queue in which the engine works for the processes that were started in a pool."""
     return own_queue(QUEUE, pool)

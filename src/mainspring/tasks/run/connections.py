@@ -19,6 +19,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
+from mainspring.db.connect.settings import CLIENT_LOCAL
 from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
 from mainspring.db.pool import check_committed
@@ -72,11 +73,11 @@ class Connections:
         with self.in_use.used(connection):
             try:
                 async with connection.transaction() as block:
-                    if (local := self._database.local_settings(client=True)) is not None:
-                        await connection.execute(local)
+                    if self._database.pooled:
+                        await connection.execute(CLIENT_LOCAL)
                     yield connection
-                    if local is not None:
-                        await connection.execute(f"{_RESET_LOCAL}; {local}")
+                    if self._database.pooled:
+                        await connection.execute(f"{_RESET_LOCAL}; {CLIENT_LOCAL}")
                 check_committed(block)
                 committed()
             finally:
@@ -91,11 +92,11 @@ class Connections:
         with self.in_use.used(connection):
             try:
                 with connection.transaction() as block:
-                    if (local := self._database.local_settings(client=True)) is not None:
-                        connection.execute(local)
+                    if self._database.pooled:
+                        connection.execute(CLIENT_LOCAL)
                     yield connection
-                    if local is not None:
-                        connection.execute(f"{_RESET_LOCAL}; {local}")
+                    if self._database.pooled:
+                        connection.execute(f"{_RESET_LOCAL}; {CLIENT_LOCAL}")
                 check_committed(block)
                 committed()
             finally:
