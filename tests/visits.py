@@ -18,7 +18,6 @@ from mainspring.jobs.statements import SQL as JOBS_SQL
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
-from mainspring.kernel.register import register_arguments
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import (
     DoneAnswer,
@@ -29,6 +28,7 @@ from mainspring.kernel.settle.batches import (
     settle_values,
 )
 from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.statements import register_arguments
 from mainspring.kernel.visit import (
     END,
     PRIORITIES,

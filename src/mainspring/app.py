@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
@@ -33,12 +33,12 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
-from mainspring.kernel.layer import Layer, MakeLayer
+from mainspring.kernel.layer import Layer
 from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.register import register_arguments
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool
 from mainspring.kernel.statements import SQL as KERNEL_SQL
+from mainspring.kernel.statements import register_arguments
 from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
 from mainspring.loops import run_apart, run_here
 from mainspring.processes.declare.decider_api import Signal
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
 
 log = logging.getLogger("mainspring")
+MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
 P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E")

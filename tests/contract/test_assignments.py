@@ -39,20 +39,8 @@ ALLOWED = {
         "kernel/run/suspects.py": "suspect*2",
         "kernel/settle/batches.py": "strayed",
         "kernel/settle/settler.py": "outcome*2",
-        "kernel/lease/holds.py": "held hold_at",
-        "processes/run/engine.py": "settled*2",
+        "kernel/lease/holds.py": "hold_at",
         "processes/runtime.py": "settings",
-        "tasks/run/context.py": "hold_at settled",
-    },
-    "a handler leaves on its run what its writer is to write: the kernel knows no layer's types": {
-        "entities/offers.py": "change",
-        "entities/outbox/relay.py": "change",
-        "entities/visit/stage_run.py": "change ends_turn",
-        "processes/commit/commit.py": "change*3",
-        "reactive/run/run.py": "change",
-    },
-    "a queue, a cursor and what a worker owns are records of its loop and its heart, under one lock": {
-        "kernel/worker.py": "closed held",
     },
     "a commit is a generator of steps over one batch and its changes, which the steps complete in turn": {
         "processes/commit/external.py": "child",

@@ -47,7 +47,7 @@ class Offering:
 
     def done(self, run: Run, offers: Sequence[StageOffer], result: str) -> Done:
         """The outcome of such a run. Its offers wait as its change."""
-        run.change = offers
+        run.leave_to_writer(offers)
         return Done(result=result, writer=self if offers else None)
 
     async def write(self, connection: Connection, runs: Sequence[Run]) -> Sequence[Verdict]:

@@ -14,11 +14,10 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     layer.py port.py        what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
     functions/              functions of the schema that write visits, for layers' statements and for users
-    statements.py           the statements of all rooms by name
+    statements.py           the statements of all rooms by name; makes declared queues known
     clock.py                local time
     owned.py                what a worker owns and runs, and the database's time, for its loop and its heart
     crash_points.py         the named steps at which tests observe a worker or kill it
-    register.py             makes the queues that the code declares known to the database
     chores.py               what layers do now and then to their tables
     worker.py               puts the rooms together
 
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     )
     from mainspring.kernel.port import WorkerPort
     from mainspring.kernel.read.sleeper import Sleeper
-    from mainspring.kernel.register import register_queues
     from mainspring.kernel.retry import (
         LONGEST_DELAY,
         MOST_ATTEMPTS,
@@ -97,7 +95,7 @@ if TYPE_CHECKING:
         settle_values,
     )
     from mainspring.kernel.statements import SQL as KERNEL_SQL
-    from mainspring.kernel.statements import check_page, decoded, read_now
+    from mainspring.kernel.statements import check_page, decoded, read_now, register_queues
     from mainspring.kernel.visit import (
         DEFAULT_PRIORITY,
         EARLIEST,
@@ -127,7 +125,6 @@ else:
             "Verdict",
             "port": "WorkerPort",
             "read.sleeper": "Sleeper",
-            "register": "register_queues",
             "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
@@ -135,7 +132,7 @@ else:
             "WorkerSettings check_number check_whole own_queue",
             "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
             "settle_values",
-            "statements": "SQL:KERNEL_SQL check_page decoded read_now",
+            "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
             "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START Visit grouped_key new_id "
             "new_ids new_visit rising_ids shard_of shards_of token tokens",
         },

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.sql import Steps
-from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings, WorkerSettings
+from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings
 from mainspring.kernel.visit import Run
 
 
@@ -154,9 +153,6 @@ class Layer(Protocol):
     async def close(self) -> None:
         """The worker has stopped, or never started."""
         return
-
-
-MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
 
 
 def queues_of(layers: Sequence[Layer], pool: str) -> list[QueueSettings]:

@@ -65,6 +65,10 @@ class Owned:
         """The worker is in its pool, under this id."""
         self.worker_id = worker_id
 
+    def close(self) -> None:
+        """The worker stops: nothing new starts."""
+        self.closed = True
+
     def lease_until(self, moment: float) -> None:
         """The lease is in force until this local moment."""
         self.good_until = moment

@@ -87,13 +87,24 @@ class Run(msgspec.Struct, eq=False):
     outcome: Any = None
     # A layer's own: what its writer is to write of this run.
     change: Any = None
-    # Set by its handler: what is left to write of it concerns nobody else, so the turn of its key ends with
-    # the run and not with its settle.
     ends_turn: bool = False
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
     # Its visit's row no longer lay where it was read when it was to be settled there.
     strayed: bool = False
+
+    def hold(self) -> None:
+        """Its row says that this run has it."""
+        self.held = True
+
+    def settle(self) -> None:
+        """A transaction of its own has settled it: there is no visit any more that could be held."""
+        self.settled = True
+
+    def leave_to_writer(self, change: Any, *, ends_turn: bool = False) -> None:
+        """Its handler leaves this to its writer. `ends_turn`: it concerns nobody else, so the turn of its
+        key ends with the run and not with its settle."""
+        self.change, self.ends_turn = change, ends_turn
 
     def end(self, outcome: Any, now: float) -> None:
         """It has come to this, at this local moment."""

@@ -27,14 +27,13 @@ from mainspring.kernel.owned import Owned
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.read.listener import Listener
 from mainspring.kernel.read.reader import READS_IN_ORDER, Reader
-from mainspring.kernel.register import register_queues
 from mainspring.kernel.retry import judge
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.settings import REMOTE, QueueSettings, WorkerSettings
 from mainspring.kernel.settle.settler import Settler
-from mainspring.kernel.statements import SQL
+from mainspring.kernel.statements import SQL, register_queues
 from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning
 from mainspring.kernel.visit import Run
 
@@ -246,7 +245,7 @@ class Worker:
         grace = self.settings.grace if grace is None else grace
         began = clock.local()
         log.info("worker.stopping", extra={"worker": str(self.owned.worker_id), "grace": grace})
-        self.owned.closed = True
+        self.owned.close()
         self.runner.close()
         self._leave_pool()
         await self.runner.ended(grace)
@@ -294,7 +293,8 @@ class Worker:
     async def _hold_now(self, run: Run, work_timeout: float | None) -> bool:
         values = hold_arguments([(run, work_timeout)], self.owned.worker_id)
         async with self._side.use() as connection:
-            run.held = bool(await connection.rows(SQL["hold"], int, **values))
+            if await connection.rows(SQL["hold"], int, **values):
+                run.hold()
         return run.held
 
     def filled(self) -> None:

@@ -144,10 +144,11 @@ class Relay:
             assert error is not None, "what was not sent has its reason"
             return _undelivered(error)
         visit = run.visit
-        run.change = [
+        taken = [
             Delivery(visit.shard, consumer.kind, visit.key, row.number, consumer.name)
             for row in waiting[: heard.taken]
         ]
+        run.leave_to_writer(taken)
         # Settle what went well; the next run begins with the one that did not.
         if heard.taken < len(waiting) or len(waiting) == EVENTS_AT_ONCE:
             return Again(writer=self._acknowledge)

@@ -88,6 +88,13 @@ class CallLine(Generic[Item, Found]):
         self._peer.pump_soon()
         return await answer
 
+    def began(self) -> None:
+        """A call of it."""
+        self.under_way += 1
+
+    def ended(self) -> None:
+        self.under_way -= 1
+
     @property
     def has_suspect(self) -> bool:
         return any(wish.alone for wish in self._waiting if not wish.answer.done())

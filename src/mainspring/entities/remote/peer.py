@@ -169,7 +169,7 @@ class StagePeer:
         )
 
     def _send(self, line: SomeLine, batch: list[SomeWish], *, alone: bool) -> None:
-        line.under_way += 1
+        line.began()
         self._under_way += 1
         self.keep(self._call(line, batch, alone))
 
@@ -194,7 +194,7 @@ class StagePeer:
                 if not wish.answer.done():
                     wish.answer.set_result(answer)
         finally:
-            line.under_way -= 1
+            line.ended()
             self._under_way -= 1
             if alone:
                 self._alone = False

@@ -183,7 +183,7 @@ class StageRunner:
         if after is not None and not self._crawl:
             goes_on = (chain.n or chain.hops) and after < loop_guard.RESTS_AFTER
             payload = _encode({"chain": loop_guard.encode(chain)} if goes_on else {}).decode()
-        save = run.change = Save(
+        save = Save(
             stage=self._stage,
             loaded=picture.entity,
             state_version=version,
@@ -197,7 +197,7 @@ class StageRunner:
             payload=payload,
             restless=restless,
         )
-        run.ends_turn = save.is_quiet
+        run.leave_to_writer(save, ends_turn=save.is_quiet)
         if after is None or self._crawl:
             return Done(writer=self._saver)
         return Again(at=at, after=after, payload=payload, error=restless, writer=self._saver)

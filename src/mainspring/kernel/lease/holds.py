@@ -183,7 +183,7 @@ def mark_held(runs: Sequence[Timed], held: Collection[int]) -> list[Run]:
     """The runs that have their holds know it from here on, and are returned."""
     found = [run for run, _ in runs if run.token in held]
     for run in found:
-        run.held = True
+        run.hold()
     return found
 
 

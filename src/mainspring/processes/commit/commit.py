@@ -269,7 +269,7 @@ class Decisions:
             await connection.follow(commit.steps())
         except BaseException:
             for run, change in zip(runs, changes, strict=True):
-                run.change = msgspec.structs.replace(change, doubted=True)
+                run.leave_to_writer(msgspec.structs.replace(change, doubted=True))
             raise
         await _count(connection, runs, commit)
         return commit.verdicts
@@ -294,7 +294,7 @@ class DecisionWriters:
         if change.state is not None and '"deadline"' in run.visit.payload:
             unneeded = [(change.process_id, "", f"deadline/{change.task}")]
             change = msgspec.structs.replace(change, unneeded=unneeded)
-        run.change = change
+        run.leave_to_writer(change)
         width = len(change.tasks)
         if width > WIDEST:
             return Done(writer=self._alone)
@@ -302,7 +302,7 @@ class DecisionWriters:
 
     def settles_later(self, run: Run, make: Callable[[], TaskChange]) -> Outcome:
         """The same, but the change is made when it is written: many wait as what they are made of."""
-        run.change = make
+        run.leave_to_writer(make)
         return Done(writer=self._wide)
 
 

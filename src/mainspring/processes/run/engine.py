@@ -119,7 +119,7 @@ class Engine:
         """With others that wait, or alone."""
         compensate = cancel_of(payload_of(run.visit).more).compensate
         if await self._cancels.together(process_id, run, compensate=compensate):
-            run.settled = True
+            run.settle()
             return Done()
         change = Cancelling(process_id, self._shard_count)
         with self._cancels.alone():
@@ -149,5 +149,5 @@ class Engine:
         if not answer.done:
             facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
             log.warning("process.change_refused", extra=facts)
-        run.settled = True
+        run.settle()
         return Done()

@@ -128,7 +128,7 @@ class Runs:
         return self._ended(run, ended, kept)
 
     def _ended(self, run: Run, ending: Ending, result: str | None = None) -> Outcome:
-        run.change = ending
+        run.leave_to_writer(ending)
         if ending.how == "failed":
             facts = {"task": ending.task, "error": (ending.error or "").splitlines()[0][:300]}
             log.warning("reactive.failed", extra=facts)

@@ -280,8 +280,7 @@ class Transaction:
 
     def _committed(self) -> None:
         # At once: a run whose visit is gone and that is not settled looks like one that was called off.
-        self._run.settled = True
-        self._run.hold_at = float("inf")  # there is no visit any more that could be held
+        self._run.settle()
         crash_points.passed("transaction.committed")
 
     def _fenced(self) -> Fenced:
