@@ -14,8 +14,8 @@ from uuid import UUID
 
 import pytest
 
+from mainspring import clock
 from mainspring.cli import log
-from mainspring.kernel import clock
 from mainspring.kernel.outcome import DONE, Again, Done, Expired, Parked, Retry
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.suspended import running

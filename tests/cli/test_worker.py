@@ -16,12 +16,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from mainspring import clock
 from mainspring.cli import codes
 from mainspring.cli.child import Orders
 from mainspring.cli.supervisor import ProcessEnd, Supervisor
 from mainspring.cli.worker import SourceWatch
 from mainspring.db.database import Database
-from mainspring.kernel import clock
 from mainspring.kernel.lease.watchdog import Watchdog
 from mainspring.kernel.owned import Owned
 from mainspring.testing import wait_until

@@ -8,7 +8,7 @@ import mainspring
 import mainspring.errors
 import mainspring.reactive
 import mainspring.testing
-from mainspring.kernel.crash_points import STEPS
+from mainspring.crash_points import STEPS
 
 
 def test_the_names_of_the_package() -> None:

@@ -14,10 +14,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update
+from mainspring import Kind, Mainspring, RetryPolicy, Untouched, Update, crash_points
 from mainspring.entities import crawl
 from mainspring.jobs import operation
-from mainspring.kernel import crash_points
 
 FOLDER = Path(os.environ.get("CRASH_FOLDER", "."))
 PAGE = 20

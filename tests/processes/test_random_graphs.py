@@ -17,7 +17,7 @@ import pytest
 from process_scene import Scene
 from random_graph import decide, expected
 
-from mainspring.kernel import crash_points
+from mainspring import crash_points
 from mainspring.processes.structural.change import run_alone
 from mainspring.processes.structural.parked import Resolving
 from mainspring.processes.structural.request import (

@@ -14,8 +14,7 @@ import pytest
 
 from brokers import NatsServer
 from kafka_broker import KafkaBroker
-from mainspring import Mainspring
-from mainspring.kernel import crash_points
+from mainspring import Mainspring, crash_points
 from mainspring.sources import Advance, Enqueue, Put, Record
 from mainspring.testing import WorkerProcess, wait_until
 from mainspring.testing.idle import FAST_SETTINGS

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainspring import clock
 from mainspring.cli.visible import visible
-from mainspring.kernel import clock
 from mainspring.kernel.outcome import DONE
 from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mainspring import clock, crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedLine
@@ -38,8 +39,6 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     check_page,
-    clock,
-    crash_points,
     decoded,
     offer_visits,
     own_queue,

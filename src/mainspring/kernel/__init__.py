@@ -15,9 +15,7 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     offer.py                visits are added, or merged into those that are there
     functions/              functions of the schema that write visits, for layers' statements and for users
     statements.py           the statements of all rooms by name; makes declared queues known
-    clock.py                local time
     owned.py                what a worker owns and runs, and the database's time, for its loop and its heart
-    crash_points.py         the named steps at which tests observe a worker or kill it
     chores.py               what layers do now and then to their tables
     worker.py               puts the rooms together
 
@@ -25,8 +23,8 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     settle/   outcomes are written               lease/    who owns which shards, who is alive
     limits/   how much may run at once
 
-This file is the door: a layer imports the names below (and the modules `clock` and `crash_points`), and
-nothing behind them. They are imported when they are first asked for.
+This file is the door: a layer imports the names below, and nothing behind them. They are imported when
+they are first asked for.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 
+from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedLine
-from mainspring.kernel import clock
 from mainspring.kernel.layer import Chore
 from mainspring.kernel.tuning import DEFAULT
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from mainspring.kernel import clock
+from mainspring import clock
 from mainspring.kernel.visit import Position, Run, Visit
 
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.shared import PLAIN, SIDE, Haste, SharedConnections, SharedLine
-from mainspring.kernel import clock
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import Visit
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
 from mainspring.db.shared import Haste
-from mainspring.kernel import clock
 from mainspring.kernel.chores import run_chores, run_glances
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.errors import InvalidArguments, PromiseMisused
 from mainspring.failure_text import describe
@@ -32,7 +33,6 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     WorkerPort,
-    clock,
     judge,
 )
 from mainspring.processes.commit import waiting

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from mainspring.kernel import crash_points
-from mainspring.kernel.crash_points import STEPS, die_at
+from mainspring import crash_points
+from mainspring.crash_points import STEPS, die_at
 
 __all__ = ["STEPS", "SeenSteps", "die_at", "watch"]
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from mainspring import clock as moment
 from mainspring.entities.save import loop_guard
 from mainspring.entities.save.loop_guard import HOUR, WARN_AT, Busy
-from mainspring.kernel import clock as moment
 
 
 def test_the_thousandth_save_of_an_entity_in_an_hour_is_said_once(

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mainspring import Untouched, Update
+from mainspring import clock as moment
 from mainspring.db.shared import SharedConnections
 from mainspring.entities.declare.catalogue import CatalogueEntry
 from mainspring.entities.runtime import start
 from mainspring.entities.visit import system as ask
 from mainspring.entities.visit.system import changed_fields, is_concerned
-from mainspring.kernel import clock as moment
 from mainspring.kernel.port import WorkerPort
 from stages import Stages
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import mainspring.kernel.run.loop_watch
+from mainspring import clock
 from mainspring.db.session import Session
-from mainspring.kernel import clock
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.run.loop_watch import blamed

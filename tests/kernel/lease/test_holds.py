@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring import crash_points
 from mainspring.db.database import Database
-from mainspring.kernel import crash_points
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.settings import QueueSettings, WorkerSettings

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from mainspring import clock
 from mainspring.db.database import Connection, Database
-from mainspring.kernel import clock
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.intake import Room
 from mainspring.kernel.read.orders import ReadGroups

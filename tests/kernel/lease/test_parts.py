@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
+from mainspring import clock
 from mainspring.db.database import Database
-from mainspring.kernel import clock
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until

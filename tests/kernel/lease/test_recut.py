@@ -8,11 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, crash_points
 from mainspring.db.database import Database
 from mainspring.db.session import Session
 from mainspring.db.sql import Record, Statement, Values
-from mainspring.kernel import crash_points
 from mainspring.kernel.lease.bands import CLOSED, Code, code_of
 from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.loop_port import LoopPort

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mainspring.kernel import clock
+from mainspring import clock
 from mainspring.kernel.lease.watchdog import EXIT_CODE, Watchdog, read_mark
 from mainspring.kernel.owned import Owned
 

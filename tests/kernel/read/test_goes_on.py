@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring import clock
 from mainspring.db.database import Database
-from mainspring.kernel import clock
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
 from mainspring.kernel.read.orders import Cursor
 from mainspring.kernel.settings import WorkerSettings

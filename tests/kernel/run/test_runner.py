@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock
+from mainspring import clock
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.owned import Owned

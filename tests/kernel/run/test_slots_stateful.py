@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel import clock
+from mainspring import clock
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.tx import Tx
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
-from mainspring.kernel import clock
 
 # A worker's knowledge of the catalogue is at most this old (seconds).
 FRESH_SECONDS = 1.0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring import crash_points
 from mainspring.db.database import Connection
 from mainspring.db.tx import Tx
 from mainspring.entities.declare.consumer import Consumer
@@ -23,7 +24,7 @@ from mainspring.entities.declare.partial_model import model_of
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.state import Stored
 from mainspring.entities.statements import SQL
-from mainspring.kernel import Run, Verdict, crash_points, lock_visits
+from mainspring.kernel import Run, Verdict, lock_visits
 
 
 class WaitingEvent(NamedTuple):

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import NamedTuple
 
+from mainspring import crash_points
 from mainspring.db.batcher import Batcher
 from mainspring.db.shared import SharedLine
 from mainspring.entities.declare.consumer import AwayTarget, Consumer, ManySink
@@ -35,7 +36,6 @@ from mainspring.kernel import (
     QueueSettings,
     Run,
     Visit,
-    crash_points,
 )
 
 log = logging.getLogger("mainspring")

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from mainspring import clock
 from mainspring.entities.declare.outcome import check_visit_time
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.remote.items import (
@@ -31,7 +32,6 @@ from mainspring.entities.remote.standing import AT_ONCE, AskRecord, Fault
 from mainspring.entities.source.loader import Picture
 from mainspring.errors import EndpointAway, InvalidTime
 from mainspring.failure_text import clean_text
-from mainspring.kernel import clock
 
 QUESTIONS = 100  # in a call
 # So many entities that broke their service by a question are remembered, and asked about no more.

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring import clock
 from mainspring.entities.declare.consumer import ManySink, relay_queue
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
@@ -30,7 +31,6 @@ from mainspring.entities.remote.items import (
 from mainspring.entities.remote.peer import CALL_BYTES, StagePeer
 from mainspring.entities.remote.peers import Peers
 from mainspring.errors import EventRefused, InvalidAnswer, PutOff, StageFailed
-from mainspring.kernel import clock
 
 ENTITIES = 50  # in a call
 

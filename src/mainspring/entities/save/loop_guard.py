@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mainspring.kernel import clock
+from mainspring import clock
 
 QUIET_HOPS = 8
 MOST_HOPS = 100

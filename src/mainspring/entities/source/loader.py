@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.batcher import AfterFailure, Batcher
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
@@ -29,7 +30,7 @@ from mainspring.entities.declare.state import Stored
 from mainspring.entities.offers import StageOffer
 from mainspring.entities.source.rows import LOCAL_PRINTING, Loaded, Source
 from mainspring.entities.statements import SQL
-from mainspring.kernel import Run, Visit, clock, shard_of
+from mainspring.kernel import Run, Visit, shard_of
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, object]).decode

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring import clock
 from mainspring.entities.declare.catalogue import Catalogue, CatalogueEntry, Known
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.outcome import at_moment, check_visit_time, now
@@ -26,7 +27,7 @@ from mainspring.entities.offers import CRAWL_PRIORITY, Offering, StageOffer
 from mainspring.entities.source.loader import Loader, Picture
 from mainspring.errors import MainspringError
 from mainspring.failure_text import clean_text
-from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit, clock
+from mainspring.kernel import DEFAULT_PRIORITY, Done, Outcome, Run, Visit
 from mainspring.shape import shape
 
 log = logging.getLogger("mainspring")

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from mainspring import crash_points
 from mainspring.db.database import Database
 from mainspring.db.session import Session
-from mainspring.kernel import crash_points
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import token
 

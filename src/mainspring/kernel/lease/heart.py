@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from uuid import UUID, uuid4
 
+from mainspring import clock, crash_points
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.session import Session
 from mainspring.db.sql import as_rows
-from mainspring.kernel import clock, crash_points
 from mainspring.kernel.endpoint import AwayNews
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death, free_leases

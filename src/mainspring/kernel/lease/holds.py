@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from mainspring import clock, crash_points
 from mainspring.db.session import Session
 from mainspring.db.sql import numbers
-from mainspring.kernel import clock, crash_points
 from mainspring.kernel.layer import HeldVisit, NewlyParked
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.owned import Owned

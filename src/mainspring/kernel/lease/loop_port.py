@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from mainspring import clock
 from mainspring.db.sql import Steps
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock
 from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked
 from mainspring.kernel.limits.turns import Turn
 from mainspring.kernel.owned import Owned

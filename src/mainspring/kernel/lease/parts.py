@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import psycopg
 
+from mainspring import clock
 from mainspring.db.session import Session
-from mainspring.kernel import clock
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.limits.bucket import Part, QueueLimits, next_part
 from mainspring.kernel.owned import Owned

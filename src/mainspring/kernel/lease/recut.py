@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from mainspring import clock, crash_points
 from mainspring.db.sql import as_rows
-from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease.bands import CLOSED, WHOLE, Cut, Piece, band_name, bands_for, planned
 from mainspring.kernel.lease.pool_view import PoolView
 from mainspring.kernel.lease.sharing import Lease

@@ -14,9 +14,9 @@ from functools import cache
 from typing import NamedTuple
 from uuid import UUID
 
+from mainspring import clock, crash_points
 from mainspring.db.session import Session
 from mainspring.errors import MixedPool
-from mainspring.kernel import clock, crash_points
 from mainspring.kernel.lease import recut
 from mainspring.kernel.lease.bands import Code, Piece, must_yield, turns_of
 from mainspring.kernel.lease.dead import declare_dead

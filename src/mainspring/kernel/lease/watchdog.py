@@ -16,7 +16,7 @@ import struct
 import threading
 from uuid import UUID
 
-from mainspring.kernel import clock
+from mainspring import clock
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.tuning import LEASE
 

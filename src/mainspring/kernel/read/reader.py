@@ -15,10 +15,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from mainspring import clock, crash_points
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import for_ever
 from mainspring.db.shared import SharedLine
-from mainspring.kernel import clock, crash_points
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.intake import Intake, by_level

@@ -15,8 +15,8 @@ import threading
 import traceback
 from pathlib import Path
 
+from mainspring import clock
 from mainspring.failure_text import ENGINE
-from mainspring.kernel import clock
 from mainspring.kernel.tuning import LEASE
 
 log = logging.getLogger("mainspring")

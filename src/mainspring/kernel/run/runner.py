@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from mainspring.kernel import clock, crash_points
+from mainspring import clock, crash_points
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error

@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
-from mainspring.kernel import crash_points
+from mainspring import crash_points
 from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.visit import Run
 

@@ -21,10 +21,10 @@ from typing import Protocol
 
 import asyncpg
 
+from mainspring import crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection
 from mainspring.db.reconnecting import for_ever
-from mainspring.kernel import crash_points
 from mainspring.kernel.outcome import Outcome, Writer
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import (

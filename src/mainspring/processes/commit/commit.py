@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.database import Connection
 from mainspring.db.sql import Steps, as_rows, documents, numbers, rows, texts, words
 from mainspring.db.sql import run as execute
@@ -31,7 +32,6 @@ from mainspring.kernel import (
     SettleAnswer,
     Verdict,
     WorkerPort,
-    clock,
     in_order,
     settle_values,
 )

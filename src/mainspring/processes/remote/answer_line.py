@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from mainspring import crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments, NotDone
-from mainspring.kernel import RetryPolicy, crash_points
+from mainspring.kernel import RetryPolicy
 from mainspring.processes.commit.batch import NotSettled, Torn
 from mainspring.processes.commit.commit import BATCH, WIDE, WIDEST
 from mainspring.processes.remote import settling

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeVar
 
+from mainspring import crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.sql import Steps
-from mainspring.kernel import Run, Sleeper, crash_points
+from mainspring.kernel import Run, Sleeper
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.failure_text import clean_text
@@ -24,7 +25,6 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     SettleAnswer,
-    clock,
     lock_steps,
     settle_values,
 )

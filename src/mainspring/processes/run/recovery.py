@@ -16,6 +16,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidSetting, WorkTimeout
 from mainspring.kernel import (
@@ -28,7 +29,6 @@ from mainspring.kernel import (
     Run,
     Visit,
     WorkerPort,
-    clock,
     judge,
     new_id,
 )

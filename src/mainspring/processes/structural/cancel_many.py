@@ -17,6 +17,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import Fenced
@@ -26,7 +27,6 @@ from mainspring.kernel import (
     Run,
     SettleAnswer,
     WorkerPort,
-    clock,
     in_order,
     settle_values,
 )

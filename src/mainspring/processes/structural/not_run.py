@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.kernel import Retry, Run, clock
+from mainspring import clock
+from mainspring.kernel import Retry, Run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.commit.visits import payload_of

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import asyncpg
 import msgspec
 
+from mainspring import crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection
 from mainspring.db.shared import SharedLine
 from mainspring.errors import DatabaseUnavailable, MissingRights, QueueFull
-from mainspring.kernel import crash_points
 from mainspring.sources.apply.effects import BatchEffects, Host
 from mainspring.sources.apply.mapping import BadRecord, Mapped, bad_record
 from mainspring.sources.declare.source import RecordSource

@@ -22,10 +22,11 @@ from uuid import UUID
 import msgspec
 import psycopg
 
+from mainspring import clock, crash_points
 from mainspring.db.sql import Steps
 from mainspring.db.tx import AsyncConnection, PsycopgTx, SyncConnection, SyncTx
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
-from mainspring.kernel import KERNEL_SQL, Done, Run, clock, crash_points, in_order, settle_arguments
+from mainspring.kernel import KERNEL_SQL, Done, Run, in_order, settle_arguments
 from mainspring.tasks.run.connections import Connections, unsettled_values
 
 log = logging.getLogger("mainspring")
