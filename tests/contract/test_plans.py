@@ -419,6 +419,6 @@ async def test_the_readers_connection_has_the_settings_that_pin_its_plans(app: M
             name: await connection.fetchval("select current_setting($1)", name)
             for name in READS_IN_ORDER
         }
-    await worker._port.close()
+    await worker.port.close()
 
     assert found == READS_IN_ORDER

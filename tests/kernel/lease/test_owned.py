@@ -120,7 +120,7 @@ async def test_a_page_sent_before_a_change_of_shards_is_not_taken_in(
         assert worker.buffer.known_keys == set()
 
         await worker.reader._read(intake.due(clock.local(), room))
-    await worker._port.close()
+    await worker.port.close()
 
     assert worker.buffer.known_keys == {("ring", "a")}
     worker.runner.close()
@@ -154,7 +154,7 @@ async def test_a_page_of_a_group_sent_before_a_change_of_shards_is_not_taken_in(
     assert worker.buffer.known_keys == set()
 
     await worker.reader._read_groups(ReadGroups([("ring", "g")]))
-    await worker._port.close()
+    await worker.port.close()
 
     assert worker.buffer.known_keys == {("ring", "a"), ("ring", "b")}
     worker.runner.close()
