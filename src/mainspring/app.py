@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
+from mainspring.db.caller import Caller, SyncCaller
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
 from mainspring.db.schema import migrate
-from mainspring.db.tx import AnyConnection
 from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
@@ -531,8 +531,16 @@ class Mainspring(DatabaseHost, Advancing):
         """Create or upgrade the schema; answers the numbers of the migrations applied."""
         return await asyncio.to_thread(self.migrate_sync)
 
-    def migrate_sync(self) -> list[int]:
-        """The same for code that is not async."""
+    def migrate_sync(self, *, on: SyncCaller | None = None) -> list[int]:
+        """The same for code that is not async.
+
+        `on`: your own connection (psycopg, SQLAlchemy, Django); the schema, without the triggers of
+        kinds, is made in its transaction, as part of a migration of your own tool.
+        """
+        if on is not None:
+            from mainspring.db.schema.migrate_on import migrate_on
+
+            return migrate_on(on)
         from mainspring.assembly import declared
         from mainspring.entities.install import install_kinds
 
@@ -573,7 +581,7 @@ class Mainspring(DatabaseHost, Advancing):
         return await self.find_task(name).enqueue(**arguments)
 
     async def enqueue_many(
-        self, calls: Iterable[Call[Any]], *, on: AnyConnection | None = None
+        self, calls: Iterable[Call[Any]], *, on: Caller | None = None
     ) -> list[Handle[Any]]:
         """Enqueue calls of any tasks, made with `task.bind(...)`: all or none."""
         listed = list(calls)

@@ -102,7 +102,7 @@ async def test_a_document_can_be_written_in_ones_own_transaction(
     stages: Stages, drafts: Documents
 ) -> None:
     async with await psycopg.AsyncConnection.connect(stages.url) as own:
-        await drafts.put("a", Draft("mine"), connection=own)
+        await drafts.put("a", Draft("mine"), on=own)
         assert await drafts.get("a") is None
         await own.rollback()
 

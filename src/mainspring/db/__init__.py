@@ -4,6 +4,7 @@ Knows nothing of visits; everything above may import it.
 
 batcher.py       many callers, one statement
 database.py      an address that was checked, and connections to it
+home.py          whether a connection of a caller's leads to the application's own database
 idle.py          connections that are kept for the next one who needs them
 pool.py          the application's pool of connections
 reconnecting.py  what goes on through an outage: connections, loops, a worker's start
@@ -12,6 +13,7 @@ session.py       the connection of one thread, opened again when it breaks
 sql.py           statements from files, values as text, and generators of statements without I/O
 tx.py            statements with types, on a connection of any driver; the engine's own connection
 
+caller/   a caller's own transaction, of whatever library
 connect/  one connection, whatever the network does
 schema/   migrations, functions, rights of roles
 """

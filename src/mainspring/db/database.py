@@ -31,6 +31,7 @@ from mainspring.db.connect.address import (
 from mainspring.db.connect.options import options_of
 from mainspring.db.connect.settings import CLIENT, ENGINE, ENGINE_LOCAL, LINE
 from mainspring.db.connect.tries import Tries
+from mainspring.db.home import Home
 from mainspring.db.tx import AsyncConnection, SyncConnection
 from mainspring.db.tx import Connection as Connection
 from mainspring.errors import UnsupportedServer
@@ -54,6 +55,9 @@ class Database:
     on_windows: bool = False  # the server is
     # How the role enqueues: it reads and writes visits ("all"), inserts new ones ("fresh"), or neither.
     enqueues: str = "all"
+    home: Home = field(
+        default_factory=Home, repr=False, compare=False
+    )  # who leads here, of callers
 
     @property
     def shown(self) -> str:

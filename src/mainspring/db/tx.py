@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, TypeV
 import asyncpg
 import psycopg
 from psycopg import rows as factories
+from psycopg.adapt import AdaptersMap
 
 from mainspring.db.connect.settings import ENGINE_LOCAL
 from mainspring.db.sql import CopyStep, Record, Statement, Step, Steps, Values
@@ -28,10 +29,28 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
+UTF8 = ("utf-8", "utf8")
+
 # psycopg connections, whatever rows their users want of them.
 SyncConnection: TypeAlias = psycopg.Connection[Any]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[Any]
 AnyConnection: TypeAlias = SyncConnection | AsyncConnection
+
+# What a caller has registered on a connection (Django does) changes neither what is written nor what is
+# read. asyncpg has no such way: no statement for callers hands it JSON but as text.
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+
+
+class _Cursor(psycopg.Cursor[tuple[Any, ...]]):
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _ADAPTERS
+
+
+class _AsyncCursor(psycopg.AsyncCursor[tuple[Any, ...]]):
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _ADAPTERS
 
 
 class Tx:
@@ -182,6 +201,11 @@ class AsyncpgTx(Tx):
     async def copy(self, step: CopyStep) -> None:
         await _copy(self._connection, step)
 
+    @property
+    def copies_text(self) -> bool:
+        """Whether copied texts are read as UTF-8: they have the encoding of the connection."""
+        return str(self._connection.get_settings().client_encoding).lower() in UTF8
+
 
 class PsycopgTx(Tx):
     """A caller's async psycopg connection, in the transaction that it has open."""
@@ -189,8 +213,13 @@ class PsycopgTx(Tx):
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
+    @property
+    def copies_text(self) -> bool:
+        """Whether copied texts are read as UTF-8: they have the encoding of the connection."""
+        return self._connection.info.encoding in UTF8
+
     async def send(self, statement: Statement, values: Values) -> Sequence[Record]:
-        async with self._connection.cursor(row_factory=factories.tuple_row) as cursor:
+        async with _AsyncCursor(self._connection, row_factory=factories.tuple_row) as cursor:
             await cursor.execute(statement.text, values)
             return await cursor.fetchall() if cursor.description else ()
 
@@ -206,9 +235,14 @@ class SyncTx:
     def __init__(self, connection: SyncConnection) -> None:
         self._connection = connection
 
+    @property
+    def copies_text(self) -> bool:
+        """Whether copied texts are read as UTF-8: they have the encoding of the connection."""
+        return self._connection.info.encoding in UTF8
+
     def send(self, statement: Statement, values: Values) -> Sequence[Record]:
         """Run a statement; returns its rows as tuples."""
-        with self._connection.cursor(row_factory=factories.tuple_row) as cursor:
+        with _Cursor(self._connection, row_factory=factories.tuple_row) as cursor:
             cursor.execute(statement.text, values)
             return cursor.fetchall() if cursor.description else ()
 

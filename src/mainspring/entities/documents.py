@@ -15,8 +15,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias
 
 import msgspec
 
+from mainspring.db.caller import Caller
 from mainspring.db.tx import Tx
-from mainspring.entities.declare.declared_kind import CallerConnection
 from mainspring.entities.kind import E, Kind
 from mainspring.entities.outside.queue import asked
 from mainspring.entities.statements import SQL
@@ -34,21 +34,19 @@ class Document(NamedTuple):
 class Documents(Kind[E], Generic[E]):
     """A kind of managed documents."""
 
-    async def put(self, id: object, value: E, *, connection: CallerConnection | None = None) -> int:
+    async def put(self, id: object, value: E, *, on: Caller | None = None) -> int:
         """Create the document, or overwrite it whatever it is; returns its version.
 
-        `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
+        `on`: your own connection or session; the call is part of its transaction.
         """
         key, body = self.key_of(id), self._body(value)
-        async with asked(self, connection, id=key) as tx:
+        async with asked(self, on, "put", id=key) as tx:
             return await tx.one(SQL["put_document"], int, kind=self.name, id=key, body=body)
 
-    async def get(
-        self, id: object, *, connection: CallerConnection | None = None
-    ) -> tuple[E, int] | None:
+    async def get(self, id: object, *, on: Caller | None = None) -> tuple[E, int] | None:
         """The document and its version; None if there is none."""
         key = self.key_of(id)
-        async with asked(self, connection, id=key) as tx:
+        async with asked(self, on, "get", id=key) as tx:
             found = await tx.first(SQL["get_document"], Document, kind=self.name, id=key)
         return None if found is None else (self.model.decode_json(found.body), found.version)
 
@@ -58,13 +56,13 @@ class Documents(Kind[E], Generic[E]):
         value: E,
         version: int,
         *,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Replace the document if it still has this version (0: create it if there is none)."""
         if isinstance(version, bool) or not isinstance(version, int) or version < 0:
             raise InvalidSetting(f"version must be one that get() answered, or 0, got {version!r}")
         values = {"kind": self.name, "id": self.key_of(id), "body": self._body(value)}
-        async with asked(self, connection, id=values["id"]) as tx:
+        async with asked(self, on, "replace", id=values["id"]) as tx:
             if version:
                 made = await tx.first(SQL["replace_document"], int, version=version, **values)
             else:
@@ -76,11 +74,11 @@ class Documents(Kind[E], Generic[E]):
         id: object,
         *,
         version: int | None = None,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Delete the document, with `version` only if it still has that; whether it was there."""
         key = self.key_of(id)
-        async with asked(self, connection, id=key) as tx:
+        async with asked(self, on, "delete", id=key) as tx:
             gone = await tx.first(
                 SQL["delete_document"], int, kind=self.name, id=key, version=version
             )

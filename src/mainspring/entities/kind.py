@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
 
+from mainspring.db.caller import Caller
 from mainspring.db.database import Connection
 from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.announce import announce, announce_sync
@@ -17,7 +18,7 @@ from mainspring.entities.declare import catalogue
 from mainspring.entities.declare import stage as stages
 from mainspring.entities.declare.consumer import ManySink, Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
-from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, KindHost
+from mainspring.entities.declare.declared_kind import DeclaredKind, KindHost
 from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import KindSettings
@@ -217,18 +218,18 @@ class Kind(DeclaredKind, Generic[E]):
         *,
         stage: str | None = None,
         at: datetime | None = None,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Offer an entity to a stage, or (without one) to be asked about by all of them (S20).
 
         `at`: a time; an earlier one that stands wins. True if the entity was not in the queue, or is
         now due earlier. A run under way is followed by another in any case.
         """
-        return await queue.offer(self, id, stage, at, connection)
+        return await queue.offer(self, id, stage, at, on)
 
-    async def check(self, id: object, *, connection: CallerConnection | None = None) -> list[Entry]:
+    async def check(self, id: object, *, on: Caller | None = None) -> list[Entry]:
         """In which queues an entity is, and when it is due there."""
-        return await queue.check(self, id, connection)
+        return await queue.check(self, id, on)
 
     async def peek(
         self,
@@ -236,10 +237,10 @@ class Kind(DeclaredKind, Generic[E]):
         limit: int = 100,
         *,
         crawl: bool = False,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> list[Peeked]:
         """The first entities of a stage's queue (None: the system's), live or of the crawl."""
-        return await queue.peek(self, stage, limit, crawl, connection)
+        return await queue.peek(self, stage, limit, crawl, on)
 
     async def delete_visit(
         self,
@@ -248,14 +249,14 @@ class Kind(DeclaredKind, Generic[E]):
         *,
         crawl: bool = False,
         force: bool = False,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Take an entity out of a stage's queue, its timer with it; whether it was there.
 
         The result of a run under way is dropped. The system's entry needs `force`: it may carry a
         change that no stage has seen.
         """
-        return await queue.delete(self, id, stage, crawl, force, connection)
+        return await queue.delete(self, id, stage, crawl, force, on)
 
     async def crawl(
         self,
@@ -304,10 +305,10 @@ class Kind(DeclaredKind, Generic[E]):
     # -- states from outside
 
     async def state(
-        self, stage: str | stages.Stage, id: object, *, connection: CallerConnection | None = None
+        self, stage: str | stages.Stage, id: object, *, on: Caller | None = None
     ) -> tuple[Any, int]:
         """A stage's private state of an entity and its version; (None, 0) if there is none."""
-        return await read_state(self, stage, id, connection)
+        return await read_state(self, stage, id, on)
 
     async def set_state(
         self,
@@ -316,14 +317,14 @@ class Kind(DeclaredKind, Generic[E]):
         value: object,
         version: int,
         *,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Replace a stage's state, if it still has the version that `state` answered (S11).
 
         True if it was replaced: the stage is then asked again. False if somebody was faster: read
-        it again. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
+        it again. `on`: your own connection or session; the call is part of its transaction.
         """
-        return await set_state(self, stage, id, value, version, connection)
+        return await set_state(self, stage, id, value, version, on)
 
     # -- writes from outside
 
@@ -353,36 +354,36 @@ class Kind(DeclaredKind, Generic[E]):
         ids: object,
         *,
         fields: Iterable[str] | None = None,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> int:
         """Say that entities changed, where no trigger does: the stages are asked about them.
 
         `ids`: a list of ids. `fields`: which fields changed; None: unknown, so every stage is
-        asked. `connection`: your own (psycopg or asyncpg); the call is part of its transaction.
+        asked. `on`: your own connection or session; the call is part of its transaction.
         Answers how many visits were offered.
         """
-        return await announce(self, self._texts(ids), "changed", fields, connection)
+        return await announce(self, self._texts(ids), "changed", fields, on)
 
     def changed_sync(
         self,
         ids: object,
         *,
         fields: Iterable[str] | None = None,
-        connection: CallerConnection | None = None,
+        on: Caller | None = None,
     ) -> int:
         """The same for code that is not async."""
-        return announce_sync(self, self._texts(ids), "changed", fields, connection)
+        return announce_sync(self, self._texts(ids), "changed", fields, on)
 
-    async def deleted(self, ids: object, *, connection: CallerConnection | None = None) -> int:
+    async def deleted(self, ids: object, *, on: Caller | None = None) -> int:
         """Say that entities were deleted, where no trigger does: their visits and states end.
 
         Answers how many entities had any.
         """
-        return await announce(self, self._texts(ids), "deleted", None, connection)
+        return await announce(self, self._texts(ids), "deleted", None, on)
 
-    def deleted_sync(self, ids: object, *, connection: CallerConnection | None = None) -> int:
+    def deleted_sync(self, ids: object, *, on: Caller | None = None) -> int:
         """The same for code that is not async."""
-        return announce_sync(self, self._texts(ids), "deleted", None, connection)
+        return announce_sync(self, self._texts(ids), "deleted", None, on)
 
     def _texts(self, ids: object) -> list[str]:
         many: Iterable[object] = ids if isinstance(ids, list | set | frozenset) else [ids]

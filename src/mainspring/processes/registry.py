@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
-import psycopg
 
+from mainspring.db.caller import Caller, Verb, tx_on, tx_on_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.shared import SharedLine
 from mainspring.db.sql import Steps
-from mainspring.db.tx import PsycopgTx, SyncTx
+from mainspring.db.tx import SyncTx
 from mainspring.declaring import check_settings, in_seconds, name_of
 from mainspring.errors import (
     DuplicateTask,
@@ -47,6 +47,7 @@ from mainspring.tasks.run.queue import never_run, queue_settings
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+START, SIGNAL, CANCEL = "start", "signal", "cancel"
 
 
 class Application(Protocol):
@@ -180,24 +181,15 @@ class Registry:
     async def start_process(
         self, process: Process[P, R], args: str, options: StartOptions
     ) -> ProcessHandle[R]:
-        if isinstance(options.on, psycopg.Connection):
-            raise InvalidSetting(
-                "a sync psycopg connection was given to an async start; use start_sync, "
-                "or an AsyncConnection"
-            )
         database = await self._app.database()
         steps = self._start(process, args, options, database.shard_count)
-        return self._started(process, await self.run_steps(steps, options.on))
+        return self._started(process, await self._run_on(options.on, steps, START))
 
     def start_process_sync(
         self, process: Process[P, R], args: str, options: StartOptions
     ) -> ProcessHandle[R]:
-        if isinstance(options.on, psycopg.AsyncConnection):
-            raise InvalidSetting(
-                "an async psycopg connection was given to start_sync; await start instead"
-            )
         steps = self._start(process, args, options, self._app.database_sync().shard_count)
-        return self._started(process, self.run_steps_sync(steps, options.on))
+        return self._started(process, self._run_on_sync(options.on, steps, START))
 
     def _start(
         self, process: Process[P, R], args: str, options: StartOptions, shard_count: int
@@ -228,17 +220,13 @@ class Registry:
             found = SyncTx(connection).first(SQL["read_process"], ProcessOutcome, id=id)
         return self._found(type, found)
 
-    async def send_signal(
-        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[object] | None
-    ) -> bool:
+    async def send_signal(self, process_id: str, sent: Sent, on: Caller | None) -> bool:
         database = await self._app.database()
-        return await self.run_steps(self._send(process_id, sent, database.shard_count), on)
+        return await self._run_on(on, self._send(process_id, sent, database.shard_count), SIGNAL)
 
-    def send_signal_sync(
-        self, process_id: str, sent: Sent, on: psycopg.Connection[object] | None
-    ) -> bool:
+    def send_signal_sync(self, process_id: str, sent: Sent, on: Caller | None) -> bool:
         shard_count = self._app.database_sync().shard_count
-        return self.run_steps_sync(self._send(process_id, sent, shard_count), on)
+        return self._run_on_sync(on, self._send(process_id, sent, shard_count), SIGNAL)
 
     def _send(self, process_id: str, sent: Sent, shard_count: int) -> Steps[bool]:
         signal = sent.signal if isinstance(sent.signal, Signal) else self.find_signal(sent.signal)
@@ -258,35 +246,35 @@ class Registry:
         except KeyError:
             raise UnknownSignal(name, self.signals) from None
 
-    async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[object] | None, *, compensate: bool
-    ) -> None:
+    async def request_cancel(self, process_id: str, on: Caller | None, *, compensate: bool) -> None:
         database = await self._app.database()
         visit = request_cancel(process_id, compensate=compensate)
-        await self.run_steps(request_steps([visit], database.shard_count), on)
+        await self._run_on(on, request_steps([visit], database.shard_count), CANCEL)
 
-    def request_cancel_sync(
-        self, process_id: str, on: psycopg.Connection[object] | None, *, compensate: bool
-    ) -> None:
+    def request_cancel_sync(self, process_id: str, on: Caller | None, *, compensate: bool) -> None:
         shard_count = self._app.database_sync().shard_count
         visit = request_cancel(process_id, compensate=compensate)
-        self.run_steps_sync(request_steps([visit], shard_count), on)
+        self._run_on_sync(on, request_steps([visit], shard_count), CANCEL)
 
-    async def run_steps(
-        self, steps: Steps[T], on: psycopg.AsyncConnection[object] | None = None
-    ) -> T:
-        """On the caller's connection, or on one of our own, in a transaction."""
-        if on is not None:
-            return await PsycopgTx(on).follow(steps)
+    async def run_steps(self, steps: Steps[T]) -> T:
+        """On a connection of our own, in a transaction."""
         pool = await self._app.pool()
         async with pool.connection(transaction=True) as connection:
             return await connection.follow(steps)
 
-    def run_steps_sync(self, steps: Steps[T], on: psycopg.Connection[object] | None = None) -> T:
-        if on is not None:
-            return SyncTx(on).follow(steps)
+    def run_steps_sync(self, steps: Steps[T]) -> T:
         with self._app.sync_pool().connection() as connection:
             return SyncTx(connection).follow(steps)
+
+    async def _run_on(self, on: Caller | None, steps: Steps[T], verb: str) -> T:
+        """In the caller's transaction, or in one of our own."""
+        pool = await self._app.pool()
+        async with tx_on(on, pool, Verb(verb, f"{verb}_sync")) as tx:
+            return await tx.follow(steps)
+
+    def _run_on_sync(self, on: Caller | None, steps: Steps[T], verb: str) -> T:
+        with tx_on_sync(on, self._app.sync_pool(), Verb(f"{verb}_sync", verb)) as tx:
+            return tx.follow(steps)
 
     def _found(self, type: str, process: ProcessOutcome | None) -> Found:
         if process is None:

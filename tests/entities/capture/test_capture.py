@@ -209,11 +209,11 @@ async def test_changes_can_be_announced_by_a_call_in_the_writers_transaction(
     assert offered(stages) == {}
 
     with psycopg.connect(stages.url) as own:
-        listing.changed_sync([1, 2], fields=["price"], connection=own)
+        listing.changed_sync([1, 2], fields=["price"], on=own)
         assert stages.queues() == []
         own.commit()
     async with await psycopg.AsyncConnection.connect(stages.url) as own:
-        await listing.changed([2], fields=["title"], connection=own)
+        await listing.changed([2], fields=["title"], on=own)
     await listing.changed("003")
     stages.query("select mainspring.changed('listing', array['1', '+1'], array['note'])")
 

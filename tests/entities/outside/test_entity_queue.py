@@ -191,8 +191,8 @@ async def test_the_same_in_sql(listing, stages):
 async def test_an_offer_is_part_of_the_callers_transaction(listing, stages):
     """S20"""
     async with await psycopg.AsyncConnection.connect(stages.url) as connection:
-        assert await listing.offer(1, stage="Look", connection=connection) is True
-        assert len(await listing.check(1, connection=connection)) == 1
+        assert await listing.offer(1, stage="Look", on=connection) is True
+        assert len(await listing.check(1, on=connection)) == 1
         await connection.rollback()
 
     assert stages.queues() == []

@@ -86,14 +86,14 @@ async def test_it_is_part_of_the_callers_transaction(
     """S11: in the caller's own transaction, together with what else it writes."""
     if driver == "psycopg":
         async with await psycopg.AsyncConnection.connect(stages.url) as connection:
-            assert await listing.set_state("Spend", 1, Budget(2), 0, connection=connection)
-            assert (await listing.state("Spend", 1, connection=connection))[0] == Budget(2)
+            assert await listing.set_state("Spend", 1, Budget(2), 0, on=connection)
+            assert (await listing.state("Spend", 1, on=connection))[0] == Budget(2)
             await connection.rollback()
     else:
         own = await asyncpg.connect(stages.url)
         transaction = own.transaction()
         await transaction.start()
-        assert await listing.set_state("Spend", 1, Budget(2), 0, connection=own)
+        assert await listing.set_state("Spend", 1, Budget(2), 0, on=own)
         await transaction.rollback()
         await own.close()
 

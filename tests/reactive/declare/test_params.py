@@ -186,11 +186,11 @@ async def test_a_connection_of_the_wrong_kind_is_named(
 ) -> None:
     with (
         psycopg.connect(base.url) as connection,
-        pytest.raises(InvalidSetting, match=r"sync psycopg connection.*advance_sync"),
+        pytest.raises(InvalidSetting, match=r"a sync connection .*use advance_sync"),
     ):
         await app.advance(orders, day(1), on=connection)
     async with await psycopg.AsyncConnection.connect(base.url) as connection:
-        with pytest.raises(InvalidSetting, match=r"async psycopg connection.*await advance"):
+        with pytest.raises(InvalidSetting, match=r"an async connection .*await advance"):
             app.advance_sync(orders, day(1), on=connection)
 
 

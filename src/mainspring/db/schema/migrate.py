@@ -96,7 +96,12 @@ def script(after: int = 0, more: str = "") -> str:
     """All SQL that `migrate` would run from migration `after` on, for other tools to apply: one
     transaction,
     which refuses to begin where it does not fit. `more` is run at its end."""
-    parts = [_BEGIN.replace("%after%", str(after)), _LEDGER]
+    return "\n".join([_HEAD, body(after), more, "commit;\n"])
+
+
+def body(after: int) -> str:
+    """The same without the transaction around it."""
+    parts = [_FIT.replace("%after%", str(after)), _LEDGER]
     for migration in migrations():
         if migration.number > after:
             parts.append(f"-- {migration.number:04} {migration.name}\n{migration.text}")
@@ -104,13 +109,13 @@ def script(after: int = 0, more: str = "") -> str:
                 "insert into mainspring.migration (number, name) "
                 f"values ({migration.number}, '{migration.name}');\n"
             )
-    return "\n".join([*parts, functions(), _LEASES, more, "commit;\n"])
+    return "\n".join([*parts, functions(), _LEASES])
 
 
-_BEGIN = """-- Apply as the owner of schema mainspring, and stop at the first error:
+_HEAD = """-- Apply as the owner of schema mainspring, and stop at the first error:
 -- psql -v ON_ERROR_STOP=1 -f this_file
-begin;
-set local statement_timeout = 0;
+begin;"""
+_FIT = """set local statement_timeout = 0;
 set local lock_timeout = '10s';
 do $$
 declare

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 import asyncpg
 import psycopg
 
-from mainspring.db.tx import SyncTx
-from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, tx_on
+from mainspring.db.caller import Caller, Verb, tx_on, tx_on_sync
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.ids import refused
 from mainspring.entities.statements import SQL
-from mainspring.errors import InvalidSetting, MainspringError, UnknownKind
+from mainspring.errors import MainspringError, UnknownKind
 
 
 async def announce(
@@ -24,15 +24,12 @@ async def announce(
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
-    connection: CallerConnection | None,
+    on: Caller | None,
 ) -> int:
     """Run the function `what` ('changed' or 'deleted') on someone's connection, or on one of ours."""
-    if isinstance(connection, psycopg.Connection):
-        raise InvalidSetting(
-            f"a sync psycopg connection was given to {what}; use {what}_sync, or an AsyncConnection"
-        )
+    verb, pool = Verb(what, f"{what}_sync"), await kind.host.pool()
     try:
-        async with tx_on(kind.host, connection) as tx:
+        async with tx_on(on, pool, verb, transaction=False) as tx:
             return await tx.one(SQL[what], int, **_values(kind, keys, what, fields))
     except (asyncpg.PostgresError, psycopg.Error) as error:
         raise _explained(kind, keys, error) from error
@@ -43,20 +40,14 @@ def announce_sync(
     keys: Sequence[str],
     what: str,
     fields: Iterable[str] | None,
-    connection: CallerConnection | None,
+    on: Caller | None,
 ) -> int:
     """The same for code that is not async."""
     values = _values(kind, keys, what, fields)
-    if connection is not None and not isinstance(connection, psycopg.Connection):
-        raise InvalidSetting(
-            f"{what}_sync needs a psycopg Connection, got {type(connection).__name__}; "
-            f"await {what} instead"
-        )
+    verb = Verb(f"{what}_sync", what)
     try:
-        if connection is not None:
-            return SyncTx(connection).one(SQL[what], int, **values)
-        with kind.host.sync_pool().connection() as own:
-            return SyncTx(own).one(SQL[what], int, **values)
+        with tx_on_sync(on, kind.host.sync_pool(), verb) as tx:
+            return tx.one(SQL[what], int, **values)
     except psycopg.Error as error:
         raise _explained(kind, keys, error) from error
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeAlias
-
-import asyncpg
-import psycopg
+from typing import Any, Protocol
 
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
-from mainspring.db.tx import AsyncpgTx, PsycopgTx, Tx
 from mainspring.entities.declare.consumer import Consumer, consumers
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec, id_text, typed_id
 from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.stage import Stage
-from mainspring.errors import InvalidKind, InvalidSetting
-
-CallerConnection: TypeAlias = (
-    asyncpg.Connection | psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
-)
+from mainspring.errors import InvalidKind
 
 
 class KindHost(Protocol):
@@ -31,20 +21,6 @@ class KindHost(Protocol):
     async def database(self) -> Database: ...
     async def pool(self) -> AsyncPool: ...
     def sync_pool(self) -> SyncPool: ...
-
-
-@asynccontextmanager
-async def tx_on(host: KindHost, connection: CallerConnection | None) -> AsyncIterator[Tx]:
-    """The transaction of a caller's own connection, or a connection of ours."""
-    if connection is None:
-        async with (await host.pool()).connection() as own:
-            yield own
-    elif isinstance(connection, psycopg.AsyncConnection):
-        yield PsycopgTx(connection)
-    elif isinstance(connection, psycopg.Connection):
-        raise InvalidSetting("a sync psycopg connection was given; an AsyncConnection is needed")
-    else:
-        yield AsyncpgTx(connection)
 
 
 class DeclaredKind:

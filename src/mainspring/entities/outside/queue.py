@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, Protocol
 import asyncpg
 import psycopg
 
+from mainspring.db.caller import Caller, Verb, tx_on
 from mainspring.db.tx import Tx
-from mainspring.entities.declare.declared_kind import CallerConnection, KindHost, tx_on
+from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.ids import refused
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, UnknownKind, UnknownStage
@@ -79,7 +80,7 @@ async def offer(
     id: object,
     stage: str | None,
     at: datetime | None,
-    connection: CallerConnection | None,
+    on: Caller | None,
 ) -> bool:
     """Offer an entity; whether it was not in the queue, or is now due earlier."""
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
@@ -88,24 +89,24 @@ async def offer(
             ".replace(tzinfo=...)"
         )
     key = kind.key_of(id)
-    async with asked(kind, connection, id=key, stage=stage) as tx:
+    async with asked(kind, on, "offer", id=key, stage=stage) as tx:
         return await tx.one(SQL["offer_entity"], bool, kind=kind.name, id=key, stage=stage, at=at)
 
 
-async def check(kind: QueueKind, id: object, connection: CallerConnection | None) -> list[Entry]:
+async def check(kind: QueueKind, id: object, on: Caller | None) -> list[Entry]:
     """In which queues an entity is, the one that is due first first."""
     key = kind.key_of(id)
-    async with asked(kind, connection, id=key) as tx:
+    async with asked(kind, on, "check", id=key) as tx:
         return await tx.rows(SQL["check_entity"], Entry, kind=kind.name, id=key)
 
 
 async def peek(
-    kind: QueueKind, stage: str | None, limit: int, crawl: bool, connection: CallerConnection | None
+    kind: QueueKind, stage: str | None, limit: int, crawl: bool, on: Caller | None
 ) -> list[Peeked]:
     """The first entities of a stage's queue, in the order in which they will be visited."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PEEK_MOST:
         raise InvalidSetting(f"limit must be 1 to {PEEK_MOST}, got {limit!r}")
-    async with asked(kind, connection, stage=stage) as tx:
+    async with asked(kind, on, "peek", stage=stage) as tx:
         rows = await tx.rows(
             SQL["peek_stage"], FirstVisit, kind=kind.name, stage=stage, most=limit, crawl=crawl
         )
@@ -126,7 +127,7 @@ async def delete(
     stage: str | None,
     crawl: bool,
     force: bool,
-    connection: CallerConnection | None,
+    on: Caller | None,
 ) -> bool:
     """Take an entity out of a queue; whether it was there."""
     if stage is None and not force:
@@ -135,7 +136,7 @@ async def delete(
             "say force=True to drop it all the same, or name a stage"
         )
     key = kind.key_of(id)
-    async with asked(kind, connection, id=key, stage=stage) as tx:
+    async with asked(kind, on, "delete_visit", id=key, stage=stage) as tx:
         return await tx.one(
             SQL["delete_visit"],
             bool,
@@ -150,14 +151,15 @@ async def delete(
 @asynccontextmanager
 async def asked(
     kind: QueueKind,
-    connection: CallerConnection | None,
+    on: Caller | None,
+    verb: str,
     *,
     id: str | None = None,
     stage: str | None = None,
 ) -> AsyncIterator[Tx]:
     """Someone's connection, or one of ours. What the database refuses is said of this id and stage."""
     try:
-        async with tx_on(kind.host, connection) as tx:
+        async with tx_on(on, await kind.host.pool(), Verb(verb), transaction=False) as tx:
             yield tx
     except (asyncpg.PostgresError, psycopg.Error) as error:
         raise _explained(kind, id, stage, error) from error

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import asyncpg
 import psycopg
 
+from mainspring.db.caller import Caller, Verb, tx_on
 from mainspring.db.tx import Tx
-from mainspring.entities.declare.declared_kind import CallerConnection, DeclaredKind, tx_on
+from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.ids import refused
 from mainspring.entities.declare.stage import Stage, find
 from mainspring.entities.declare.state import Stored
@@ -42,12 +43,12 @@ async def read_state(
     kind: DeclaredKind,
     stage: str | Stage,
     id: object,
-    connection: CallerConnection | None = None,
+    on: Caller | None = None,
 ) -> tuple[object, int]:
     """The state's value and version; (None, 0) if there is none."""
     found = find(kind, stage)
     key = kind.key_of(id)
-    async with _asked(kind, key, connection) as tx:
+    async with _asked(kind, key, on, "state") as tx:
         row = await tx.first(
             SQL["read_state"], StoredState, kind=kind.name, id=key, stage=found.name
         )
@@ -66,7 +67,7 @@ async def set_state(
     id: object,
     value: object,
     version: int,
-    connection: CallerConnection | None = None,
+    on: Caller | None = None,
 ) -> bool:
     """Replace the state if it still has this version (0: if there is none); whether it was done."""
     found = find(kind, stage)
@@ -74,7 +75,7 @@ async def set_state(
         raise InvalidSetting(f"version must be one that state() answered, or 0, got {version!r}")
     stored = found.state.encode(value)
     key = kind.key_of(id)
-    async with _asked(kind, key, connection) as tx:
+    async with _asked(kind, key, on, "set_state") as tx:
         done = await tx.one(
             SQL["set_state"],
             StateSet,
@@ -93,12 +94,10 @@ async def set_state(
 
 
 @asynccontextmanager
-async def _asked(
-    kind: DeclaredKind, key: str, connection: CallerConnection | None
-) -> AsyncIterator[Tx]:
+async def _asked(kind: DeclaredKind, key: str, on: Caller | None, verb: str) -> AsyncIterator[Tx]:
     """The caller's connection, or one of ours. An id that its type refuses is said to be none."""
     try:
-        async with tx_on(kind.host, connection) as tx:
+        async with tx_on(on, await kind.host.pool(), Verb(verb), transaction=False) as tx:
             yield tx
     except (asyncpg.DataError, psycopg.DataError) as error:
         raise refused(kind.name, [key], error) from error

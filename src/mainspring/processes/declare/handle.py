@@ -6,8 +6,8 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 from uuid import UUID
 
 import msgspec
-import psycopg
 
+from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, ProcessFailed
 from mainspring.processes.declare.decider_api import Signal
@@ -53,17 +53,13 @@ class ProcessLookup(Protocol):
 
     async def look_up_process(self, type: str, id: str) -> Found: ...
     def look_up_process_sync(self, type: str, id: str) -> Found: ...
-    async def send_signal(
-        self, process_id: str, sent: Sent, on: psycopg.AsyncConnection[object] | None
-    ) -> bool: ...
-    def send_signal_sync(
-        self, process_id: str, sent: Sent, on: psycopg.Connection[object] | None
-    ) -> bool: ...
+    async def send_signal(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
+    def send_signal_sync(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
     async def request_cancel(
-        self, process_id: str, on: psycopg.AsyncConnection[object] | None, *, compensate: bool
+        self, process_id: str, on: Caller | None, *, compensate: bool
     ) -> None: ...
     def request_cancel_sync(
-        self, process_id: str, on: psycopg.Connection[object] | None, *, compensate: bool
+        self, process_id: str, on: Caller | None, *, compensate: bool
     ) -> None: ...
 
 
@@ -116,7 +112,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.AsyncConnection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     @overload
     async def signal(
@@ -126,7 +122,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.AsyncConnection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     @overload
     async def signal(
@@ -136,7 +132,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.AsyncConnection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     async def signal(
         self,
@@ -145,12 +141,13 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.AsyncConnection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """Send a signal; it is kept until the process waits for it. Answers whether it is new.
 
         `id`: sent twice under one id it is one signal. `sent_by`: who answered, for the record.
-        `on`: your own psycopg connection; the signal is part of its transaction.
+        `on`: your own connection or session (psycopg, asyncpg, SQLAlchemy, Django); the signal is
+        part of its transaction.
         """
         return await self._lookup.send_signal(self.id, Sent(signal, payload, id, sent_by), on)
 
@@ -162,7 +159,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.Connection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     @overload
     def signal_sync(
@@ -172,7 +169,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.Connection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     @overload
     def signal_sync(
@@ -182,7 +179,7 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.Connection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool: ...
     def signal_sync(
         self,
@@ -191,23 +188,19 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         *,
         id: str | None = None,
         sent_by: str = "",
-        on: psycopg.Connection[object] | None = None,
+        on: Caller | None = None,
     ) -> bool:
         """The same for code that is not async."""
         return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
 
-    async def cancel(
-        self, *, compensate: bool = True, on: psycopg.AsyncConnection[object] | None = None
-    ) -> None:
+    async def cancel(self, *, compensate: bool = True, on: Caller | None = None) -> None:
         """Ask for the process to be cancelled, with its child processes: a worker does it next.
 
         What was done and can be undone is undone first, unless `compensate=False`.
         """
         await self._lookup.request_cancel(self.id, on, compensate=compensate)
 
-    def cancel_sync(
-        self, *, compensate: bool = True, on: psycopg.Connection[object] | None = None
-    ) -> None:
+    def cancel_sync(self, *, compensate: bool = True, on: Caller | None = None) -> None:
         """The same for code that is not async."""
         self._lookup.request_cancel_sync(self.id, on, compensate=compensate)
 

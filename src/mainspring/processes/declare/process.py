@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
-from mainspring.db.tx import AnyConnection
+from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
@@ -190,7 +190,7 @@ class Process(Maps[P, R]):
         at: datetime | None = None,
         delay: Seconds | None = None,
         priority: int | None = None,
-        on: AnyConnection | None = None,
+        on: Caller | None = None,
         **unknown: Never,
     ) -> Process[P, R]:
         """The same process with options for what is started through it.
@@ -198,8 +198,8 @@ class Process(Maps[P, R]):
         `id`: yours, one process of the type has it, for ever; started again with the same arguments
         it answers the one that is there, or refuses (`if_taken="refuse"`). `attrs`: what it can be
         searched by. `at` or `delay` (seconds or a timedelta): it does not begin before. `priority`: 0
-        to 9, greater is sooner. `on`: your own psycopg connection; the start is part of its
-        transaction.
+        to 9, greater is sooner. `on`: your own connection or session (psycopg, asyncpg, SQLAlchemy,
+        Django); the start is part of its transaction.
         """
         given = {"id": id, "if_taken": if_taken, "attrs": attrs, "at": at, "delay": delay,
                  "priority": priority, "on": on}  # fmt: skip

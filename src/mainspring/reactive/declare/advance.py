@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import asyncpg
 import psycopg
 
+from mainspring.db.caller import Caller, Verb, tx_on, tx_on_sync
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.sql import Steps, rows
-from mainspring.db.tx import PsycopgTx, SyncTx
-from mainspring.errors import InvalidSetting, InvalidValue, MissingRights, UnknownParam, WentBack
+from mainspring.errors import InvalidValue, MissingRights, UnknownParam, WentBack
 from mainspring.reactive.declare.params import Affected, make, other_kind, rewind, stored, unknown
 from mainspring.reactive.model.values import AnyParam, Param, V, Value, check_value, dump_value
 from mainspring.reactive.statements import SQL
 
 log = logging.getLogger("mainspring")
 R = TypeVar("R")
-Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]  # of any rows
 
 
 class SetParam(NamedTuple):
@@ -55,14 +54,15 @@ class Advancing:
         value: V | UUID,
         *,
         if_greater: bool = False,
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> bool:
         """Set a param forward; returns whether it moved (an equal value: no).
 
         A lower value is refused (`rewind` says that data was restated); with `if_greater` it is left
-        alone. `on`: your own psycopg connection; the change is part of its transaction, best last.
+        alone. `on`: your own connection or session (psycopg, asyncpg, SQLAlchemy, Django); the change
+        is part of its transaction, best last.
         """
         changed = await self.advance_many(
             [(param, value)], if_greater=if_greater, on=on, by=by, why=why
@@ -74,14 +74,14 @@ class Advancing:
         changes: Iterable[tuple[AnyParam | str, object]],
         *,
         if_greater: bool = False,
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> dict[AnyParam, bool]:
         """Set params together, all or none; of several values of a param the last counts."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
         steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
-        return await self._follow(steps, on)
+        return await self._follow(steps, on, "advance_many" if len(listed) > 1 else "advance")
 
     async def rewind(
         self,
@@ -89,27 +89,20 @@ class Advancing:
         to: V | UUID,
         *,
         chunks: Iterable[object] = (),
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> list[Affected]:
         """Move a param back: its data was restated. Returns the tasks that have seen more of it."""
         found = find_param(self.params, param)
         steps = rewind(found, to, chunks=tuple(chunks), by=by, why=why)
-        return await self._follow(steps, on)
+        return await self._follow(steps, on, "rewind")
 
-    async def _follow(self, steps: Steps[R], on: Connection | None) -> R:
-        if isinstance(on, psycopg.Connection):
-            raise InvalidSetting(
-                "a sync psycopg connection was given to an async method; use advance_sync or "
-                "rewind_sync, or an AsyncConnection"
-            )
+    async def _follow(self, steps: Steps[R], on: Caller | None, verb: str) -> R:
+        pool = await self.pool()
         try:
-            if on is not None:
-                return await PsycopgTx(on).follow(steps)
-            pool = await self.pool()
-            async with pool.connection(transaction=True) as connection:
-                return await connection.follow(steps)
+            async with tx_on(on, pool, Verb(verb, f"{verb}_sync")) as tx:
+                return await tx.follow(steps)
         except (asyncpg.InsufficientPrivilegeError, psycopg.errors.InsufficientPrivilege) as error:
             raise _denied(error) from error
 
@@ -119,7 +112,7 @@ class Advancing:
         value: V | UUID,
         *,
         if_greater: bool = False,
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> bool:
@@ -134,14 +127,14 @@ class Advancing:
         changes: Iterable[tuple[AnyParam | str, object]],
         *,
         if_greater: bool = False,
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> dict[AnyParam, bool]:
         """The same as `advance_many` for code that is not async."""
         listed = [(find_param(self.params, param), value) for param, value in changes]
         steps = advance(listed, declared=self.params, if_greater=if_greater, by=by, why=why)
-        return self._follow_sync(steps, on)
+        return self._follow_sync(steps, on, "advance_many" if len(listed) > 1 else "advance")
 
     def rewind_sync(
         self,
@@ -149,25 +142,19 @@ class Advancing:
         to: V | UUID,
         *,
         chunks: Iterable[object] = (),
-        on: Connection | None = None,
+        on: Caller | None = None,
         by: str | None = None,
         why: str | None = None,
     ) -> list[Affected]:
         """The same as `rewind` for code that is not async."""
         found = find_param(self.params, param)
         steps = rewind(found, to, chunks=tuple(chunks), by=by, why=why)
-        return self._follow_sync(steps, on)
+        return self._follow_sync(steps, on, "rewind")
 
-    def _follow_sync(self, steps: Steps[R], on: Connection | None) -> R:
-        if isinstance(on, psycopg.AsyncConnection):
-            raise InvalidSetting(
-                "an async psycopg connection was given to a sync method; await advance or rewind"
-            )
+    def _follow_sync(self, steps: Steps[R], on: Caller | None, verb: str) -> R:
         try:
-            if on is not None:
-                return SyncTx(on).follow(steps)
-            with self.sync_pool().connection() as connection:
-                return SyncTx(connection).follow(steps)
+            with tx_on_sync(on, self.sync_pool(), Verb(f"{verb}_sync", verb)) as tx:
+                return tx.follow(steps)
         except psycopg.errors.InsufficientPrivilege as error:
             raise _denied(error) from error
 

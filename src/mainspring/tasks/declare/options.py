@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from mainspring.db.tx import AnyConnection
+from mainspring.db.caller import Caller
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
 from mainspring.kernel import EARLIEST, LATEST
@@ -29,7 +29,7 @@ class CallOptions:
     expires_at: datetime | None = None
     # What a call with a taken key does. The other policies come later; this is their place.
     if_taken: str = "existing"
-    on: AnyConnection | None = None
+    on: Caller | None = None
 
     def __post_init__(self) -> None:
         check_time("at", self.at)

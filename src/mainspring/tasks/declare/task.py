@@ -20,7 +20,7 @@ from typing import (
 
 import msgspec
 
-from mainspring.db.tx import AnyConnection
+from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds, check_settings
 from mainspring.errors import (
     InvalidArguments,
@@ -138,12 +138,12 @@ def _row(
 class Enqueues(Protocol):
     """What enqueues calls: the application."""
 
-    async def enqueue_call(self, call: Call[R], on: AnyConnection | None) -> Handle[R]: ...
+    async def enqueue_call(self, call: Call[R], on: Caller | None) -> Handle[R]: ...
     async def enqueue_calls(
-        self, calls: Sequence[Call[R]], on: AnyConnection | None
+        self, calls: Sequence[Call[R]], on: Caller | None
     ) -> list[Handle[R]]: ...
     def enqueue_calls_sync(
-        self, calls: Sequence[Call[R]], on: AnyConnection | None
+        self, calls: Sequence[Call[R]], on: Caller | None
     ) -> list[Handle[R]]: ...
 
 
@@ -213,15 +213,16 @@ class Task(Maps[P, R_co]):
         group: str | None = None,
         key: str | None = None,
         expires_at: datetime | None = None,
-        on: AnyConnection | None = None,
+        on: Caller | None = None,
         **unknown: Never,
     ) -> Task[P, R_co]:
         """The same task with options for the calls made through it.
 
         `at` or `delay` (seconds or a timedelta): not before. `priority`: 0 to 9, greater is sooner.
         `group`: what limits per group count by. `key`: at most one such call at a time (within the
-        group); a second one returns the first. `expires_at`: not started after. `on`: your own psycopg
-        connection, sync or async; the call is part of its transaction.
+        group); a second one returns the first. `expires_at`: not started after. `on`: your own
+        connection or session (psycopg, asyncpg, SQLAlchemy, Django); the call is part of its
+        transaction.
         """
         given = {
             "at": at,

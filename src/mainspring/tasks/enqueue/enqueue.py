@@ -13,13 +13,11 @@ from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-import psycopg
-
+from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, one, rows, run
-from mainspring.db.tx import AnyConnection, PsycopgTx, SyncTx
-from mainspring.errors import InvalidSetting
+from mainspring.db.tx import AsyncpgTx, PsycopgTx, SyncTx
 from mainspring.kernel import (
     KERNEL_SQL,
     copy_visits,
@@ -39,6 +37,8 @@ from mainspring.tasks.statements import SQL
 R = TypeVar("R")
 # From so many on, copying is faster than one insert of arrays.
 COPY_FROM = 50
+ENQUEUE = Verb("enqueue", "enqueue_sync")
+ENQUEUE_SYNC = Verb("enqueue_sync", "enqueue")
 
 
 class Inserted(NamedTuple):
@@ -201,6 +201,11 @@ def _kinds(calls: Sequence[Call[object]]) -> list[CallKind]:
     return list(found.values())
 
 
+def _is_many(calls: Sequence[Call[object]]) -> bool:
+    """Whether they are more than one statement."""
+    return len(calls) > 1 or calls[0].options.key is not None
+
+
 def _due_at(options: CallOptions, now: datetime | None) -> datetime | None:
     if options.delay is not None:
         assert now is not None
@@ -238,7 +243,7 @@ class Enqueuer:
         self._pools = pools
         self._tasks = tasks
 
-    async def enqueue_call(self, call: Call[R], on: AnyConnection | None) -> Handle[R]:
+    async def enqueue_call(self, call: Call[R], on: Caller | None) -> Handle[R]:
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
         if on is None and call.options.key is None:
             pool = self._pools.known() or await self._pools.here()
@@ -248,44 +253,36 @@ class Enqueuer:
                 return handle
         return (await self.enqueue_calls([call], on))[0]
 
-    async def enqueue_calls(
-        self, calls: Sequence[Call[R]], on: AnyConnection | None
-    ) -> list[Handle[R]]:
+    async def enqueue_calls(self, calls: Sequence[Call[R]], on: Caller | None) -> list[Handle[R]]:
         """Enqueue calls on a connection of the caller's, or on one of our own."""
-        if isinstance(on, psycopg.Connection):
-            raise InvalidSetting(
-                "a sync psycopg connection was given to an async enqueue; use enqueue_sync, "
-                "or an AsyncConnection"
-            )
         if not calls:
             return []
         pool = await self._pools.here()
         try:
             if on is not None:
                 # All are checked before the caller's transaction is touched: an error must not break it.
-                return await PsycopgTx(on).follow(self._steps(calls[:], pool.database, on))
+                calls = calls[:]
+                async with caller_tx(on, pool, ENQUEUE, transaction=_is_many(calls)) as tx:
+                    return await tx.follow(self._steps(calls, pool.database, tx))
             batch = CallBatch(calls, pool.database, self, copies=True)
             async with pool.connection(transaction=len(calls) > 1 or batch.keyed) as connection:
                 return await connection.follow(batch.steps())
         except REFUSED as error:
             raise refusal(error) from error
 
-    def enqueue_calls_sync(
-        self, calls: Sequence[Call[R]], on: AnyConnection | None
-    ) -> list[Handle[R]]:
+    def enqueue_calls_sync(self, calls: Sequence[Call[R]], on: Caller | None) -> list[Handle[R]]:
         """The same for code that is not async."""
-        if isinstance(on, psycopg.AsyncConnection):
-            raise InvalidSetting(
-                "an async psycopg connection was given to enqueue_sync; await enqueue instead"
-            )
         if not calls:
             return []
         pool = self._pools.plain()
         try:
             if on is not None:
-                return SyncTx(on).follow(self._steps(calls[:], pool.database, on))
+                calls = calls[:]
+                with caller_tx_sync(on, pool, ENQUEUE_SYNC, transaction=_is_many(calls)) as tx:
+                    return tx.follow(self._steps(calls, pool.database, tx))
             with pool.connection() as ours:
-                return SyncTx(ours).follow(self._steps(calls, pool.database, ours))
+                own = SyncTx(ours)
+                return own.follow(self._steps(calls, pool.database, own))
         except REFUSED as error:
             raise refusal(error) from error
 
@@ -307,11 +304,9 @@ class Enqueuer:
             raise refusal(error) from error
 
     def _steps(
-        self, calls: Sequence[Call[R]], database: Database, connection: AnyConnection
+        self, calls: Sequence[Call[R]], database: Database, tx: SyncTx | AsyncpgTx | PsycopgTx
     ) -> Steps[list[Handle[R]]]:
-        # Copied texts are read in the encoding of the connection: in another one none are copied.
-        copies = connection.info.encoding == "utf-8"
-        return CallBatch(calls, database, self, copies=copies).steps()
+        return CallBatch(calls, database, self, copies=tx.copies_text).steps()
 
     def _looking_up(self, handle: Handle[object]) -> Steps[CallState]:
         keys = {"queue": handle.task, "id": handle.id, "key": handle.key}
