@@ -33,6 +33,7 @@ from mainspring.errors import (
     UnknownTask,
 )
 from mainspring.host import DatabaseHost
+from mainspring.jobs.schedule import ScheduleSettings
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy
@@ -55,6 +56,7 @@ from mainspring.reactive.model.durations import Duration
 from mainspring.reactive.model.gates import Cron
 from mainspring.reactive.model.triggers import Trigger
 from mainspring.reactive.model.values import AnyParam
+from mainspring.scheduling import AnyCall, Schedules
 from mainspring.sources.declare.broker import RecordBroker
 from mainspring.sources.declare.source import MapRecord, RecordSource
 from mainspring.sources.declare.source import source as declare_source
@@ -72,7 +74,7 @@ from mainspring.tasks.declare.task import (
 )
 from mainspring.tasks.enqueue.enqueue import Enqueuer
 from mainspring.tasks.run.context import Context
-from mainspring.tasks.run.queue import never_run, queue_settings, schedule
+from mainspring.tasks.run.queue import never_run, queue_settings, schedules
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
@@ -118,6 +120,7 @@ class Mainspring(DatabaseHost, Advancing):
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.registry = Registry(self)
+        self.schedules = Schedules(self)
         self.layers: list[MakeLayer] = []
         self.sources: dict[str, RecordSource] = {}
 
@@ -157,8 +160,12 @@ class Mainspring(DatabaseHost, Advancing):
         group_concurrency: int | None = None,
         group_rate: float | None = None,
         searchable: Iterable[str] | None = None,
-        cron: str | None = None,
+        cron: str | Iterable[str] | None = None,
         zone: str = "UTC",
+        cron_args: Mapping[str, object] | None = None,
+        catch_up: str = "one",
+        catch_up_max: int = 100,
+        tick_argument: str | None = None,
         work_timeout: Seconds = 60.0,
         accept: str = "first",
         on_work_timeout: str = "requeue",
@@ -196,9 +203,10 @@ class Mainspring(DatabaseHost, Advancing):
         (this and the other times may be a timedelta too).
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
         `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
-        `cron`, `zone`: enqueued without arguments whenever the cron line says. `hold_after`: seconds
-        after which a run is marked in its row (0: before it starts). `crash_limit`: parked after so
-        many deaths of a worker that ran it.
+        `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see
+        `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which
+        a run is marked in its row (0: before it starts). `crash_limit`: parked after so many deaths of a
+        worker that ran it.
 
         As a step of a process: `work_timeout` (seconds): a run that neither ends nor calls
         `ctx.beat()` for so long is overtaken; `on_work_timeout`: "requeue" or "fail";
@@ -250,7 +258,7 @@ class Mainspring(DatabaseHost, Advancing):
         signature.check_fields("searchable", searchable)
         task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
         queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
-        schedule(task)
+        schedules(task)
         self.tasks[name] = task
         return task
 
@@ -379,6 +387,34 @@ class Mainspring(DatabaseHost, Advancing):
             return self.tasks[name]
         except KeyError:
             raise UnknownTask(name, self.tasks) from None
+
+    def schedule(
+        self,
+        call: AnyCall,
+        *,
+        cron: str,
+        zone: str = "UTC",
+        name: str | None = None,
+        catch_up: str = "one",
+        catch_up_max: int = 100,
+        tick_argument: str | None = None,
+    ) -> None:
+        """Enqueue a call, `task.bind(...)`, or start a process, `process.bind(...)`, by a cron line.
+
+        `cron`: five fields, or six with seconds first. `zone`: the time zone of the line. `name`: the
+        schedule's, else that of its task. `catch_up`: ticks that nobody made in time are left out
+        ("skip"), all but the latest ("one"), or made, the latest `catch_up_max` of them ("all").
+        `tick_argument`: the argument that gets the tick's time, a datetime. Made, changed and paused at
+        run time: `app.schedules`.
+        """
+        settings: ScheduleSettings = {
+            "cron": cron,
+            "zone": zone,
+            "catch_up": catch_up,
+            "catch_up_max": catch_up_max,
+            "tick_argument": tick_argument,
+        }
+        self.schedules.declare(name, call, settings)
 
     @overload
     def entities(self, name: str, *, model: type[E], **given: Unpack[EntityOptions]) -> Kind[E]: ...

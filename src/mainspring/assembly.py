@@ -33,7 +33,7 @@ def layers_of(
     reactive = ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool)
     added = [make(database, worker, settings) for make in app.layers]
     layers: list[Layer] = [tasks, processes, entities, reactive, *added]
-    return [*layers, JobLayer(database, worker, layers, settings)]
+    return [*layers, JobLayer(database, worker, layers, settings, app.schedules.declared)]
 
 
 def declared(app: Mainspring, database: Database) -> tuple[list[QueueSettings], set[str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
 import asyncpg
 import msgspec
@@ -32,7 +32,7 @@ from mainspring.jobs import doctor as jobs_doctor
 from mainspring.jobs import operation, recurring
 from mainspring.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder, RestartParkedOrder
 from mainspring.jobs.operation import Operation, OperationItem
-from mainspring.jobs.recurring import Recurring
+from mainspring.jobs.schedule import Recurring, Schedule, ScheduleSettings
 from mainspring.kernel import KERNEL_SQL, read_now
 from mainspring.operate import audit, doctor, parked, queues, rights, status, tokens
 from mainspring.operate.audit import Origin, PastOrder, ordered_by
@@ -405,20 +405,92 @@ class Operator:
         await self._order("queues.limit", queue, queues.limit_queue, queue, limits, source=source)
 
     async def recurring(self) -> list[Recurring]:
-        """All recurring visits."""
+        """All schedules, by name."""
         return await self._ask(recurring.list_recurring)
 
-    async def pause_recurring(self, name: str) -> None:
-        """Make no tick until it is resumed."""
-        await self._order("recurring.pause", name, recurring.pause_recurring, name)
+    async def schedule(self, name: str) -> Recurring:
+        """One schedule."""
+        return await self._ask(recurring.read_recurring, name)
 
-    async def resume_recurring(self, name: str) -> None:
-        """Go on with the next tick."""
-        await self._order("recurring.resume", name, recurring.resume_recurring, name)
+    async def next_ticks(self, name: str, count: int = 5) -> list[datetime]:
+        """The next ticks of a schedule, whether it is paused or not."""
+        return await self._ask(recurring.list_ticks, name, count)
 
-    async def remove_recurring(self, name: str) -> None:
+    async def add_schedule(self, schedule: Schedule, *, source: str = "") -> None:
+        """Make a schedule at run time."""
+        by = source or audit.origin().actor
+        await self._order(
+            "recurring.add", schedule.name, recurring.add_recurring, schedule, source=by
+        )
+
+    async def schedule_by_name(
+        self,
+        name: str,
+        target: str,
+        arguments: Mapping[str, object],
+        *,
+        source: str = "",
+        **settings: Unpack[ScheduleSettings],
+    ) -> None:
+        """The same for a task or process type by its name, without its code: what fits is known when
+        it runs."""
+        queue, pool = await self._ask(recurring.place_of, target)
+        payload = msgspec.json.encode(arguments).decode()
+        if queue != target:
+            from mainspring.processes.scheduled import start_payload
+
+            payload = start_payload(target, payload)
+        settings["payload"] = payload
+        made = Schedule(name=name, queue=queue, target=target, pool=pool, **settings)
+        await self.add_schedule(made, source=source)
+
+    async def change_schedule(
+        self, name: str, wishes: ScheduleSettings, *, source: str = ""
+    ) -> None:
+        """Change settings of a schedule: those of `Schedule`, but not what it starts."""
+        by = source or audit.origin().actor
+        await self._order(
+            "recurring.change", name, recurring.change_recurring, name, wishes, source=by
+        )
+
+    async def pause_recurring(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        until: datetime | None = None,
+        source: str = "",
+    ) -> None:
+        """Make no tick until it is resumed, or until a time."""
+        by = source or audit.origin().actor
+        await self._order(
+            "recurring.pause",
+            name,
+            recurring.pause_recurring,
+            name,
+            reason=reason,
+            until=until,
+            source=by,
+        )
+
+    async def resume_recurring(
+        self, name: str, *, catch_up: str = "skip", source: str = ""
+    ) -> None:
+        """Go on with the next tick; `catch_up` says what of the pause is made up for."""
+        by = source or audit.origin().actor
+        await self._order(
+            "recurring.resume",
+            name,
+            recurring.resume_recurring,
+            name,
+            catch_up=catch_up,
+            source=by,
+        )
+
+    async def remove_recurring(self, name: str, *, source: str = "") -> None:
         """Remove a schedule."""
-        await self._order("recurring.remove", name, recurring.remove_recurring, name)
+        by = source or audit.origin().actor
+        await self._order("recurring.remove", name, recurring.remove_recurring, name, source=by)
 
     # -- the whole
 

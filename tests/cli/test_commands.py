@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mainspring.cli import operations, show
-from visits import QUEUE
+from visits import QUEUE, queue
 
 
 @pytest.fixture
@@ -292,3 +294,28 @@ def test_the_doctor_exits_with_1_when_something_is_bad(on, visits):
 
 def test_recurring_is_listed(on, visits):
     assert "nothing recurs" in on("recurring", "list").out
+
+
+def test_schedules_are_made_and_ordered_by_commands(on, visits):
+    """T13: at run time, by the command line; each order is kept with who gave it."""
+    visits.register(queue("hello"))
+    made = on("recurring", "add", "tenant-7", "hello", "--cron", "0 4 * * *", "--arg", "name=Bo")
+    assert "schedule 'tenant-7' ticks first at " in made.out
+    assert "04:00:00Z" in made.out
+    changed = on("recurring", "change", "tenant-7", "--cron", "30 5 * * *", "--catch-up", "all")
+    assert "05:30:00Z" in changed.out
+    paused = on("recurring", "pause", "tenant-7", "--reason", "unpaid", "--until", "2d")
+    assert "schedule 'tenant-7' is paused until " in paused.out
+    shown = on("recurring", "show", "tenant-7").out
+    assert "starts hello by '30 5 * * *' in UTC" in shown
+    assert "made at run time; missed ticks: all" in shown
+    assert re.search("paused since .*Z until .*Z: unpaid", shown)
+    assert shown.count("05:30:00Z") == 5
+    assert "tenant-7" in on("recurring", "list").out
+    assert "goes on" in on("recurring", "resume", "tenant-7", "--catch-up", "one").out
+    assert "is removed" in on("recurring", "remove", "tenant-7").out
+    rows = visits.query("select source from mainspring.setting_change order by id")
+    assert len(rows) == 5
+    assert all("@" in row["source"] for row in rows)
+    wrong = on("recurring", "add", "x", "helo", "--cron", "0 4 * * *")
+    assert (wrong.code, "no task or process type is named 'helo'" in wrong.err) == (4, True)

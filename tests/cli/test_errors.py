@@ -182,7 +182,7 @@ def test_an_unknown_queue_names_the_nearest(cli, database_url, visits):
         (("tasks", "show", "none"), 4, "no task 'none' is live or in history"),
         (("tasks", "cancel", "ring", "none"), 4, "has no visit 'none'"),
         (("operations", "show", "7"), 4, "there is no operation 7"),
-        (("recurring", "pause", "x"), 4, "no recurring visit is named 'x'"),
+        (("recurring", "pause", "x"), 4, "no schedule is named 'x'"),
     ],
 )
 def test_each_wrong_order_has_its_line_and_code(

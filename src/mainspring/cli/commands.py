@@ -49,7 +49,7 @@ COMMANDS = {
     "operations": CommandPlace(
         "operations", "group", "Bulk jobs: their progress; pause, resume, cancel."
     ),
-    "recurring": CommandPlace("recurring", "group", "What comes again by a cron line."),
+    "recurring": CommandPlace("recurring", "group", "Schedules: what comes again by a cron line."),
     "params": CommandPlace("params", "group", "Params of the data: what is loaded up to where."),
     "reactive": CommandPlace(
         "reactive", "group", "Tasks that run when the state of the data says so."

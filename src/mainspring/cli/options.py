@@ -38,6 +38,11 @@ Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
 Exact = Annotated[
     bool, typer.Option("--exact", help="Look at everything, however long that takes.")
 ]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look at it.")]
+PauseUntil = Annotated[
+    str | None,
+    typer.Option("--until", help="Goes on by itself then: a time with zone, or in 90s, 2h, 3d."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
 FreshIds = Annotated[
     bool, typer.Option("--fresh-ids", help="With new idempotency keys instead of the old ones.")
@@ -72,6 +77,15 @@ async def moment(operator: Operator, name: str, text: str | None) -> datetime | 
             f"got {text!r}"
         )
     return at
+
+
+async def later(operator: Operator, name: str, text: str | None) -> datetime | None:
+    """A time option: an instant, or so long from now by the database's clock."""
+    if text is None:
+        return None
+    if ahead := _AGO.match(text):
+        return await operator.now() + timedelta(**{_UNITS[ahead[2]]: int(ahead[1])})
+    return await moment(operator, name, text)
 
 
 def pairs(name: str, given: list[str] | None) -> dict[str, object]:

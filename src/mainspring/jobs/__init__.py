@@ -1,4 +1,4 @@
-"""The engine's own work, above the kernel's door: bulk operations, recurring visits, the upkeep of history.
+"""The engine's own work, above the kernel's door: bulk operations, schedules, the upkeep of history.
 
 bulk.py        operations on any visits: restart or delete parked ones, put past tasks back
 cron.py        when a cron line comes next, in the time zone it names; pure, no I/O
@@ -6,8 +6,10 @@ doctor.py      what is wrong with history's days and with recurring visits
 flood.py       flags a queue in which more visits wait than its bound allows
 layer.py       these jobs as a layer of the worker: their queues, handlers, operations and chores
 operation.py   an operator's bulk jobs: items, progress, pause, resume and cancel
-recurring.py   visits that come again by a cron line
+recurring.py   orders about schedules: declared by code, or made and changed at run time
+schedule.py    a schedule, and which of its ticks are due; pure, no I/O
 statements.py  the statements by name
+ticking.py     the ticks of schedules, each once
 upkeep.py      makes days of history ahead, drops old ones, forgets dead workers
 sql/           the statements, one a file; those that write visits are in the kernel
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from mainspring.jobs.bulk import OPERATIONS
     from mainspring.jobs.cron import check_schedule, next_tick
     from mainspring.jobs.operation import Operation, list_operations, start_operation
-    from mainspring.jobs.recurring import Schedule, sync_recurring
+    from mainspring.jobs.recurring import START_QUEUE, sync_recurring
+    from mainspring.jobs.schedule import Schedule
 else:
     __getattr__ = on_demand(
         __name__,
@@ -32,6 +35,7 @@ else:
             "bulk": "OPERATIONS",
             "cron": "check_schedule next_tick",
             "operation": "Operation list_operations start_operation",
-            "recurring": "Schedule sync_recurring",
+            "recurring": "START_QUEUE sync_recurring",
+            "schedule": "Schedule",
         },
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
-from mainspring.jobs.recurring import Recurring, list_recurring
+from mainspring.jobs.recurring import list_recurring
+from mainspring.jobs.schedule import Recurring
 from mainspring.jobs.statements import SQL
 from mainspring.jobs.upkeep import MissingDay
 from mainspring.operate import Finding, WorkerStatus, list_workers
@@ -45,7 +46,7 @@ def judge_recurring(
     """Schedules whose target nobody serves fill their queue with ticks."""
     served = {name for worker in workers for name in worker.queues}
     for schedule in schedules:
-        if workers and schedule.paused_at is None and schedule.queue not in served:
-            text = f"recurring {schedule.name!r} ticks, but no worker serves {schedule.queue!r}"
+        if workers and schedule.paused_at is None and schedule.target not in served:
+            text = f"schedule {schedule.name!r} ticks, but no worker serves {schedule.target!r}"
             remedy = f"mainspring recurring remove {schedule.name}, or start a worker for it"
             yield Finding("recurring", "warn", text, remedy)

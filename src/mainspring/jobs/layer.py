@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste
 from mainspring.jobs.bulk import OPERATIONS
 from mainspring.jobs.flood import mark
 from mainspring.jobs.operation import adopt, operation_queue
-from mainspring.jobs.recurring import recurring_queue
+from mainspring.jobs.recurring import sync_recurring
+from mainspring.jobs.schedule import Schedule
+from mainspring.jobs.ticking import recurring_queue
 from mainspring.jobs.upkeep import keep_up
 from mainspring.kernel import Layer, QueueSettings, WorkerPort, WorkerSettings
+
+# What the code declares, and the names of its tasks and process types.
+DeclaredSchedules: TypeAlias = tuple[Sequence[Schedule], Collection[str]]
 
 
 class JobLayer(Layer):
@@ -26,10 +32,13 @@ class JobLayer(Layer):
         worker: WorkerPort,
         layers: Sequence[Layer],
         settings: WorkerSettings,
+        declared: Callable[[], DeclaredSchedules] = lambda: ((), ()),
     ) -> None:
+        """`declared`: the schedules of the code, and all that they could start."""
         self._database = database
         self._worker = worker
         self._pool = settings.pool
+        self._declared = declared
         self._days = settings.history_days
         kinds = [OPERATIONS, *(layer.operations for layer in layers)]
         self._kinds = {name: kind for some in kinds for name, kind in some.items()}
@@ -46,7 +55,10 @@ class JobLayer(Layer):
             await keep_up(self._database, connection, days=self._days)
 
     async def start(self) -> None:
-        """Take on operations that were left alone."""
+        """Take on operations that were left alone, and make the schedules of the code known."""
         line = self._worker.line()
         async with line.use() as connection, self._database.transaction(connection):
             await adopt(self._database, connection, self._pool)
+        schedules, targets = self._declared()
+        async with line.use() as connection, self._database.transaction(connection):
+            await sync_recurring(self._database, connection, schedules, targets=targets)

@@ -1,96 +1,43 @@
-"""Recurring visits: targets that come again by a cron line, in the time zone they name.
+"""Orders about schedules: what the code declares, and what is made, changed or paused at run time.
 
 A schedule is a row and a visit of the queue `mainspring.recurring`, due at the next tick; in another
 pool than the default one the queue is `mainspring.recurring@pool`, so that whoever serves the target
-makes its ticks. Its run
-inserts the target under a key of its own, `name@tick`, notes the tick and moves on to the next, all
-in the transaction that settles it: a tick is made once, whatever crashes. After a time when nothing
-ran, the latest missed tick is made up for, and only that one. A changed line holds from its change
-on; a pause skips its ticks.
+makes its ticks. ticking.py makes them. A changed line holds from its change on. Who ordered what is kept in
+`mainspring.setting_change`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID
+from itertools import islice
+from typing import NamedTuple
 
-from mainspring.db.database import Connection, Database
-from mainspring.db.shared import SharedLine
+from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.jobs.cron import check_schedule, last_tick, next_tick
+from mainspring.jobs.cron import next_tick, ticks
+from mainspring.jobs.schedule import CATCH_UP, Recurring, Schedule, ScheduleSettings, changed
 from mainspring.jobs.statements import SQL
 from mainspring.kernel import (
-    DEFAULT_POOL,
-    DEFAULT_PRIORITY,
-    KERNEL_SQL,
-    PRIORITIES,
-    Again,
-    Alone,
-    Done,
+    OWN,
     Offer,
-    Outcome,
-    QueueSettings,
-    RetryPolicy,
-    Run,
     decoded,
-    new_ids,
     offer_new_visits,
     offer_visits,
     own_queue,
     read_now,
-    shard_of,
-    token,
 )
 from mainspring.phrases import nearest
 
 QUEUE = "mainspring.recurring"
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A recurring visit as the code declares it; `payload` is JSON text. Checked when made."""
-
-    name: str
-    queue: str
-    cron: str
-    zone: str = "UTC"
-    payload: str = "{}"
-    priority: int = DEFAULT_PRIORITY
-    pool: str = DEFAULT_POOL
-
-    def __post_init__(self) -> None:
-        check_schedule(self.cron, self.zone)
-        if self.priority not in PRIORITIES:
-            raise InvalidSetting(
-                f"priority must be 0 to 9 (greater is sooner), got {self.priority!r}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Recurring:
-    """A recurring visit as it stands. `next_at` is None while it is paused or was never offered."""
-
-    name: str
-    queue: str
-    cron: str
-    zone: str
-    payload: Any
-    priority: int
-    paused_at: datetime | None
-    last_at: datetime | None
-    last_id: UUID | None
-    created_at: datetime
-    changed_at: datetime
-    next_at: datetime | None
-    pool: str  # that of its queue, whose workers make the ticks
+# Where the ticks of process types go: a worker of their pool starts the process.
+START_QUEUE = "mainspring.start"
 
 
 class PausedRecurring(NamedTuple):
-    """A recurring visit that was paused or resumed."""
+    """A schedule that was paused or resumed."""
 
     name: str
     cron: str
@@ -98,76 +45,171 @@ class PausedRecurring(NamedTuple):
     pool: str
 
 
-# -- orders
+class TargetQueue(NamedTuple):
+    """A row of find_target.sql."""
+
+    kind: str
+    pool: str
 
 
 async def sync_recurring(
-    database: Database, tx: Tx, declared: Sequence[Schedule], *, queues: Iterable[str]
+    database: Database, tx: Tx, declared: Sequence[Schedule], *, targets: Iterable[str]
 ) -> None:
-    """Make the schedules of these queues what the code declares, in the caller's transaction.
+    """Make the schedules of these targets what the code declares, in the caller's transaction.
 
     One that is new or changed is offered, one that is no longer declared is removed. Schedules of
-    queues that this code does not have are another application's, and are left alone.
+    targets that this code does not have are another application's, and are left alone; so are those that
+    were made at run time.
     """
     kept = [schedule.name for schedule in declared]
-    await tx.run(SQL["forget_recurring"], names=[], queues=list(queues), kept=kept)
+    await tx.run(SQL["forget_recurring"], targets=list(targets), kept=kept)
     if not declared:
         return
-    changed = await tx.rows(
-        SQL["keep_recurring"],
-        str,
-        names=kept,
-        queues=[s.queue for s in declared],
-        crons=[s.cron for s in declared],
-        zones=[s.zone for s in declared],
-        payloads=[s.payload for s in declared],
-        priorities=[s.priority for s in declared],
+    written = await tx.rows(
+        SQL["keep_recurring"], str, names=kept, declared=[s.declaration() for s in declared]
     )
     now = await read_now(tx)
-    offers = {
-        s.name: Offer(own_queue(QUEUE, s.pool), s.name, next_tick(s.cron, s.zone, now))
-        for s in declared
-    }
+    by_name = {s.name: s for s in declared}
     # A visit that is there keeps its time: if that has passed, a tick was missed.
-    await offer_new_visits(database, tx, list(offers.values()))
-    if changed:
-        await offer_visits(database, tx, [offers[name] for name in sorted(set(changed))])
+    await offer_new_visits(database, tx, [_offer(s, now) for s in declared])
+    if written:
+        await offer_visits(database, tx, [_offer(by_name[name], now) for name in sorted(written)])
+
+
+def _offer(schedule: Schedule | PausedRecurring, now: datetime) -> Offer:
+    at = next_tick(schedule.cron, schedule.zone, now)
+    return Offer(own_queue(QUEUE, schedule.pool), schedule.name, at)
 
 
 async def list_recurring(database: Database, tx: Tx) -> list[Recurring]:
-    """All recurring visits, by name."""
-    found = await tx.rows(SQL["list_recurring"], Recurring, name=None)
+    """All schedules, by name."""
     return [
-        replace(
-            recurring,
-            payload=decoded(recurring.payload),
-            next_at=recurring.next_at if recurring.paused_at is None else None,
-        )
-        for recurring in found
+        _as_shown(found) for found in await tx.rows(SQL["list_recurring"], Recurring, name=None)
     ]
 
 
-async def pause_recurring(database: Database, tx: Tx, name: str) -> None:
-    """Make no tick until it is resumed."""
-    await _pause(database, tx, name, paused=True)
+async def read_recurring(database: Database, tx: Tx, name: str) -> Recurring:
+    """One schedule; an error that names the nearest otherwise."""
+    found = await tx.first(SQL["list_recurring"], Recurring, name=name)
+    if found is None:
+        raise await _unknown(database, tx, name)
+    return _as_shown(found)
 
 
-async def resume_recurring(database: Database, tx: Tx, name: str) -> None:
-    """Go on with the next tick; those of the pause are skipped. In the caller's transaction."""
-    resumed = await _pause(database, tx, name, paused=False)
-    at = next_tick(resumed.cron, resumed.zone, await read_now(tx))
-    await offer_visits(database, tx, [Offer(own_queue(QUEUE, resumed.pool), name, at)])
+async def list_ticks(database: Database, tx: Tx, name: str, count: int) -> list[datetime]:
+    """The next ticks of a schedule, whether it is paused or not."""
+    found = await read_recurring(database, tx, name)
+    since = max(found.paused_until or found.since, await read_now(tx))
+    return list(islice(ticks(found.cron, found.zone, since), count))
 
 
-async def remove_recurring(database: Database, tx: Tx, name: str) -> None:
+def _as_shown(found: Recurring) -> Recurring:
+    next_at = found.next_at if found.paused_at is None else found.paused_until
+    return replace(found, payload=decoded(found.payload), next_at=next_at)
+
+
+async def place_of(database: Database, tx: Tx, target: str) -> tuple[str, str]:
+    """The queue in which the ticks of a task or process type are enqueued, and its pool."""
+    found = await tx.first(SQL["find_target"], TargetQueue, name=target)
+    if found is None or target.startswith(OWN) or found.kind not in ("task", "remote", "process"):
+        raise NotFound(
+            f"no task or process type is named {target!r}; a worker or mainspring migrate module:app "
+            "registers those of an application"
+        )
+    is_process = found.kind == "process"
+    return own_queue(START_QUEUE, found.pool) if is_process else target, found.pool
+
+
+async def add_recurring(database: Database, tx: Tx, schedule: Schedule, *, source: str) -> None:
+    """Make a schedule at run time."""
+    columns = ("name", "queue", "target", "cron", "zone", "payload", *_CHANGEABLE)
+    values = {name: getattr(schedule, name) for name in columns}
+    if not await tx.rows(SQL["add_recurring"], str, **values, source=source):
+        raise InvalidSetting(
+            f"a schedule is named {schedule.name!r} already; change it, remove it first, or take "
+            "another name"
+        )
+    await offer_visits(database, tx, [_offer(schedule, await read_now(tx))])
+
+
+_CHANGEABLE = ("priority", "group", "catch_up", "catch_up_max", "tick_argument")
+
+
+async def change_recurring(
+    database: Database, tx: Tx, name: str, wishes: ScheduleSettings, *, source: str
+) -> None:
+    """Change some settings of a schedule, by name; `payload` is JSON text. A new line holds from now on."""
+    if not wishes:
+        raise InvalidSetting("name something to change: cron, zone, arguments, catch_up, ...")
+    await tx.rows(SQL["lock_recurring"], str, name=name)
+    schedule = changed(await read_recurring(database, tx, name), wishes)
+    columns = ("name", "cron", "zone", *_CHANGEABLE)
+    values = {column: getattr(schedule, column) for column in columns}
+    await tx.run(SQL["change_recurring"], **values, payload=wishes.get("payload"), source=source)
+    await offer_visits(database, tx, [_offer(schedule, await read_now(tx))])
+
+
+async def pause_recurring(
+    database: Database,
+    tx: Tx,
+    name: str,
+    *,
+    reason: str | None = None,
+    until: datetime | None = None,
+    source: str = "",
+) -> None:
+    """Make no tick until it is resumed, or until a time."""
+    if until is not None and until <= await read_now(tx):
+        raise InvalidSetting(f"a pause must end in the future, got until={until.isoformat()}")
+    paused = await _pause(
+        database, tx, name, paused=True, reason=reason, until=until, source=source
+    )
+    if until is not None:  # a later one is offered again by the run that comes before
+        offer = Offer(own_queue(QUEUE, paused.pool), name, until)
+        await offer_visits(database, tx, [offer])
+
+
+async def resume_recurring(
+    database: Database, tx: Tx, name: str, *, catch_up: str = "skip", source: str = ""
+) -> None:
+    """Go on with the next tick, in the caller's transaction. Ticks of the pause are skipped, unless
+    `catch_up` says to make the latest "one" or "all"."""
+    if catch_up not in CATCH_UP:
+        raise InvalidSetting(f"catch_up must be 'skip', 'one' or 'all', got {catch_up!r}")
+    make_up = None if catch_up == "skip" else catch_up
+    resumed = await _pause(database, tx, name, paused=False, make_up=make_up, source=source)
+    now = await read_now(tx)
+    offer = _offer(resumed, now)
+    await offer_visits(database, tx, [offer if make_up is None else replace(offer, due_at=now)])
+
+
+async def remove_recurring(database: Database, tx: Tx, name: str, *, source: str = "") -> None:
     """Remove a schedule for good; code that declares it brings it back at a worker's start."""
-    gone = await tx.rows(SQL["forget_recurring"], str, names=[name], queues=[], kept=[])
-    if not gone:
+    if not await tx.rows(SQL["remove_recurring"], str, name=name, source=source):
         raise await _unknown(database, tx, name)
 
 
-async def _pause(database: Database, tx: Tx, name: str, *, paused: bool) -> PausedRecurring:
-    found = await tx.first(SQL["pause_recurring"], PausedRecurring, name=name, paused=paused)
+async def _pause(
+    database: Database,
+    tx: Tx,
+    name: str,
+    *,
+    paused: bool,
+    source: str,
+    reason: str | None = None,
+    until: datetime | None = None,
+    make_up: str | None = None,
+) -> PausedRecurring:
+    found = await tx.first(
+        SQL["pause_recurring"],
+        PausedRecurring,
+        name=name,
+        paused=paused,
+        until=until,
+        reason=reason,
+        make_up=make_up,
+        source=source,
+    )
     if found is None:
         raise await _unknown(database, tx, name)
     return found
@@ -175,61 +217,4 @@ async def _pause(database: Database, tx: Tx, name: str, *, paused: bool) -> Paus
 
 async def _unknown(database: Database, tx: Tx, name: str) -> NotFound:
     names = [recurring.name for recurring in await list_recurring(database, tx)]
-    return NotFound(f"no recurring visit is named {name!r}{nearest(name, names)}")
-
-
-# -- running
-
-
-def recurring_queue(database: Database, line: SharedLine, pool: str) -> QueueSettings:
-    """The queue whose visits make the ticks of a pool."""
-
-    async def handle(run: Run) -> Outcome:
-        async with line.use() as connection:
-            key = run.visit.key
-            found = await connection.first(SQL["list_recurring"], Recurring, name=key)
-            now = await read_now(connection)
-        if found is None or found.paused_at is not None:
-            return Done()  # resuming, or declaring it again, offers it again
-        if found.pool != pool and found.next_at is not None:
-            return Done()  # its task has moved, and so has it
-        return _outcome(database, found, now)
-
-    # A schedule is never given up: neither for failures nor for what killed workers beside it.
-    retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
-    name = own_queue(QUEUE, pool)
-    return QueueSettings(
-        name=name,
-        handler=handle,
-        pool=pool,
-        kind="recurring",
-        retry=retry,
-        crash_limit=1000,
-        beside=True,
-    )
-
-
-def _outcome(database: Database, found: Recurring, now: datetime) -> Outcome:
-    """Make the tick that is due, if one is, and come again at the next."""
-    name, cron, zone = found.name, found.cron, found.zone
-    since = max(found.last_at or found.created_at, found.changed_at)
-    tick = last_tick(cron, zone, since=since, until=now)
-    following = next_tick(cron, zone, now)
-    if tick is None:
-        return Again(at=following)
-    key = f"{name}@{tick.isoformat()}"
-
-    async def write(connection: Connection) -> None:
-        await connection.run(
-            KERNEL_SQL["tick_recurring"],
-            name=name,
-            cron=cron,
-            zone=zone,
-            tick=tick,
-            key=key,
-            shard=shard_of(key, database.shard_count),
-            id=new_ids(1)[0],
-            version=token(),
-        )
-
-    return Again(at=following, writer=Alone(write))
+    return NotFound(f"no schedule is named {name!r}{nearest(name, names)}")

@@ -8,6 +8,7 @@ of determinism.
     registry.py     process types, signals and versions of an application; starting and looking up
     layer.py        processes as a layer of the kernel
     runtime.py      what one worker has of them: handlers and the writer of decisions
+    scheduled.py    processes that schedules start
     connections.py  the connections that the rooms share in a worker
     statements.py   the statements of all rooms, by name
     declare/        what users write: processes, deciders' verbs, handles, versions

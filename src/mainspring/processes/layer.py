@@ -14,6 +14,7 @@ from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Registry
 from mainspring.processes.run.actor import FunctionActor
 from mainspring.processes.runtime import Processes
+from mainspring.processes.scheduled import start_queue
 from mainspring.processes.structural.sweep import sweep
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.layer import TaskLayer
@@ -44,7 +45,8 @@ class ProcessLayer(Layer):
             else:
                 known = self._tasks.queue(self._registry.tasks[name])
             queues.append(replace(known, name=former))
-        return [self.runtime.engine_queue(pool), *queues]
+        starts = [start_queue(self._database, pool)] if types else []
+        return [self.runtime.engine_queue(pool), *starts, *queues]
 
     def pools(self) -> Collection[str]:
         return {process.settings.pool for process in self._registry.types.values()}

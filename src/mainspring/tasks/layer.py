@@ -1,16 +1,15 @@
-"""Plain tasks as a layer: their queues, the threads and connections that they use, their cron lines."""
+"""Plain tasks as a layer: their queues, the threads and connections that they use."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
-from mainspring.jobs import sync_recurring
 from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
-from mainspring.tasks.run.queue import never_run, queue_settings, schedule
+from mainspring.tasks.run.queue import never_run, queue_settings
 
 
 class TaskLayer(Layer):
@@ -40,13 +39,6 @@ class TaskLayer(Layer):
 
     def pools(self) -> Collection[str]:
         return {task.settings.pool for task in self._tasks.values()}
-
-    async def start(self) -> None:
-        """Make the cron lines of the tasks known."""
-        schedules = [s for task in self._tasks.values() if (s := schedule(task)) is not None]
-        line = self._worker.line()
-        async with line.use() as connection, self._database.transaction(connection):
-            await sync_recurring(self._database, connection, schedules, queues=self._tasks)
 
     def interrupt(self, runs: Sequence[Run]) -> None:
         self.executor.interrupt(runs)

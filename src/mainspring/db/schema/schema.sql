@@ -3705,7 +3705,21 @@ CREATE TABLE mainspring.recurring (
     last_at timestamp with time zone,
     last_id uuid,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    target text COLLATE pg_catalog."C",
+    grp text COLLATE pg_catalog."C",
+    catch_up text DEFAULT 'one'::text NOT NULL,
+    catch_up_max integer DEFAULT 100 NOT NULL,
+    tick_argument text,
+    declared jsonb,
+    changed_by text,
+    revision bigint DEFAULT 0 NOT NULL,
+    paused_until timestamp with time zone,
+    pause_reason text,
+    make_up text,
+    CONSTRAINT recurring_catch_up_check CHECK ((catch_up = ANY (ARRAY['skip'::text, 'one'::text, 'all'::text]))),
+    CONSTRAINT recurring_catch_up_max_check CHECK (((catch_up_max >= 1) AND (catch_up_max <= 10000))),
+    CONSTRAINT recurring_make_up_check CHECK ((make_up = ANY (ARRAY['one'::text, 'all'::text])))
 );
 
 CREATE TABLE mainspring.repair (

@@ -1,6 +1,6 @@
--- Remove recurring visits: those named, or those of these queues that are not among the kept names.
+-- Remove the schedules that code declared for these targets and does not declare any more; those made at run time stay.
 -- Their own visits go by themselves: a run that finds no schedule ends. Answers the names.
 delete from mainspring.recurring
-where name = any(%(names)s::text[])
-  or (queue = any(%(queues)s::text[]) and name = queue and name <> all(%(kept)s::text[]))
+where (declared is not null or target is null) and coalesce(target, queue) = any(%(targets)s::text[])
+  and name <> all(%(kept)s::text[])
 returning name

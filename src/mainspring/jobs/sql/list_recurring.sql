@@ -1,6 +1,8 @@
--- Recurring visits, all or one; next_at is when its visit is due (null: it has none). Rides the visits' primary key.
-select r.name, r.queue, r.cron, r.zone, r.payload::text as payload, r.priority, r.paused_at, r.last_at, r.last_id, r.created_at,
-  r.changed_at, v.due_at as next_at, p.pool
+-- Schedules, all or one; next_at is when its visit is due (null: it has none). Rides the visits' primary key.
+select r.name, coalesce(r.target, r.queue) as target, r.queue, r.cron, r.zone, r.payload::text as payload, r.priority, r.grp as "group",
+  r.catch_up, r.catch_up_max, r.tick_argument, r.paused_at, r.paused_until, r.pause_reason, r.last_at, r.last_id, r.created_at,
+  r.changed_at, v.due_at as next_at, p.pool, r.declared is not null or r.target is null as is_declared, r.changed_by, r.revision,
+  r.make_up
 from mainspring.recurring r
 cross join mainspring.install n
 left join mainspring.queue q on q.name = r.queue

@@ -7,7 +7,17 @@ import typing
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    NamedTuple,
+    Never,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
@@ -206,6 +216,10 @@ class Process(Maps[P, R]):
         options = with_options(f"process {self.name!r}", self._options, given, unknown)
         return Process(self.function, self.settings, self.signature, self._host, options)
 
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> ProcessCall:
+        """A start that is checked but not made yet: for `app.schedule`."""
+        return ProcessCall(self, self._encode(args, kwargs), self._options)
+
     async def start(self, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process; when this returns it is committed (or part of your transaction)."""
         return await self._host.start_process(self, self._encode(args, kwargs), self._options)
@@ -250,6 +264,14 @@ class Child(Calls[P, R]):
 
 
 AnyProcess: TypeAlias = Process[..., Any]
+
+
+class ProcessCall(NamedTuple):
+    """One start to be made: a process type, its encoded arguments, its options."""
+
+    process: AnyProcess
+    args: str
+    options: StartOptions
 
 
 class ProcessDecorator(Protocol):

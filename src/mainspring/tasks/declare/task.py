@@ -61,8 +61,12 @@ class TaskSettings:
     group_concurrency: int | None = None
     group_rate: float | None = None
     searchable: tuple[str, ...] = ()
-    cron: str | None = None
+    cron: str | Sequence[str] | None = None
     zone: str = "UTC"
+    cron_args: Mapping[str, object] | None = None
+    catch_up: str = "one"
+    catch_up_max: int = 100
+    tick_argument: str | None = None
     # As a step of a process; see Policy.
     work_timeout: float = 60.0
     accept: str = "first"
@@ -71,6 +75,14 @@ class TaskSettings:
     task_timeout: float | None = None
     on_task_timeout: str = "slide"
     remote: bool = False  # its runs are pulled by an actor elsewhere
+
+    def __post_init__(self) -> None:
+        if self.cron is not None and not isinstance(self.cron, str):
+            if not isinstance(self.cron, Iterable):
+                raise InvalidTask(
+                    f"task {self.name!r}: cron must be a cron line or several, got {self.cron!r}"
+                )
+            object.__setattr__(self, "cron", tuple(self.cron))
 
 
 class Call(msgspec.Struct, Generic[R_co], frozen=True, gc=False):

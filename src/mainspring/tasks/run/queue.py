@@ -1,14 +1,19 @@
-"""A task as the kernel sees it: its queue, and its cron line as a recurring visit."""
+"""A task as the kernel sees it: its queue, and its cron lines as schedules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Never
+
+import msgspec
 
 from mainspring.errors import InvalidTask
 from mainspring.jobs import Schedule
 from mainspring.kernel import REMOTE, Handler, QueueSettings, Run
 from mainspring.tasks.declare.policy import declared
-from mainspring.tasks.declare.task import Task
+from mainspring.tasks.declare.signature import Signature
+from mainspring.tasks.declare.task import Task, TaskSettings
 
 
 def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
@@ -33,23 +38,62 @@ def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
     )
 
 
-def schedule(task: Task[..., object]) -> Schedule | None:
-    """The recurring visit of a task that has a cron line: called without arguments."""
+def schedules(task: Task[..., object]) -> list[Schedule]:
+    """What the cron lines of a task's declaration make: one schedule each."""
     s = task.settings
-    if s.cron is None:
-        if s.zone != "UTC":
-            raise InvalidTask(
-                f"task {s.name!r}: zone={s.zone!r} is that of a cron line, and there is none: "
-                "give cron= too, or leave zone out"
-            )
-        return None
-    if lacking := sorted(task.signature.required):
+    lines = [s.cron] if isinstance(s.cron, str) else list(s.cron or ())
+    if not lines:
+        for name in ("zone", "cron_args", "catch_up", "catch_up_max", "tick_argument"):
+            if getattr(s, name) != getattr(_PLAIN, name):
+                raise InvalidTask(
+                    f"task {s.name!r}: {name}={getattr(s, name)!r} is that of a cron line, and there is "
+                    f"none: give cron= too, or leave {name} out"
+                )
+        return []
+    given = s.cron_args or {}
+    if not isinstance(given, Mapping):
         raise InvalidTask(
-            f"task {s.name!r} has a cron line, which calls it without arguments, but "
-            f"{', '.join(lacking)} must be given: give {'it' if len(lacking) == 1 else 'them'} a default"
+            f"task {s.name!r}: cron_args must be a dict of arguments by name, got {given!r}"
         )
-    payload = task.signature.encode((), {}).decode()
-    return Schedule(s.name, s.name, s.cron, s.zone, payload, s.priority, s.pool)
+    if lacking := sorted(task.signature.required - {*given, s.tick_argument}):
+        without = "" if given else " without arguments"
+        raise InvalidTask(
+            f"task {s.name!r} has a cron line, which calls it{without}, but {', '.join(lacking)} must be "
+            f"given: give {'it' if len(lacking) == 1 else 'them'} in cron_args=, or a default"
+        )
+    payload = payload_for(task.signature, given, s.tick_argument)
+    return [
+        Schedule(
+            s.name if number == 1 else f"{s.name}#{number}",
+            s.name,
+            line,
+            s.zone,
+            payload,
+            s.priority,
+            s.pool,
+            catch_up=s.catch_up,
+            catch_up_max=s.catch_up_max,
+            tick_argument=s.tick_argument,
+        )
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+_PLAIN = TaskSettings("")
+_ANY_TICK = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def payload_for(
+    signature: Signature, arguments: Mapping[str, object], tick_argument: str | None
+) -> str:
+    """The arguments of a schedule as JSON, checked as each tick will give them."""
+    if tick_argument is None:
+        return signature.encode((), arguments).decode()
+    signature.check_fields("tick_argument", [tick_argument])
+    payload = signature.encode((), {**arguments, tick_argument: _ANY_TICK})
+    fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+    del fields[tick_argument]
+    return msgspec.json.encode(fields).decode()
 
 
 async def never_run(_: Run) -> Never:

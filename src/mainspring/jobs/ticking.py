@@ -1,0 +1,109 @@
+"""Ticks: a run of a schedule's visit inserts the target under a key of its own, `name@tick`, notes the tick
+and moves on to the next, all in the transaction that settles it. So a tick is made once, whatever crashes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime
+
+from mainspring.db.database import Connection, Database
+from mainspring.db.shared import SharedLine
+from mainspring.jobs.cron import next_tick
+from mainspring.jobs.recurring import QUEUE
+from mainspring.jobs.schedule import Recurring, due_ticks
+from mainspring.jobs.statements import SQL
+from mainspring.kernel import (
+    KERNEL_SQL,
+    Again,
+    Alone,
+    Done,
+    Outcome,
+    QueueSettings,
+    RetryPolicy,
+    Run,
+    decoded,
+    new_ids,
+    own_queue,
+    read_now,
+    shard_of,
+    tokens,
+)
+
+log = logging.getLogger("mainspring")
+
+
+def recurring_queue(database: Database, line: SharedLine, pool: str) -> QueueSettings:
+    """The queue whose visits make the ticks of a pool."""
+
+    async def handle(run: Run) -> Outcome:
+        async with line.use() as connection:
+            key = run.visit.key
+            found = await connection.first(SQL["list_recurring"], Recurring, name=key)
+            now = await read_now(connection)
+        if found is None:
+            return Done()  # declaring it again, or making it, offers it again
+        if found.pool != pool and found.next_at is not None:
+            return Done()  # its task has moved, and so has it
+        if found.paused_at is not None:
+            return _paused(found, now)
+        return _outcome(database, found, now)
+
+    # A schedule is never given up: neither for failures nor for what killed workers beside it.
+    retry = RetryPolicy(attempts=1_000_000, first=0.5, most=60)
+    return QueueSettings(
+        name=own_queue(QUEUE, pool),
+        handler=handle,
+        pool=pool,
+        kind="recurring",
+        retry=retry,
+        crash_limit=1000,
+        beside=True,
+    )
+
+
+def _paused(found: Recurring, now: datetime) -> Outcome:
+    """Wait for the end of the pause, if it has one; resuming offers it again."""
+    until = found.paused_until
+    if until is None:
+        return Done()
+    if until > now:
+        return Again(at=until)
+
+    async def write(connection: Connection) -> None:
+        await connection.run(SQL["end_pause"], name=found.name, revision=found.revision)
+
+    return Again(at=now, writer=Alone(write))
+
+
+def _outcome(database: Database, found: Recurring, now: datetime) -> Outcome:
+    """Make the ticks that are due, if any are, and come again at the next."""
+    name = found.name
+    ticks, left_out = due_ticks(found, now)
+    following = next_tick(found.cron, found.zone, now)
+    if left_out is not None:
+        facts = {"schedule": name, "latest": left_out.isoformat(), "made": len(ticks)}
+        log.warning("schedule.ticks_left_out", extra=facts)
+    if not ticks:
+        return Again(at=following)
+    keys = [f"{name}@{tick.isoformat()}" for tick in ticks]
+    ids = new_ids(len(ticks))
+    read = replace(found, payload=decoded(found.payload))
+
+    async def write(connection: Connection) -> None:
+        await connection.run(
+            KERNEL_SQL["tick_recurring"],
+            name=name,
+            revision=found.revision,
+            first=ticks[0],
+            last=ticks[-1],
+            last_id=ids[-1],
+            keys=keys,
+            shards=[shard_of(found.group or key, database.shard_count) for key in keys],
+            ids=ids,
+            versions=list(tokens(len(ticks))),
+            payloads=[read.payload_at(t) if read.tick_argument else found.payload for t in ticks],
+        )
+
+    return Again(at=following, writer=Alone(write))
